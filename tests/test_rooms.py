@@ -53,6 +53,7 @@ ROOMS = (
     "fedsim.app_audit",
     "fedsim.recording",
     "fedsim.auditor",
+    "fedsim.client_report",
     "fedsim.studies",
     "fedsim.deployment",
     "fedsim.deployment.checks",

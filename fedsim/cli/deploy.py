@@ -13,6 +13,7 @@ from rich.text import Text
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
 from fedsim.campaign.run_directory import RunDirectory
+from fedsim.cli import client_report
 from fedsim.cli.options import AcceptEpsilon, SetOption
 from fedsim.cli.terminal import Terminal
 from fedsim.config import Config, Scalar
@@ -123,6 +124,9 @@ def check(
             table.add_row(one.machine, one.what, state, Text(one.message))
         Terminal(highlight=False).print(table)
     raise typer.Exit(1 if wrong else 0)
+
+
+app.command("report")(client_report.report)
 
 
 @app.command()

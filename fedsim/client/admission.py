@@ -13,13 +13,15 @@ import json
 import math
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import numpy as np
 from flwr.app import Context, Message
+from torch import Tensor
 
 from fedsim.campaign.budget import Ahead, affordable
 from fedsim.campaign.ledger_row import planned_kind
-from fedsim.client import client_ledger
+from fedsim.client import client_ledger, seen_models
 from fedsim.client.client_ledger import Answer
 from fedsim.config import Config
 from fedsim.game import one_run
@@ -131,6 +133,7 @@ def enter(context: Context, config: Config, request: Request, known: Federation)
     expected = privacy.noise_multiplier(config) if agreed is None else agreed
     charged = consent.EXPERIMENT not in terms.kinds
     answer = Answer(
+        datetime.now(UTC).isoformat(timespec="seconds"),
         str(context.run_id),
         config.run.name,
         str(context.node_id),
@@ -149,6 +152,25 @@ def enter(context: Context, config: Config, request: Request, known: Federation)
     earlier = client_ledger.attempted(terms, answer.experiment) if first else 0
     ahead = _ahead(config, expected, request, earlier) if first else None
     client_ledger.enter(terms, answer, ahead)
+
+
+def keep_model(context: Context, config: Config, request: Request, model: Tensor) -> None:
+    """Keep the model that a deployed client was sent in a training, for a report of its own.
+
+    Args:
+        context: of the node; a simulated one keeps nothing.
+        config: the experiment.
+        request: that is answered.
+        model: float32 [1, P].
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    terms = consent.terms(context.node_config)
+    if terms is None or config.run.job != "training":
+        return
+    sent = model[0].cpu().numpy()
+    seen_models.keep(terms.state, str(context.run_id), config, request.round, sent)
 
 
 def released(config: Config, noise_multiplier: float, trials: int) -> Steps:

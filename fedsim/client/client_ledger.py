@@ -44,6 +44,7 @@ class Answer:
     """One message that was answered.
 
     Attributes:
+        time: when, in ISO 8601, UTC.
         run: Flower's number of it.
         name: the run's own.
         node: Flower's number of this client.
@@ -59,6 +60,7 @@ class Answer:
         accountant: the run's.
     """
 
+    time: str
     run: str
     name: str
     node: str

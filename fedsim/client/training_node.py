@@ -127,6 +127,7 @@ def train(message: Message, context: Context) -> Message:
         return drawn
 
     contributed = _contribution(message, context, config, known, request, taking_part, masks, grid)
+    admission.keep_model(context, config, request, parameters)
     # Whatever happens from here on, it counts as answered.
     admission.enter(context, config, request, known)
     # A step without noise under central trust; else one noisy step, or several.

@@ -107,6 +107,23 @@ def realised_noise(
     return figure
 
 
+def clipped_share(rounds: npt.NDArray[np.int64], share: Floats) -> Figure:
+    """Return a figure of which share of the gradients was cut, by round.
+
+    Args:
+        rounds: [k].
+        share: [k], in [0, 1].
+    """
+    with page_style():
+        figure, axes = new_axes()
+        axes.plot(rounds, share, color=BLUE, marker="o" if len(rounds) == 1 else None)
+        axes.set_ylim(-0.02, 1.02)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.set_ylabel("gradients that were cut")
+        rounds_axis(axes, rounds)
+    return figure
+
+
 def noise_limits(rounds: npt.NDArray[np.int64], limits: Mapping[str, Floats]) -> Figure:
     """Return a figure of how many times the claimed noise there is at most, after every round.
 

@@ -11,10 +11,25 @@ from fedsim.deployment.checks.findings import NOTE, OK, WRONG
 from fedsim.privacy.mechanism import Neighbouring, Steps
 from fedsim.protocol.consent import Terms
 
+TIME = "2026-11-23T09:00:00+00:00"
+
 
 def _answer(run: str, round: int, charged: Steps | None) -> Answer:
     unit = "record", Neighbouring.ADD_REMOVE, "pld"
-    return Answer(run, "digits", "7", "", "12ab", 0, 1, round, 5.0, charged, *unit)
+    return Answer(
+        "2026-11-23T09:00:00+00:00",
+        run,
+        "digits",
+        "7",
+        "",
+        "12ab",
+        0,
+        1,
+        round,
+        5.0,
+        charged,
+        *unit,
+    )
 
 
 @pytest.fixture
