@@ -24,7 +24,7 @@ from adversaries.attacks.posterior import log_odds
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.auditor.canary_watch import CanaryWatch
-from fedsim.auditor.noise_watch import NoiseWatch, watchable
+from fedsim.audits.noise_watch import NoiseWatch, claimed_std, watchable
 from fedsim.common import device
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
 from fedsim.data import BUNDLED
@@ -34,7 +34,7 @@ from fedsim.game.round_game import RoundGame
 from fedsim.mechanisms.composition import adds_up
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import PLD
-from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplier, sensitivity
+from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplier
 from fedsim.seats import participant
 from fedsim.seats.known_round import KnownRound
 from fedsim.training.sampling import participation
@@ -366,12 +366,8 @@ class LiveAudit:
         nominal: float,
     ) -> None:
         """Hold the sums of a round, of so many clients, against what needs no records."""
-        released, federation = now.model["sum"], config.federation
-        bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
-        std, own_std = (
-            bound * aggregate_noise_multiplier(nominal, federation.trust, federation.clients, each)
-            for each in (sources, 1)
-        )
+        released = now.model["sum"]
+        std, own_std = (claimed_std(config, nominal, each) for each in (sources, 1))
         if self.canaries is not None:
             self.canaries.observe(trials, round, released, std)
         if self.noise is not None:

@@ -23,7 +23,8 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.app_audit.configuration import Claim
 from fedsim.auditor import live_claim, live_power
 from fedsim.auditor.live_audit import Belief, LiveAudit, Look
-from fedsim.auditor.noise_watch import SUM
+from fedsim.audits import noise_watch
+from fedsim.audits.noise_watch import SUM
 from fedsim.audits.verdict import stated
 from fedsim.campaign import precision
 from fedsim.common import report_directory
@@ -348,7 +349,9 @@ def _alarms(
             f"{sure}, but the claimed noise allows {found['claimed_mu']:.3f}: there is less noise "
             "than claimed."
         )
-    return alarms if audit.noise is None else [*alarms, *audit.noise.alarms]
+    if audit.noise is not None:
+        alarms += noise_watch.alarms(audit.noise.limits(ALARM_CONFIDENCE))
+    return alarms
 
 
 def _noise(audit: LiveAudit, confidence: float) -> dict[str, Any] | None:

@@ -37,7 +37,7 @@ from fedsim.results.report import Report
 
 IDENTITY, MOST_IDENTITY = "identity", 1024
 
-CARD = "model_card.json"
+CARD = "public/model_card.json"
 """What a training writes last."""
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -340,7 +340,9 @@ def _unread(directory: RunDirectory, name: str, error: OSError) -> InputError:
     path = directory.path
     if isinstance(error, FileNotFoundError):
         if directory.has(CARD):
-            return InputError(f"'{path}' holds a trained model and no {name}; read MODEL_CARD.md")
+            return InputError(
+                f"'{path}' holds a trained model and no {name}; read public/MODEL_CARD.md"
+            )
         return InputError(
             f"'{path}' has no {name}: the run is not finished; continue it with "
             f"{directory.resumed_by}"

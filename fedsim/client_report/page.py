@@ -173,14 +173,7 @@ def _said(training: Report) -> Iterator[str]:
 
 PAGE = """\
 {% extends "frame" %}
-{% from "parts" import drawn %}
-{% macro table(heads, rows) %}
-<table><tr>{% for head in heads %}<th>{{ head }}</th>{% endfor %}</tr>
-{% for row in rows %}
-<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
-{% endfor %}
-</table>
-{% endmacro %}
+{% from "parts" import drawn, tabulated %}
 {% block title %}Client {{ report.client }}: what its records gave away{% endblock %}
 {% block kind %}Client's own report{% endblock %}
 {% block heading %}Client {{ report.client }}{% endblock %}
@@ -188,13 +181,13 @@ PAGE = """\
 <section class="verdict"><p>{{ verdict }}</p></section>
 <div class="label alarm">{{ confidential }}</div>
 <h2>What was released, and when</h2>
-{{ table(heads[0], runs) }}
+{{ tabulated(heads[0], runs) }}
 {% for training in trainings %}
 <h2>{{ training.name }}: how exposed single records are</h2>
 {% if training.exposures %}
 <p>{{ exposed }}</p>
-{{ table(heads[1], training.exposures) }}
-{{ table(heads[2], training.most) }}
+{{ tabulated(heads[1], training.exposures) }}
+{{ tabulated(heads[2], training.most) }}
 {% endif %}
 {% for line in training.said %}
 <p>{{ line }}</p>

@@ -138,6 +138,8 @@ def noise_limits(rounds: npt.NDArray[np.int64], limits: Mapping[str, Floats]) ->
             colour = VERMILION if limit[-1] <= 1 else BLUE
             shown = np.where(np.isfinite(limit), limit, np.nan)
             axes.plot(rounds, shown, color=colour, marker=marker, alpha=0.7)
+            if not np.isfinite(limit[-1]):
+                continue
             axes.annotate(name, (rounds[-1], limit[-1]), color=colour, fontsize="small")
         level_line(axes, 1.0, "as much as is claimed", INK, "--")
         axes.set_ylim(bottom=0)

@@ -15,7 +15,7 @@ from adversaries.errors import InputError
 from fedsim.audits import cautions
 from fedsim.campaign import ledger, spending
 from fedsim.campaign.ledger_row import Row
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim.campaign.run_directory import CARD, RunDirectory
 from fedsim.config import Config
 from fedsim.config.federation import OWN
 from fedsim.pages.wording import number, percent
@@ -25,7 +25,7 @@ from fedsim.results.model_card import ModelCard, Privacy, Towards, Utility
 from fedsim.training import saved_model
 from fedsim.trust.model import Vantage
 
-CARD, PAGE = "model_card.json", "MODEL_CARD.md"
+PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
 
 LIMITS = (
     "The guarantee is for each {unit} by itself: who has several is protected less, as group "
@@ -53,6 +53,7 @@ def write(
         InputError: the run's files are missing or damaged.
     """
     config, model = directory.config, saved_model.describe(directory.path)
+    content = (directory.path / saved_model.PUBLIC / saved_model.VALUES).read_bytes()
     rounds = [event for event, _ in directory.events() if "round" in event]
     card = ModelCard(
         name=config.run.name,
@@ -69,7 +70,7 @@ def write(
         optimizer=config.training.optimizer,
         privacy=_privacy(config, noise_multiplier, ledger.verified(directory)),
         utility=_utility(rounds[-1], public_records),
-        sha256=hashlib.sha256((directory.path / saved_model.VALUES).read_bytes()).hexdigest(),
+        sha256=hashlib.sha256(content).hexdigest(),
         limits=[limit.format(unit=config.privacy.unit) for limit in LIMITS],
     )
     directory.write_text(PAGE, as_markdown(card))

@@ -203,7 +203,8 @@ def conclude_training(directory: RunDirectory, start: float, console: Console) -
 
     console.print(model_card.summary(model_card.read(directory)))
     console.print(
-        f"{time.time() - start:.1f} s. Model, description and card: {directory.path}",
+        f"{time.time() - start:.1f} s. Model and card: {directory.path / 'public'}; what is for "
+        f"whoever runs the server: {directory.path / 'report.html'}",
         soft_wrap=True,
         highlight=False,
     )

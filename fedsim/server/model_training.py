@@ -11,6 +11,7 @@ import torch
 from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.campaign.ledger import Ledger
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.common import device
@@ -18,7 +19,7 @@ from fedsim.common.strict_json import strict_json
 from fedsim.game import challenge, federation
 from fedsim.game.federation import Federation
 from fedsim.protocol import messages
-from fedsim.report import model_card
+from fedsim.report import model_card, training_report
 from fedsim.server import checkpoint
 from fedsim.server.batch import Batch
 from fedsim.server.connection import connected
@@ -55,6 +56,7 @@ def carry_out(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
     model_card.write(
         directory, plan.noise_multiplier, models.size(known.model), len(known.split.held_out)
     )
+    training_report.write(directory)
     directory.log_event(phase="done", seconds=time.perf_counter() - start)
 
 
@@ -111,7 +113,10 @@ def _after_round(
             parameters = torch.tensor(messages.only(arrays)).to(known.device)
             loss, correct = known.evaluate(parameters, *held_out)
             utility = {"loss": float(loss.mean()), "accuracy": float(correct.double().mean())}
+        found: dict[str, object] = {}
+        if server_round and strategy.noise is not None:
+            found["noise_at_most"] = strategy.noise.limits(ALARM_CONFIDENCE)
         spent = {} if strategy.attempt is None else {"epsilon": strategy.attempt.epsilon}
-        directory.log_event(round=number, trials=[0, 1], **utility, **strict_json(spent))
+        directory.log_event(round=number, trials=[0, 1], **utility, **strict_json(spent | found))
 
     return after_round

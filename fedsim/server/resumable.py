@@ -4,29 +4,37 @@ Flower counts the rounds of every start from 1; here they go on being counted.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 
+from fedsim.audits.noise_watch import NoiseWatch, claimed_std, watchable
 from fedsim.protocol import messages
+from fedsim.server.batch import Floats, Received, Release
 from fedsim.server.checkpoint import Checkpoint
 from fedsim.server.strategy import DPSGD
+from fedsim.trust import Trust
 
 
 @dataclass
 class ResumableDPSGD(DPSGD):
     """The aggregation strategy of a training whose state is kept.
 
+    It holds every message and every sum against the noise that they should have.
+
     Attributes:
         left_off: where it goes on; None from the beginning.
+        noise: what was found of it since then; None where it cannot be judged.
     """
 
     left_off: Checkpoint | None = None
+    noise: NoiseWatch | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.noise = NoiseWatch() if watchable(self.batch.config) else None
         if self.left_off is not None:
             self._release = self.left_off.release
             self._optimizer.resume(torch.tensor(self.left_off.model), self.left_off.optimizer)
@@ -80,6 +88,22 @@ class ResumableDPSGD(DPSGD):
             The next model, and the clients' computing time together.
         """
         return super().aggregate_train(self.done + server_round, replies)
+
+    def _released(self, round: int, received: Received, total: Floats) -> Release:
+        """Round the sum to what clients are sent, and look at its noise."""
+        release = super()._released(round, received, total)
+        if self.noise is not None:
+            config, nominal = self.batch.config, self.batch.noise_multiplier
+            # Elsewhere a message has no noise, or a share that only the sum's makes whole.
+            local = config.federation.trust is Trust.LOCAL
+            sent = received.records(messages.REPLY) if local else {}
+            self.noise.observe(
+                release.aggregate[0],
+                claimed_std(config, nominal, len(received.replies)),
+                {client: messages.only(record)[0] for client, record in sent.items()},
+                claimed_std(config, nominal, 1),
+            )
+        return release
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

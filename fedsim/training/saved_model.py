@@ -27,6 +27,9 @@ from fedsim.training import models
 
 VALUES, DESCRIPTION = "model.safetensors", "model.toml"
 
+PUBLIC = "public"
+"""What of a run's directory may be handed on: the model, what describes it, and its card."""
+
 
 class Network(Table):
     """The keys of [model] that say what the network is, as `models.build` takes them.
@@ -84,7 +87,7 @@ def write(
     """Write a model's files.
 
     Args:
-        directory: where they go.
+        directory: of the run.
         config: the experiment.
         structure: the network, with the values of what is not trained.
         dataset: whose records it takes.
@@ -110,21 +113,23 @@ def write(
     values = {name: value.detach().cpu() for name, value in structure.state_dict().items()}
     values |= models.unflatten(theta.detach().cpu(), models.parameter_shapes(structure))
     contiguous = {name: value.contiguous().clone() for name, value in values.items()}
-    private_files.write(directory / VALUES, save(contiguous))
+    place = directory / PUBLIC
+    private_files.make_directory(place)
+    private_files.write(place / VALUES, save(contiguous))
     text = tomli_w.dumps(description.model_dump(mode="json", by_alias=True))
-    private_files.write(directory / DESCRIPTION, text.encode())
+    private_files.write(place / DESCRIPTION, text.encode())
 
 
 def describe(directory: Path) -> Description:
     """Return what a directory's model.toml says.
 
     Args:
-        directory: of a run that trained a model.
+        directory: of a run that trained a model, or what was handed on of it.
 
     Raises:
         InputError: it is missing or damaged.
     """
-    path = directory / DESCRIPTION
+    path = _place(directory) / DESCRIPTION
     try:
         return Description.model_validate(reading.toml(path))
     except FileNotFoundError:
@@ -139,7 +144,7 @@ def load(directory: Path) -> nn.Module:
     """Return a trained model, which maps records [N, *shape] to logits and is ready to predict.
 
     Args:
-        directory: of a run that trained it.
+        directory: of a run that trained it, or what was handed on of it.
 
     Raises:
         InputError: its files are missing or damaged, or name code that nobody allowed here.
@@ -154,7 +159,7 @@ def load(directory: Path) -> nn.Module:
         network.batch_norm,
         network.frozen,
     )
-    path = directory / VALUES
+    path = _place(directory) / VALUES
     try:
         model.load_state_dict(load_file(path))
     except FileNotFoundError:
@@ -163,6 +168,12 @@ def load(directory: Path) -> nn.Module:
         why = str(error).splitlines()[0]
         raise InputError(f"'{path}' is damaged or of another model: {why}") from None
     return model.eval()
+
+
+def _place(directory: Path) -> Path:
+    """Return where the files lie, of a run's directory or of what was handed on of it."""
+    public = directory / PUBLIC
+    return public if public.is_dir() else directory
 
 
 def read(taken: Input, path: str) -> Tensor:

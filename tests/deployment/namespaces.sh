@@ -88,7 +88,7 @@ sleep 3
 on client-0 fedsim deploy check .
 on server fedsim deploy check .
 on server fedsim deploy train . training.toml --out model
-on server "grep -A 8 '## Privacy' model/MODEL_CARD.md"
+on server "grep -A 8 '## Privacy' model/public/MODEL_CARD.md"
 on server "fedsim predict model public | head -n 4"
 on client-0 "fedsim deploy check . | grep budget"
 

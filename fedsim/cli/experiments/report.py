@@ -9,6 +9,7 @@ import typer
 from adversaries.errors import InputError
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.terminal import Terminal, print_json
+from fedsim.common.strict_json import report_json
 from fedsim.results.report import encode, schema
 
 
@@ -31,6 +32,8 @@ def report(
     ] = False,
 ) -> None:
     """Write report.json, report.html and the figures of RUN_DIR anew from its transcript.
+
+    Of a training, those that are for whoever runs the server; the model's card stays as it is.
 
     Given several runs, compare their reports instead, for every trust model and vantage.
 
@@ -55,12 +58,33 @@ def report(
     from fedsim.report.summary import summary  # noqa: PLC0415
 
     (run,) = runs
+    if run.config.run.job == "training":
+        _of_training(run, confidence is not None or delta is not None, as_json)
+        return
     made = writing.write_report(run, confidence=confidence, delta=delta)
     if as_json:
         print_json(encode(made))
         return
     console = Terminal(stderr=True)
     console.print(summary(made))
+    console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
+
+
+def _of_training(run: RunDirectory, stated: bool, as_json: bool) -> None:
+    """Write the report of a training anew. Raises InputError with options of an experiment's."""
+    from fedsim.report import model_card, training_report  # noqa: PLC0415
+
+    if stated:
+        raise InputError(
+            "--confidence and --delta are for an experiment's report; a training's epsilon is "
+            "stated at the delta it was configured with (fedsim account has any other)"
+        )
+    made = training_report.write(run)
+    if as_json:
+        print_json(report_json(made))
+        return
+    console = Terminal(stderr=True)
+    console.print(model_card.summary(model_card.read(run)))
     console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
 
 

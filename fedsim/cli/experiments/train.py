@@ -29,7 +29,8 @@ def train(
     """Train a model with differential privacy, once, and keep it.
 
     No adversary, no challenge, no repetitions; the noise comes from the operating system. The run
-    directory holds model.safetensors, model.toml and MODEL_CARD.md, which says how private it is.
+    directory's public/ holds model.safetensors, model.toml and MODEL_CARD.md, which says how
+    private it is; report.html beside it is for whoever runs the server.
 
     Example: fedsim train configs/train-digits.toml --out fedsim-runs/digits-model
 

@@ -15,7 +15,7 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim import client_app
 from fedsim.campaign import ledger
-from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim.campaign.run_directory import CARD, Arrays, RunDirectory
 from fedsim.cli.main import main
 from fedsim.config import JOBS, Config, Scalar, from_run_config, to_run_config
 from fedsim.data import distribution
@@ -136,7 +136,7 @@ def test_a_killed_training_goes_on_after_its_last_round(
         _train(training(changes))
     monkeypatch.setattr(ResumableDPSGD, "aggregate_train", really)
     resumed = _train(training(changes))
-    values = [path / saved_model.VALUES for path in (whole.path, resumed.path)]
+    values = [run.path / saved_model.PUBLIC / saved_model.VALUES for run in (whole, resumed)]
     assert values[0].read_bytes() == values[1].read_bytes()
     # The third round was charged in both attempts; from the seed its noise is the same.
     assert [(row.attempt, row.round) for row in ledger.read(resumed)] == [
@@ -185,16 +185,17 @@ def test_a_training_from_the_seed_is_no_guarantee_and_says_so(
     directory = _train(training({}))
     card = model_card.read(directory)
     assert not card.privacy.guaranteed
-    assert "No guarantee of differential privacy" in (directory.path / "MODEL_CARD.md").read_text()
+    assert "No guarantee of differential privacy" in (directory.path / model_card.PAGE).read_text()
 
 
 def test_a_damaged_model_is_refused_in_a_line(training: Callable[..., Config]) -> None:
     directory = _train(training({}))
-    values = directory.path / saved_model.VALUES
+    public = directory.path / saved_model.PUBLIC
+    values = public / saved_model.VALUES
     values.write_bytes(values.read_bytes()[:-4])
     with pytest.raises(InputError, match="damaged or of another model"):
         fedsim.load_model(directory.path)
-    (directory.path / saved_model.DESCRIPTION).unlink()
+    (public / saved_model.DESCRIPTION).unlink()
     with pytest.raises(InputError, match="name the directory of a finished fedsim train"):
         fedsim.load_model(directory.path)
 
@@ -219,8 +220,8 @@ def test_what_undoes_the_guarantee_is_refused(training: Callable[..., Config]) -
 
 def test_the_run_directory_is_json_and_safetensors(training: Callable[..., Config]) -> None:
     directory = _train(training({}))
-    card = json.loads((directory.path / model_card.CARD).read_text())
-    content = (directory.path / saved_model.VALUES).read_bytes()
+    card = json.loads((directory.path / CARD).read_text())
+    content = (directory.path / saved_model.PUBLIC / saved_model.VALUES).read_bytes()
     assert card["sha256"] == hashlib.sha256(content).hexdigest()
 
 

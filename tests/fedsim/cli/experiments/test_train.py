@@ -1,8 +1,10 @@
 """`fedsim train` keeps a model; what is for experiments says that a training is none."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
+from fedsim import load_model
 from fedsim.config import Config, dump
 
 Command = Callable[..., tuple[int, str, str]]
@@ -17,14 +19,32 @@ def test_a_model_is_trained_kept_and_told_from_an_experiment(
     status, _, said = fedsim("train", path, "--out", out)
     assert status == 0, said
     assert "Accuracy" in said
-    card = (out / "MODEL_CARD.md").read_text()
+    card = (out / "public" / "MODEL_CARD.md").read_text()
     assert "| the server | sees every client's sum under that client's own noise |" in card
     assert "No guarantee" not in card
     # The same command again has nothing to do, and says so with the same numbers.
     again = fedsim("train", path, "--out", out)
-    assert (again[0], (out / "MODEL_CARD.md").read_text()) == (0, card)
+    assert (again[0], (out / "public" / "MODEL_CARD.md").read_text()) == (0, card)
     for arguments in (("run", "--resume", out), ("run", out / "config.toml")):
         status, _, said = fedsim(*arguments)
         assert (status, "is of a training" in said, said.count("\n")) == (2, True, 1)
-    status, _, said = fedsim("report", out)
-    assert (status, "holds a trained model" in said, said.count("\n")) == (2, True, 1)
+    (out / "report.html").unlink()
+    status, said, _ = fedsim("report", out, "--json")
+    report = json.loads(said)
+    assert (status, report["kind"], report["alarms"]) == (0, "training", [])
+    assert set(report["rounds"][-1]["noise_at_most"]) == {
+        "sum",
+        *(f"client-{client}" for client in range(3)),
+    }
+    page = (out / "report.html").read_text()
+    assert "for whoever runs the server" in page
+    assert page.count("<figure>") == 2
+    # What is handed on is enough to predict by.
+    assert sorted(path.name for path in (out / "public").iterdir()) == [
+        "MODEL_CARD.md",
+        "model.safetensors",
+        "model.toml",
+        "model_card.json",
+    ]
+    (out / "public").rename(tmp_path / "handed-on")
+    assert load_model(tmp_path / "handed-on") is not None

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.noise_limit import NoiseLimit
 from fedsim.config import Config
+from fedsim.privacy.mechanism import aggregate_noise_multiplier, sensitivity
 
 SUM = "sum"
 """The series of the released sums; the others are of clients, by their names."""
@@ -64,22 +65,42 @@ class NoiseWatch:
         return {name: one.limit(each) for name, one in self._series.items()}
 
     @property
-    def alarms(self) -> list[str]:
-        """What has less noise than is claimed."""
-        sure = f"with confidence {ALARM_CONFIDENCE:g}, whatever the records are"
-        return [
-            f"{_subject(name)} less than {limit:.3g} times the noise that is claimed ({sure})."
-            for name, limit in self.limits(ALARM_CONFIDENCE).items()
-            if limit <= 1
-        ]
-
-    @property
     def telling(self) -> bool:
         """Whether half of the noise would have been seen in the sums."""
         return self.limits(ALARM_CONFIDENCE).get(SUM, TELLING) < TELLING
 
     def _one(self, name: str, released: npt.NDArray[np.floating], std: float) -> None:
         self._series.setdefault(name, NoiseLimit()).observe(released, std)
+
+
+def alarms(limits: Mapping[str, float]) -> list[str]:
+    """Return what has less noise than is claimed.
+
+    Args:
+        limits: of every series, at the confidence of an alarm.
+    """
+    sure = f"with confidence {ALARM_CONFIDENCE:g}, whatever the records are"
+    return [
+        f"{_subject(name)} less than {limit:.3g} times the noise that is claimed ({sure})."
+        for name, limit in limits.items()
+        if limit <= 1
+    ]
+
+
+def claimed_std(config: Config, noise_multiplier: float, sources: int) -> float:
+    """Return the standard deviation of the noise that so many clients add together.
+
+    Args:
+        config: of the run.
+        noise_multiplier: nominal.
+        sources: how many clients' messages are in what is looked at.
+    """
+    federation, training = config.federation, config.training
+    bound = sensitivity(config.privacy.neighbouring, training.clipping_norm)
+    together = aggregate_noise_multiplier(
+        noise_multiplier, federation.trust, federation.clients, sources
+    )
+    return bound * together
 
 
 def watchable(config: Config) -> bool:

@@ -1,0 +1,167 @@
+"""The report of a training, for whoever runs the server: what may be shared, and what may not.
+
+What the rounds released is public by their guarantee: the model and its card. What the server alone
+knows is not: which client was missing when and why, and what each client's messages look like.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from fedsim.audits.noise_watch import alarms
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.common import report_directory
+from fedsim.common.strict_json import report_json
+from fedsim.figures import training_figures
+from fedsim.pages import audit_page
+from fedsim.pages.pictures import inline
+from fedsim.pages.wording import number, percent
+from fedsim.report import model_card
+from fedsim.results.model_card import ModelCard
+
+KIND = "training"
+
+Report = dict[str, Any]
+
+PUBLIC = (
+    "What may be handed on is in public/: the model, its description and its card. All of it "
+    "follows from what the rounds released, of which epsilon speaks."
+)
+
+CONFIDENTIAL = (
+    "The rest of this directory, with this page, is for whoever runs the server: it says which "
+    "client answered when, and what the messages of each look like."
+)
+
+
+def write(directory: RunDirectory) -> Report:
+    """Write report.html and report.json of a training that has its card, and return the report.
+
+    Args:
+        directory: of the run.
+
+    Raises:
+        InputError: the run's files are missing or damaged, or nothing can be written.
+    """
+    card, report = model_card.read(directory), assemble(directory)
+    with report_directory.refusing(directory.path):
+        page = render_html(report, card)
+        report_directory.write_report(directory.path, report_json(report), page)
+    return report
+
+
+def assemble(directory: RunDirectory) -> Report:
+    """Return what the server knows of a training beyond its card.
+
+    Args:
+        directory: of the run.
+
+    Raises:
+        InputError: the run's events are damaged.
+    """
+    rounds: dict[int, Report] = {}
+    missing = []
+    for event, _ in directory.events():
+        if "round" in event:
+            rounds[event["round"]] = event  # of a round that was repeated, the last
+        if "dropped" in event or "silent" in event:
+            who = event.get("dropped", event.get("silent"))
+            missing.append({"client": who, "of": event["of"], "reason": event["reason"]})
+    course = [_of_round(event) for _, event in sorted(rounds.items())]
+    return {
+        "kind": KIND,
+        "name": directory.config.run.name,
+        "alarms": alarms(course[-1].get("noise_at_most", {})) if course else [],
+        "rounds": course,
+        "missing": missing,
+    }
+
+
+def _of_round(event: Report) -> Report:
+    kept = ("round", "time", "loss", "accuracy", "epsilon", "noise_at_most")
+    found = {name: event[name] for name in kept if name in event}
+    if limits := found.get("noise_at_most"):
+        # An event has null for infinity.
+        found["noise_at_most"] = {
+            name: math.inf if limit is None else limit for name, limit in limits.items()
+        }
+    return found
+
+
+def render_html(report: Report, card: ModelCard) -> str:
+    """Return the report as one HTML page that needs no other file, script or network.
+
+    Args:
+        report: as of `assemble`.
+        card: of the trained model.
+    """
+    server = card.privacy.towards[0]
+    spent = " or ".join(f"{number(value)} ({name})" for name, value in server.epsilon.items())
+    said = [
+        f"{card.clients} clients trained a {card.network} in {card.rounds} rounds. Towards the "
+        f"{server.vantage} epsilon is {spent} at delta {card.privacy.delta:g}."
+    ]
+    if not card.privacy.guaranteed:
+        said.insert(0, f"No guarantee of differential privacy. {card.privacy.note}")
+    if card.utility is not None:
+        found, records = percent(card.utility.accuracy), card.utility.records
+        said.append(f"Accuracy {found} on {records} public records.")
+    return audit_page.render(
+        PAGE,
+        report=report,
+        said=said,
+        public=PUBLIC,
+        confidential=CONFIDENTIAL,
+        figures=list(_figures(report)),
+        missing=[[_who(one), one["of"], one["reason"]] for one in report["missing"]],
+    )
+
+
+def _figures(report: Report) -> Iterator[tuple[str, Markup]]:
+    rounds = report["rounds"]
+    numbers = np.array([each["round"] for each in rounds], dtype=np.int64)
+    if rounds and "accuracy" in rounds[-1]:
+        curves = [
+            {end: [each.get(name) for each in rounds] for end in ("mean", "low", "high")}
+            for name in ("accuracy", "loss")
+        ]
+        caption = "Accuracy and loss (nats) on public records, after every round."
+        figure = training_figures.utility(numbers.tolist(), *curves)
+        yield caption, inline(figure, "utility", caption)
+    if rounds and rounds[-1].get("noise_at_most"):
+        names = rounds[-1]["noise_at_most"]
+        limits = {
+            name: np.array([each.get("noise_at_most", {}).get(name, math.inf) for each in rounds])
+            for name in names
+        }
+        caption = "How many times the claimed noise there is at most, by released sums and message."
+        yield caption, inline(training_figures.noise_limits(numbers, limits), "noise", caption)
+
+
+def _who(one: Report) -> str:
+    return "somebody" if one["client"] is None else f"client-{one['client']}"
+
+
+PAGE = """\
+{% extends "frame" %}
+{% from "parts" import concluded, drawn, tabulated %}
+{% block title %}Training {{ report.name }}{% endblock %}
+{% block kind %}Training{% endblock %}
+{% block heading %}{{ report.name }}{% endblock %}
+{% block body %}
+{{ concluded(said) }}
+{% for text in report.alarms %}
+<div class="label alarm">{{ text }}</div>
+{% endfor %}
+<p>{{ public }}</p>
+<p>{{ confidential }}</p>
+{{ drawn(figures) }}
+{% if missing %}
+<h2>Who was missing</h2>
+{{ tabulated(["client", "of", "reason"], missing) }}
+{% endif %}
+{% endblock %}
+"""
