@@ -1,6 +1,7 @@
 """What was trained, on which data, under which noise."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -134,13 +135,18 @@ def noise_limits(rounds: npt.NDArray[np.int64], limits: Mapping[str, Floats]) ->
     with page_style():
         figure, axes = new_axes()
         marker = "o" if len(rounds) == 1 else None
+        least = min(limits, key=lambda name: limits[name][-1])
         for name, limit in limits.items():
-            colour = VERMILION if limit[-1] <= 1 else BLUE
             shown = np.where(np.isfinite(limit), limit, np.nan)
-            axes.plot(rounds, shown, color=colour, marker=marker, alpha=0.7)
-            if not np.isfinite(limit[-1]):
-                continue
-            axes.annotate(name, (rounds[-1], limit[-1]), color=colour, fontsize="small")
+            if name == least:
+                style: dict[str, Any] = {
+                    "color": VERMILION,
+                    "linewidth": 2,
+                    "label": f"{name}, the least",
+                }
+            else:
+                style = {"color": BLUE, "alpha": 0.5, "linewidth": 1.2}
+            axes.plot(rounds, shown, marker=marker, **style)
         level_line(axes, 1.0, "as much as is claimed", INK, "--")
         axes.set_ylim(bottom=0)
         axes.set_ylabel("noise over what is claimed, at most")
