@@ -453,11 +453,15 @@ def _epsilon(config: Config, training: _Training) -> float:
 
 
 def _steps(config: Config, nominal: float, sources: int, rounds: int) -> Steps:
-    """Return rounds in which so many clients took part, as somebody without own noise faces
-    them."""
+    """Return rounds in which so many clients took part, as somebody without own noise faces them.
+
+    Who is sent single messages faces as much as the server does.
+    """
     federation, training = config.federation, config.training
     # Of a group of k: what k records change together is k times as long.
     nominal /= config.challenge.copies
+    if federation.auditor_sees == "messages":
+        sources = 1  # each of them hides behind its own client's noise alone
     multiplier = nominal
     if training.local_steps == 1:
         # Within a round of local steps others' noise does not hide the models in between.

@@ -88,7 +88,7 @@ def assemble(
         "kind": "live audit",
         "facts": asdict(facts),
         "confidence": confidence,
-        "vantage": "auditor: the aggregate of every round, none of the noise known",
+        "vantage": f"auditor: {_sees(config)} of every round, none of the noise known",
         "trust": None if config is None else config.federation.trust.value,
         "neighbouring": None if config is None else config.privacy.neighbouring.value,
         "unit": None if config is None else config.privacy.unit,
@@ -115,6 +115,12 @@ def assemble(
             audit, claim, report["alarms"], unmeasured, reported, ended
         )
     return report
+
+
+def _sees(config: Config | None) -> str:
+    if config is not None and config.federation.auditor_sees == "messages":
+        return "the aggregate and every client's message"
+    return "the aggregate"
 
 
 def _check_reported(config: Config, reported: int) -> None:

@@ -1,0 +1,59 @@
+"""Write records that each machine alone has: handwritten digits as pictures, tumours as a table.
+
+usage: own_records.py PUBLIC_FOLDER CLIENT_FOLDER...
+
+In every folder digits/ is in MNIST's form, and tumours.csv a table with a header. Both data sets are
+scikit-learn's (UCI: Optical Recognition of Handwritten Digits; Breast Cancer Wisconsin).
+"""
+
+import csv
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits
+
+PUBLIC_DIGITS, PUBLIC_TUMOURS = 297, 119
+
+
+def write_pictures(folder: Path, images: np.ndarray, labels: np.ndarray) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    header = struct.pack(">BBBBIII", 0, 0, 8, 3, *images.shape)
+    (folder / "train-images-idx3-ubyte").write_bytes(header + images.tobytes())
+    header = struct.pack(">BBBBI", 0, 0, 8, 1, len(labels))
+    (folder / "train-labels-idx1-ubyte").write_bytes(header + labels.tobytes())
+
+
+def write_table(path: Path, names: list[str], rows: np.ndarray, labels: list[str]) -> None:
+    with path.open("w", newline="") as file:
+        written = csv.writer(file)
+        written.writerow([*names, "diagnosis"])
+        written.writerows([*row, label] for row, label in zip(rows, labels, strict=True))
+
+
+def main(public: str, *clients: str) -> None:
+    images, digits = load_digits(return_X_y=True)
+    images, digits = images.reshape(-1, 8, 8).astype(np.uint8), digits.astype(np.uint8)
+    tumours = load_breast_cancer()
+    names = [str(name).replace(" ", "-") for name in tumours.feature_names]
+    labels = [str(tumours.target_names[label]) for label in tumours.target]
+    shares = (
+        np.split(np.arange(len(digits)), [len(digits) - PUBLIC_DIGITS]),
+        np.split(np.arange(len(labels)), [len(labels) - PUBLIC_TUMOURS]),
+    )
+    (private_digits, public_digits), (private_tumours, public_tumours) = shares
+    parts = zip(
+        (Path(folder) for folder in (public, *clients)),
+        (public_digits, *np.array_split(private_digits, len(clients))),
+        (public_tumours, *np.array_split(private_tumours, len(clients))),
+        strict=True,
+    )
+    for folder, pictures, patients in parts:
+        write_pictures(folder / "digits", images[pictures], digits[pictures])
+        rows = tumours.data[patients]
+        write_table(folder / "tumours.csv", names, rows, [labels[each] for each in patients])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
