@@ -1,4 +1,4 @@
-"""What a client may do to its own machine: its messages get half of the noise that they should have.
+"""What a client may do to its own machine: messages get half of the noise.
 
 As sitecustomize.py on the PYTHONPATH of its node, where Python imports it before all else.
 """

@@ -2,8 +2,8 @@
 
 usage: own_records.py PUBLIC_FOLDER CLIENT_FOLDER...
 
-In every folder digits/ is in MNIST's form, and tumours.csv a table with a header. Both data sets are
-scikit-learn's (UCI: Optical Recognition of Handwritten Digits; Breast Cancer Wisconsin).
+In every folder digits/ is in MNIST's form, and tumours.csv a table with a header. Both data sets
+are scikit-learn's (UCI: Optical Recognition of Handwritten Digits; Breast Cancer Wisconsin).
 """
 
 import csv
