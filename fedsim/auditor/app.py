@@ -81,6 +81,7 @@ def record(message: Message, context: Context) -> Message:
         "request.noise-multiplier": request.noise_multiplier,
         "request.earlier": request.earlier,
         "request.released": request.released,
+        "request.begun": request.begun,
     }
     path = transcript_path(context)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

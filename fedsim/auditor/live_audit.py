@@ -201,7 +201,7 @@ class LiveAudit:
             if training.earlier:
                 steps = _worst(config, training.nominal, training.earlier)
                 training.add(steps, training.earlier)
-            self._miss(config, training, observed.round - 1)
+            self._miss(config, training, observed.round - request["begun"])
             self._trainings[first] = training
             self.beliefs[first] = []
             self._begin_watching(config, trials)
@@ -527,7 +527,7 @@ def _request(observed: ObservedRound) -> dict[str, Any]:
         name: observed.mechanism.get(f"request.{name}")
         for name in (
             *("first-trial", "record", "replacement", "target-client", "noise-multiplier"),
-            *("earlier", "released"),
+            *("earlier", "released", "begun"),
         )
     }
     if None in request.values() or "parameters" not in observed.model:

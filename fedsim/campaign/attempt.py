@@ -45,6 +45,7 @@ class Attempt:
         earlier: how many rounds of these trials went before it, with noise that it does not draw
             again.
         released: how many rounds of all trials together did.
+        first: the round that it begins with.
     """
 
     def __init__(
@@ -86,12 +87,18 @@ class Attempt:
         self._everything = _Course.of(config, everything, planned) if adds_up(config) else None
         self.earlier = account.most if adds_up(config) else 0
         self.released = everything.most if adds_up(config) else 0
+        self.first = first
         vantage = config.federation.vantage
         self.epsilon = max(
             epsilon_of(config, self._limited.account.spent(client), vantage)
             for client in self._template.participants
             if client not in colluders
         )
+
+    @property
+    def before(self) -> tuple[int, int, int]:
+        """How many rounds earlier attempts and all trainings released; the first of this one."""
+        return self.earlier, self.released, self.first
 
     @property
     def _limited(self) -> "_Course":

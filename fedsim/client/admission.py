@@ -138,7 +138,7 @@ def enter(context: Context, config: Config, request: Request, known: Federation)
         config.run.name,
         str(context.node_id),
         _experiment(context),
-        _records(known, messages.partition(context)),
+        records_digest(known, messages.partition(context)),
         request.first_trial,
         request.trials,
         request.round,
@@ -306,7 +306,13 @@ def _experiment(context: Context) -> str:
     return _digest(json.dumps(dict(context.run_config), sort_keys=True).encode())
 
 
-def _records(known: Federation, partition: int) -> str:
+def records_digest(known: Federation, partition: int) -> str:
+    """Return a digest of a client's records as they take part, for its own ledger.
+
+    Args:
+        known: with the records.
+        partition: the client.
+    """
     own = known.split.members_records.take(known.owned_by(partition))
     return _digest(own.features.tobytes() + own.labels.tobytes())
 

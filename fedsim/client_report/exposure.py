@@ -106,7 +106,8 @@ def as_json(found: Exposure, delta: float) -> dict[str, Any]:
         found: of one training.
         delta: at which epsilons are stated.
     """
-    order = np.argsort(-found.mu, kind="stable")
+    # Most gradients may be cut, and are as long as each other but for rounding.
+    order = np.argsort(-np.round(found.mu, 9), kind="stable")
 
     def said(mu: float) -> dict[str, float]:
         return {

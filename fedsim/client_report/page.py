@@ -65,7 +65,7 @@ def summary(report: Report) -> RenderableType:
         found = Table("", *HOW, title=Text(training["name"]), title_justify="left")
         for row in _exposures(training):
             found.add_row(*row)
-        parts += [found] if training["exposure"] else []
+        parts += [found] if training.get("exposure") else []
         parts += [Text(line) for line in _said(training)]
     return Group(*parts, Text(CONFIDENTIAL, "bold"))
 
@@ -120,7 +120,7 @@ def _runs(report: Report) -> Rows:
 
 
 def _exposures(training: Report) -> Rows:
-    found = training["exposure"]
+    found = training.get("exposure")
     if found is None:
         return []
     names = {"median": "half of the records, at most", "highest": "the most exposed record"}
@@ -129,7 +129,7 @@ def _exposures(training: Report) -> Rows:
 
 
 def _most(training: Report) -> Rows:
-    found = training["exposure"]
+    found = training.get("exposure")
     return [] if found is None else [[str(one["record"]), *_how(one)] for one in _named(found)]
 
 
@@ -143,6 +143,12 @@ def _how(one: Report) -> list[str]:
 
 def _said(training: Report) -> Iterator[str]:
     """Yield what is to be known about the numbers of a training."""
+    if training["gone"]:
+        yield (
+            f"{training['name']}: the records that took part are not what data-path names by now; "
+            "how exposed they are is not measured."
+        )
+        return
     found, attack = training["exposure"], training["attack"]
     if found is None:
         yield "Single records are not what the noise of this training hides; they are not measured."

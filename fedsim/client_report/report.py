@@ -16,11 +16,11 @@ import torch
 
 from adversaries import registry
 from adversaries.errors import InputError
-from fedsim.client import client_ledger, seen_models
+from fedsim.client import admission, client_ledger, seen_models
 from fedsim.client.client_ledger import Answer
 from fedsim.client.seen_models import SeenTraining
 from fedsim.client_report import exposure
-from fedsim.config import Scalar
+from fedsim.config import Config, Scalar
 from fedsim.config.federation import OWN
 from fedsim.data import own_records, schema
 from fedsim.game import federation
@@ -28,7 +28,7 @@ from fedsim.game.federation import Federation
 from fedsim.privacy import identifiability
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.protocol import consent
-from fedsim.protocol.consent import Terms
+from fedsim.protocol.consent import RefusedError, Terms
 from fedsim.training import losses, saved_model
 
 Report = dict[str, Any]
@@ -63,7 +63,10 @@ class Node:
         Raises:
             InputError: it is no client's, or says what means nothing.
         """
-        terms = consent.terms(values) if "partition-id" in values else None
+        try:
+            terms = consent.terms(values) if "partition-id" in values else None
+        except RefusedError as error:
+            raise InputError(f"node.toml: {error}") from None
         if terms is None:
             raise InputError(
                 "this is not the node of a client with a ledger: its node.toml needs partition-id, "
@@ -146,8 +149,10 @@ def _measured(
     if not mine or not training.models:
         return
     config = training.config.reading_data_from(node.data, as_they_are=True)
-    own = config.data.name == OWN
-    known = federation.load(config, node.partition if own else None)
+    known = _records_of(node, config, mine[-1].records)
+    if known is None:
+        yield {"run": training.run, "name": config.run.name, "gone": True}
+        return
     charged = [answer.charged for answer in mine if answer.charged is not None]
     exposed = None
     if exposure.measurable(config):
@@ -157,12 +162,23 @@ def _measured(
     yield {
         "run": training.run,
         "name": config.run.name,
+        "gone": False,
         "records": len(known.owned_by(node.partition)),
         "sampling_rate": config.training.sampling_rate,
         "advantage_bound": identifiability.rho_alpha(mechanism) if charged else None,
         "exposure": exposed,
         "attack": _attack(node, training, known, others, model),
     }
+
+
+def _records_of(node: Node, config: Config, digest: str) -> Federation | None:
+    """Return the records that took part in a training; None where others lie there by now."""
+    try:
+        known = federation.load(config, node.partition if config.data.name == OWN else None)
+    except InputError:
+        return None
+    same = admission.records_digest(known, node.partition) == digest
+    return known if same else None
 
 
 def _attack(
@@ -205,5 +221,5 @@ def shares(report: Report) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         report: as of `assemble`.
     """
     for training in report["trainings"]:
-        if (found := training["exposure"]) is not None:
+        if (found := training.get("exposure")) is not None:
             yield training["name"], np.array(found["rounds"]), np.array(found["clipped_share"])

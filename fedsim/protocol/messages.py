@@ -77,6 +77,7 @@ class Request:
             its own.
         released: how many rounds all trainings released before this attempt, each trial's by
             itself.
+        begun: the round that this attempt begins with, later than 1 in a training that is resumed.
     """
 
     round: int
@@ -89,6 +90,7 @@ class Request:
     target_client: int = -1
     earlier: int = 0
     released: int = 0
+    begun: int = 1
 
     def to_record(self) -> ConfigRecord:
         """Return the request as a Flower record."""

@@ -18,7 +18,8 @@ class Sending:
         batch: the batch of trials.
         round: its number, from 1; one more than the rounds with the final model.
         arrays: the model.
-        spent: how many rounds earlier attempts and this one have released before it.
+        spent: how many rounds earlier attempts, and all trainings before this one, have released,
+            and the round that this one begins with.
         release: of the round before, None in the first.
         sensitivities: [T], told to clients that scale their noise to them; None where public.
     """
@@ -26,7 +27,7 @@ class Sending:
     batch: Batch
     round: int
     arrays: ArrayRecord
-    spent: tuple[int, int]
+    spent: tuple[int, int, int]
     release: Release | None = None
     sensitivities: Floats | None = None
 

@@ -220,7 +220,7 @@ class DPSGD(Strategy):
             self.batch,
             round,
             arrays,
-            (0, 0) if attempt is None else (attempt.earlier, attempt.released),
+            (0, 0, 1) if attempt is None else attempt.before,
             self._release if round > 1 else None,
             begun.sensitivities if begun is not None and begun.local else None,
         )

@@ -124,7 +124,9 @@ on server fedsim deploy train . train-tumours.toml --out tumours
 on server "grep -A 8 '## Privacy' tumours/public/MODEL_CARD.md"
 on server "fedsim predict tumours public/tumours.csv | head -n 3"
 on auditor fedsim audit transcripts --canary-seed-file seeds --claimed-epsilon 6 --claimed-delta 1e-5
+on server "fedsim account tumours | grep 'local .* server'"
 on client-0 "fedsim deploy check . | grep budget"
+on client-0 fedsim deploy report .
 
 echo "# Handwritten digits. The second client's owner halves its noise on its own machine."
 echo
@@ -170,7 +172,6 @@ for half in 2 1; do
     on auditor "fedsim audit \$(ls -t transcripts/*.fedt | sed -n ${half}p) --canary-seed-file seeds; echo status \$?"
 done
 on client-0 "fedsim deploy check . | grep budget"
-on client-0 "fedsim deploy report . | head -n 40"
 
 echo "# What must not work: a key that nobody registered, the SuperLink's own port, its Control API."
 on intruder "ssh-keygen -q -t ecdsa -b 384 -N '' -C '' -f new && mv new node.key && mv new.pub node.key.pub"

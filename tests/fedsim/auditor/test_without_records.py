@@ -10,14 +10,16 @@ import torch
 from flwr.app import Context, RecordDict
 
 from fedsim import client_app
+from fedsim.campaign import budget
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.main import main
-from fedsim.client import training_node
+from fedsim.client import client_ledger, training_node
 from fedsim.config import JOBS, Scalar, from_run_config, to_run_config
 from fedsim.report import model_card
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
 from fedsim.server.plan import prepare
+from fedsim.server.resumable import ResumableDPSGD
 
 AUDITOR = 7777
 SEED, COUNT = 17, 300
@@ -40,8 +42,11 @@ TRAINING: dict[str, Scalar] = {
 Report = dict[str, Any]
 
 
-def _trained(folder: Path, changes: dict[str, Scalar]) -> RunDirectory:
-    """Train with an auditor, to whom the first client gave the seed of its canaries."""
+def _trained(folder: Path, changes: dict[str, Scalar], run_id: int = 1) -> RunDirectory:
+    """Train with an auditor, to whom the first client gave the seed of its canaries.
+
+    run_id: as Flower has it, which numbers a resumed training anew.
+    """
     values = TRAINING | changes | {"run.out": str(folder / "run")}
     plan = prepare(from_run_config(JOBS["training"](values)))
     directory = plan.begin()
@@ -53,8 +58,10 @@ def _trained(folder: Path, changes: dict[str, Scalar]) -> RunDirectory:
     grid.contexts[1000].node_config.update(consenting)
     told: dict[str, Scalar] = {"role": "auditor", "transcript-path": str(folder / "transcripts")}
     grid.contexts[AUDITOR] = Context(
-        run_id=1, node_id=AUDITOR, node_config=told, state=RecordDict(), run_config=run_config
+        run_id=run_id, node_id=AUDITOR, node_config=told, state=RecordDict(), run_config=run_config
     )
+    for context in grid.contexts.values():
+        context.run_id = run_id
     server_app.carry_out(grid, plan, directory)
     return directory
 
@@ -144,3 +151,33 @@ def test_sums_that_the_records_fill_support_no_claim(
     claim = ("--claimed-epsilon", 1e9, "--claimed-delta", 0.001)
     assert _command("audit", tmp_path / "transcripts", *claim, "--out", tmp_path / "b") == 3
     assert "half of the noise would not be seen in the sums" in capsys.readouterr().err
+
+
+class Killed(BaseException):
+    """What a signal does, in a test."""
+
+
+def test_of_a_resumed_training_the_auditor_counts_what_left_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    really = ResumableDPSGD.aggregate_train
+
+    def killed(self: ResumableDPSGD, round: int, replies: Any) -> Any:
+        if round == 6:
+            raise Killed
+        return really(self, round, replies)
+
+    monkeypatch.setattr(ResumableDPSGD, "aggregate_train", killed)
+    with pytest.raises(Killed):
+        _trained(tmp_path, {})
+    monkeypatch.undo()
+    budget.accept(RunDirectory.open(tmp_path / "run"), 99.0)
+    privacy = model_card.read(_trained(tmp_path, {}, run_id=2)).privacy
+    assert privacy.rounds_charged == 9
+    _, report = _audit(tmp_path, capsys)
+    assert report["facts"]["run"] == "2"
+    assert report["missed"] == 0
+    assert report["bounds"]["epsilon"] == pytest.approx(privacy.towards[0].epsilon["pld"], rel=1e-9)
+    answers = client_ledger.read(tmp_path / "state")
+    spent = client_ledger.epsilon(answers, privacy.delta)
+    assert spent == pytest.approx(report["bounds"]["epsilon"], rel=1e-9)
