@@ -123,7 +123,7 @@ echo
 on server fedsim deploy train . train-tumours.toml --out tumours
 on server "grep -A 8 '## Privacy' tumours/public/MODEL_CARD.md"
 on server "fedsim predict tumours public/tumours.csv | head -n 3"
-on auditor fedsim audit transcripts --canary-seed-file seeds --claimed-epsilon 6 --claimed-delta 1e-5
+on auditor fedsim audit transcripts --canary-seed-file seeds --claimed-epsilon 6.001 --claimed-delta 1e-5
 on server "fedsim account tumours | grep 'local .* server'"
 on client-0 "fedsim deploy check . | grep budget"
 on client-0 fedsim deploy report .

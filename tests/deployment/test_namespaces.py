@@ -1,6 +1,7 @@
 """The server and every client in a network namespace of its own: see namespaces.sh."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,8 +33,20 @@ def test_a_federation_across_network_namespaces(tmp_path: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     said = result.stdout
-    # The clients' own ledgers have come to what the model's card says.
-    assert "| the server | sees every client's sum under that client's own noise | 2 |" in said
-    assert "epsilon 2 of 2.2 is spent at delta 1e-05" in said
-    assert "Accuracy" in said
-    assert "class,p(0),p(1)" in said
+    honest, _, faulty = said.partition("# Handwritten digits.")
+    # The model's card, the account of the run, the client's own ledger and report agree.
+    assert "sees every client's sum under that client's own noise | 6 |" in honest
+    assert re.search(r"local +│ server +│ \S+ │ +6 │", honest)
+    assert "epsilon 6 of 16 is spent at delta 1e-05" in honest
+    assert "cost any one of its records epsilon 6 of 16 at delta 1e-05" in " ".join(honest.split())
+    assert "Accuracy" in honest
+    assert "class,p(benign),p(malignant)" in honest
+    # The auditor acquits the honest ones, and names who halves its noise.
+    assert "The claim of epsilon 6.001 at delta 1e-05 is supported." in honest
+    assert "Alarm" not in honest
+    assert "Alarm: The messages of client-1 have less than 0." in faulty
+    assert not re.search(r"Alarm: The messages of client-[02]", faulty)
+    # The server was killed in one attempt, the third client in both.
+    assert "in 2 attempts." in faulty
+    assert faulty.count("kill -9 on client-2") == 2
+    assert "torch.Size([1, 10])" in faulty
