@@ -12,6 +12,7 @@ from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.common.tables import explain
 from fedsim.config.experiment import Config
+from fedsim.config.federation import OWN
 from fedsim.config.jobs import JOBS
 from fedsim.config.values import Scalar
 
@@ -79,6 +80,8 @@ def load(
     values = dict(flatten(tree)) | dict(overrides or {})
     if "run.name" not in values:
         values["run.name"] = path.stem
+    if job is None and values.get("data.name") == OWN and "run.job" not in values:
+        job = "training"  # what each client has for itself is made for nothing else
     _read_schema(values, path.parent)
     return from_run_config(values if job is None else JOBS[job](values))
 

@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from fedsim import load_model
 from fedsim.config import Config, dump
 
@@ -48,3 +50,17 @@ def test_a_model_is_trained_kept_and_told_from_an_experiment(
     ]
     (out / "public").rename(tmp_path / "handed-on")
     assert load_model(tmp_path / "handed-on") is not None
+
+
+def test_what_a_training_on_own_records_costs_is_known_before_anybody_reads_them(
+    fedsim: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "schema.toml").write_text('classes = ["no", "yes"]\n[columns]\none = [0, 1]\n')
+    path = tmp_path / "training.toml"
+    path.write_text(
+        '[data]\nname = "own"\npublic-schema = "schema.toml"\n'
+        "[privacy]\nrho-beta = 0.0\nepsilon = 3.0\n[training]\nrounds = 2\n"
+    )
+    status, said, _ = fedsim("account", path, "--json")
+    assert status == 0
+    assert json.loads(said)["epsilon"] == pytest.approx(3.0, rel=1e-6)
