@@ -1,13 +1,16 @@
 """The mechanism: what the noise is calibrated to, how it is accounted for, where it comes from."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fedsim.common.tables import Table
 from fedsim.config.values import Fraction
 from fedsim.noise import Noise
 from fedsim.privacy.mechanism import Neighbouring
+
+OTHERS = ("rho-alpha", "epsilon", "noise-multiplier", "mutual-information")
+"""The targets that take the place of rho-beta where it is not given."""
 
 
 class PrivacyConfig(Table):
@@ -19,7 +22,7 @@ class PrivacyConfig(Table):
         neighbouring: whether that is missing, or replaced by another.
         sensitivity: what the noise is a multiple of: the most that one unit can change ("global"),
             or what the challenge changes ("local").
-        rho_beta: target, a bound on the adversary's belief.
+        rho_beta: target, a bound on the adversary's belief; 0.9 where no target is given.
         rho_alpha: target, a bound on the adversary's advantage.
         epsilon: target at delta.
         noise_multiplier: standard deviation of the noise over the sensitivity, where no target is
@@ -51,3 +54,11 @@ class PrivacyConfig(Table):
     mutual_information: Annotated[float, Field(ge=0)] = 0.0
     pac_prior: Literal["pair", "halves"] = "pair"
     pac_draws: Annotated[int, Field(ge=4, le=256, multiple_of=2)] = 32
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_target(cls, given: Any) -> Any:
+        """Let a target that is given stand alone: the default of another is then none."""
+        if isinstance(given, dict) and "rho-beta" not in given and any(map(given.get, OTHERS)):
+            return {**given, "rho-beta": 0.0}
+        return given

@@ -126,7 +126,7 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         ),
         ({"federation.adversary": 7}, r"clients are numbered 0 to 1"),
         (
-            {"privacy.noise-multiplier": 2.0},
+            {"privacy.rho-beta": 0.9, "privacy.noise-multiplier": 2.0},
             r"privacy.rho-beta and privacy.noise-multiplier are both",
         ),
         ({"privacy.rho-beta": 0.0}, r"are all 0; give one of them"),
@@ -171,7 +171,7 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
             r"no one distance describes the pair",
         ),
         (
-            {"privacy.mutual-information": 0.1},
+            {"privacy.rho-beta": 0.9, "privacy.mutual-information": 0.1},
             r"privacy.rho-beta and privacy.mutual-information are both set",
         ),
         ({"privacy.noise": "pac"}, r"give privacy.mutual-information above 0"),
@@ -314,3 +314,10 @@ def test_overrides_are_toml_scalars_or_plain_strings(
 def test_an_override_without_equals_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="KEY=VALUE"):
         parse_override(text)
+
+
+def test_a_target_that_is_given_takes_the_place_of_the_default() -> None:
+    config = from_run_config({"privacy.epsilon": 2.0})
+    assert (config.privacy.rho_beta, config.privacy.epsilon) == (0.0, 2.0)
+    assert from_run_config(to_run_config(config)) == config
+    assert from_run_config({}).privacy.rho_beta == 0.9

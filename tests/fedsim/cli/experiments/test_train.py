@@ -59,7 +59,7 @@ def test_what_a_training_on_own_records_costs_is_known_before_anybody_reads_them
     path = tmp_path / "training.toml"
     path.write_text(
         '[data]\nname = "own"\npublic-schema = "schema.toml"\n'
-        "[privacy]\nrho-beta = 0.0\nepsilon = 3.0\n[training]\nrounds = 2\n"
+        "[privacy]\nepsilon = 3.0\n[training]\nrounds = 2\n"
     )
     status, said, _ = fedsim("account", path, "--json")
     assert status == 0
