@@ -70,6 +70,7 @@ def _measured(run: AuditedRun) -> Report:
     delta, confidence = run.delta, run.confidence
     return Report(
         name=config.run.name,
+        job=config.run.job,
         created=facts["created"],
         seed=config.run.seed,
         versions=facts["versions"],

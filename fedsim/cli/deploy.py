@@ -14,7 +14,7 @@ from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli import client_report
-from fedsim.cli.options import AcceptEpsilon, SetOption
+from fedsim.cli.options import AcceptEpsilon, Rehearsal, SetOption
 from fedsim.cli.terminal import Terminal
 from fedsim.config import Config, Scalar
 from fedsim.experiment import check_ledger, prepare
@@ -207,6 +207,7 @@ def train(
     out: Annotated[Path | None, typer.Option(help="Run directory.")] = None,
     set_: SetOption = None,
     accept_epsilon: AcceptEpsilon = None,
+    rehearsal: Rehearsal = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")] = False,
 ) -> None:
     """Train a model on the deployed federation, once, and keep it; on the server's machine.
@@ -219,7 +220,7 @@ def train(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     config = configuration.load(config_file, _overrides(set_, out), "training")
-    run_directory = _carry_out(directory, config, False, accept_epsilon, console)
+    run_directory = _carry_out(directory, config, False, accept_epsilon, console, rehearsal)
     conclude_training(run_directory, start, console)
 
 
@@ -234,6 +235,7 @@ def _carry_out(
     experiment: bool,
     accept_epsilon: float | None,
     console: Console,
+    rehearsal: Path | None = None,
 ) -> RunDirectory:
     """Submit a run to the server's SuperLink, and return its directory when it has ended.
 
@@ -241,10 +243,12 @@ def _carry_out(
     """
     from fedsim.deployment import kit  # noqa: PLC0415
     from fedsim.deployment import run as deployment  # noqa: PLC0415
+    from fedsim.report import rehearsed  # noqa: PLC0415
     from fedsim.server.nodes import REGISTERED  # noqa: PLC0415
 
     server = kit.folder(directory, "server")
     _refuse(config, kit.read(server).clients, experiment)
+    found = None if rehearsal is None else rehearsed.findings(config, rehearsal)
     nodes = _clients_nodes(server, config.federation.clients)
     with console.status("preparing"):
         plan = prepare(config, deployed=True)
@@ -257,6 +261,8 @@ def _carry_out(
         )
     with run_directory.lock():  # the server's own process holds it once it has begun
         check_ledger(plan, run_directory, accept_epsilon)
+        if found is not None:
+            rehearsed.attach(run_directory, found)
         run_directory.write_json(REGISTERED, nodes)
     submitted = deployment.start(server, config)
     try:

@@ -1,5 +1,6 @@
 """Options that several commands have."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +14,12 @@ AcceptEpsilon = Annotated[
     typer.Option(
         metavar="E",
         help="Accept that an interrupted run, continued, releases this epsilon in total.",
+    ),
+]
+Rehearsal = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="RUN_DIR", help="A fedsim rehearse of this file, whose findings the card tells."
     ),
 ]
 ReportAsJson = Annotated[

@@ -18,10 +18,11 @@ from fedsim.campaign.ledger_row import Row
 from fedsim.campaign.run_directory import CARD, RunDirectory
 from fedsim.config import Config
 from fedsim.config.federation import OWN
-from fedsim.pages.wording import number, percent
+from fedsim.pages.wording import number, percent, span
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.releases import Releases
-from fedsim.results.model_card import ModelCard, Privacy, Towards, Utility
+from fedsim.report import rehearsed
+from fedsim.results.model_card import ModelCard, Privacy, Rehearsal, Towards, Utility
 from fedsim.training import saved_model
 from fedsim.trust.model import Vantage
 
@@ -30,6 +31,8 @@ PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
 LIMITS = (
     "The guarantee is for each {unit} by itself: who has several is protected less, as group "
     "privacy says.",
+    "Records that clients held out for themselves were not evaluated: an accuracy on them would be "
+    "one more release. The model is that of the last round; none was chosen by its accuracy.",
     "It is about what the rounds released. What the model says of people in general, it may say of "
     "people who took no part.",
 )
@@ -70,6 +73,7 @@ def write(
         optimizer=config.training.optimizer,
         privacy=_privacy(config, noise_multiplier, ledger.verified(directory)),
         utility=_utility(rounds[-1], public_records),
+        rehearsal=rehearsed.read(directory),
         sha256=hashlib.sha256(content).hexdigest(),
         limits=[limit.format(unit=config.privacy.unit) for limit in LIMITS],
     )
@@ -164,6 +168,19 @@ def as_markdown(card: ModelCard) -> str:
     return "\n".join(_lines(card)) + "\n"
 
 
+def _rehearsed(found: Rehearsal) -> str:
+    between = span(found.advantage_interval, number)
+    return (
+        f"Before, the same rounds under the same noise were played {found.trials} times on "
+        f"{found.records:,} records of {found.data}, against an adversary at the {found.vantage} "
+        f"that knew all but one of them. Its advantage was {number(found.advantage)} ({between} at "
+        f"{percent(found.confidence)}) where the noise allows {number(found.rho_alpha)}; it "
+        f"believed in the true answer by more than {percent(found.rho_beta)} in "
+        f"{percent(found.delta_prime)} of the trainings with the record. Of these records, not of "
+        "those that this model was trained on."
+    )
+
+
 def _whose(card: ModelCard) -> str:
     if card.data == OWN:
         return "the clients' own records (model.toml has their schema)"
@@ -203,6 +220,8 @@ def _lines(card: ModelCard) -> Iterator[str]:
             f"Accuracy {percent(card.utility.accuracy)}, loss {number(card.utility.loss)} nats, on "
             f"{card.utility.records:,} public records that nobody trained on."
         )
+    if card.rehearsal is not None:
+        yield from ("", "## Rehearsed", "", _rehearsed(card.rehearsal))
     yield from ("", "## Limits", "")
     yield from (f"- {limit}" for limit in card.limits)
     yield from ("", "## Use it", "", "```python", "import fedsim", "")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedsim.results.numbers import Real
+from fedsim.results.numbers import Ends, Real
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,34 @@ class Utility:
 
 
 @dataclass(frozen=True)
+class Rehearsal:
+    """What the identification game found for the same rounds and noise, on other records."""
+
+    name: str
+    """Of the rehearsal's run."""
+    data: str
+    """Name of the data that it was played on."""
+    records: int
+    """In D there."""
+    trials: int
+    """Trainings that were attacked."""
+    vantage: str
+    """From which the adversary looked."""
+    confidence: Real
+    """Of the interval."""
+    advantage: Real | None
+    """True less false positive rate; None for no finding."""
+    advantage_interval: Ends | None
+    """At this confidence."""
+    rho_alpha: Real
+    """The bound on the advantage."""
+    delta_prime: Real | None
+    """Share of the trials on D whose belief passed rho_beta."""
+    rho_beta: Real
+    """The bound on the belief."""
+
+
+@dataclass(frozen=True)
 class ModelCard:
     """The card of a trained model."""
 
@@ -93,6 +121,8 @@ class ModelCard:
     """What protects the records."""
     utility: Utility | None
     """None where there are no public records to tell."""
+    rehearsal: Rehearsal | None
+    """None where none was named."""
     sha256: str
     """Of model.safetensors."""
     limits: list[str]

@@ -29,6 +29,8 @@ class Report:
 
     name: str
     """`run.name` of the configuration."""
+    job: str
+    """"experiment", or "rehearsal" of the training of the same file."""
     created: str
     """When, in UTC."""
     seed: int

@@ -9,10 +9,11 @@ from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
 from fedsim.cli.experiments.run import carry_out, check_runtime, threaded
-from fedsim.cli.options import AcceptEpsilon, SetOption
+from fedsim.cli.options import AcceptEpsilon, Rehearsal, SetOption
 from fedsim.cli.terminal import Terminal
 from fedsim.config import Config, Scalar
 from fedsim.experiment import prepare
+from fedsim.report import rehearsed
 from fedsim.runtimes.progress import conclude, conclude_training, preparing
 
 
@@ -24,6 +25,7 @@ def train(
     set_: SetOption = None,
     resume: options.Resume = None,
     accept_epsilon: AcceptEpsilon = None,
+    rehearsal: Rehearsal = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Train a model with differential privacy, once, and keep it.
@@ -47,9 +49,12 @@ def train(
     else:
         _refuse_beside_resume(config_file, out, device, set_)
         config = _resumed(resume)
+    found = None if rehearsal is None else rehearsed.findings(config, rehearsal)
     plan = prepare(threaded(config, runtime))
     with preparing(console) as searched:
         directory = plan.begin(searched)
+    if found is not None:
+        rehearsed.attach(directory, found)
     if not directory.finished:
         carry_out(plan, directory, runtime, accept_epsilon, console)
     conclude_training(directory, start, console)
@@ -110,7 +115,7 @@ def _refuse_beside_resume(*given: object) -> None:
     if any(given):
         raise InputError(
             "--resume continues a training with its own configuration; give it alone "
-            "(only --runtime, --accept-epsilon and --quiet may stand beside it)"
+            "(only --runtime, --accept-epsilon, --rehearsal and --quiet may stand beside it)"
         )
 
 

@@ -11,6 +11,8 @@ def labels(report: Report) -> list[Label]:
     found = [Label(title, text) for applies, title, text in _cautions(report) if applies]
     if not found and not report.mechanism.dp_guarantee:
         found.append(Label("Not a DP guarantee.", report.mechanism.dp_note))
+    if report.job == "rehearsal":
+        found = [_rehearsal(report), *found[1:]] if report.noise_source == "seed" else found
     released = report.released
     if released is not None and released.trainings > 1:
         cost = f"ε = {number(released.epsilon)}"
@@ -25,6 +27,19 @@ def labels(report: Report) -> list[Label]:
             ),
         )
     return found
+
+
+def _rehearsal(report: Report) -> Label:
+    """Return what stands in place of the caution that the noise is the seed's."""
+    bounds, mechanism = report.bounds, report.mechanism
+    return Label(
+        f"Rehearsal of the training '{report.name}': not a DP guarantee to these records.",
+        f"It stands for fedsim train of the same file: the same {report.rounds} rounds, gradients "
+        f"clipped to {plain(mechanism.clipping_norm)}, noise multiplier "
+        f"{number(mechanism.noise_multiplier)}, ε = {number(bounds.epsilon)} at "
+        f"δ = {plain(bounds.delta)} towards the {report.vantage}. Here the noise comes from seed "
+        f"{report.seed}, and whoever knows that can take it away again.",
+    )
 
 
 def _cautions(report: Report) -> list[tuple[bool, str, str]]:

@@ -1,5 +1,6 @@
 """`fedsim train` keeps a model; what is for experiments says that a training is none."""
 
+import html
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -64,3 +65,30 @@ def test_what_a_training_on_own_records_costs_is_known_before_anybody_reads_them
     status, said, _ = fedsim("account", path, "--json")
     assert status == 0
     assert json.loads(said)["epsilon"] == pytest.approx(3.0, rel=1e-6)
+
+
+def test_the_card_tells_what_the_rehearsal_of_the_same_file_found(
+    fedsim: Command, small: Callable[..., Config], tmp_path: Path
+) -> None:
+    path, played = tmp_path / "training.toml", tmp_path / "played"
+    path.write_text(dump(small({"federation.trust": "local", "federation.vantage": "server"})))
+    assert fedsim("rehearse", path, "--trials", 8, "--out", played)[0] == 0
+    report = json.loads((played / "report.json").read_text())
+    assert report["job"] == "rehearsal"
+    page = html.unescape((played / "report.html").read_text())
+    assert "Rehearsal of the training 'digits': not a DP guarantee to these records." in page
+    assert "the same 3 rounds, gradients clipped to 1, noise multiplier" in page
+    assert "Experiment: noise is reproducible" not in page
+    status, _, said = fedsim("train", path, "--rehearsal", played, "--out", tmp_path / "model")
+    assert status == 0, said
+    public = tmp_path / "model" / "public"
+    told = json.loads((public / "model_card.json").read_text())["rehearsal"]
+    assert told["advantage"] == report["empirical"]["advantage"]
+    assert told["rho_alpha"] == report["bounds"]["rho_alpha"]
+    assert "were played 8 times on 24 records of digits" in (public / "MODEL_CARD.md").read_text()
+    for other, named in (
+        (("--set", "training.rounds=2"), "its training.rounds is 3, and here it is 2"),
+        (("--out", tmp_path / "model"), "its card stays as it was written"),
+    ):
+        status, _, said = fedsim("train", path, "--rehearsal", played, *other)
+        assert (status, named in said, said.count("\n")) == (2, True, 1), said
