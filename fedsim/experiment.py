@@ -65,11 +65,15 @@ def prepare(config: Config, deployed: bool = False) -> "Plan":
 
 
 def with_absolute_paths(config: Config) -> Config:
-    """Return the configuration with its paths resolved here.
+    """Return the configuration with its paths resolved here, and the digest of model.weights.
 
-    Flower's processes have other working directories.
+    Flower's processes have other working directories, and nodes on other machines other copies.
+
+    Raises:
+        InputError: there are no such weights.
     """
     from fedsim.server.plan import default_directory  # noqa: PLC0415
+    from fedsim.training import pretrained  # noqa: PLC0415  (torch is slow to import)
 
     out = default_directory(config).expanduser().absolute()
     places = {
@@ -77,7 +81,12 @@ def with_absolute_paths(config: Config) -> Config:
         "public_root": _absolute(config.data.public_root),
     }
     data = config.data.model_copy(update=places)
-    return config.model_copy(update={"data": data}).placed_at(str(out))
+    model = config.model
+    if model.weights:
+        path = _absolute(model.weights)
+        digest = model.weights_sha256 or pretrained.digest(path)
+        model = model.model_copy(update={"weights": path, "weights_sha256": digest})
+    return config.model_copy(update={"data": data, "model": model}).placed_at(str(out))
 
 
 def _absolute(path: str) -> str:

@@ -44,6 +44,7 @@ from fedsim.protocol import consent, messages
 from fedsim.protocol.consent import RefusedError
 from fedsim.protocol.messages import Request, Role
 from fedsim.seats import at_server
+from fedsim.training import pretrained
 
 LOG = logging.getLogger(__name__)
 
@@ -256,13 +257,24 @@ def _known(config: Config, partition: int) -> Federation:
 
 
 def _config(context: Context) -> Config:
-    """Return the experiment, with this client's own files if its node's config says where."""
+    """Return the experiment, with this client's own files if its node's config says where.
+
+    Raises:
+        RefusedError: the run's model starts from a file of which this node has no copy.
+    """
     registry.allow(str(context.node_config.get(consent.CODE, "")).split(","))
     config = from_run_config(context.run_config)
+    weights = str(context.node_config.get(consent.WEIGHTS, config.model.weights))
     if path := context.node_config.get(consent.DATA):
         # A client's files are where the client says, and nobody else needs to know.
         config = config.reading_data_from(str(path), as_they_are=True)
-    return config
+    digest = config.model.weights_sha256
+    if digest and not pretrained.same(weights, digest):
+        raise RefusedError(
+            f"this client has no copy of model.weights with SHA-256 {digest}; set "
+            f"{consent.WEIGHTS} in its node.toml to where it lies"
+        )
+    return config.starting_from(weights if digest else config.model.weights)
 
 
 def _may_drop_out(config: Config, request: Request, partition: int) -> None:

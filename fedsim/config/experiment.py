@@ -73,19 +73,26 @@ class Config(Table):
         return self.model_copy(update={"run": self.run.model_copy(update={"out": out})})
 
     def reading_data_from(
-        self, root: str, public_root: str = "", *, as_they_are: bool = False
+        self, root: str, public_root: str = "", weights: str = "", *, as_they_are: bool = False
     ) -> "Config":
-        """Return the same experiment with its files in another folder.
+        """Return the same experiment with its files in other places.
 
         Args:
-            root: that folder.
+            root: the folder or file of the data.
             public_root: where the public records are, beside clients' own.
+            weights: where the file of `model.weights` is, "" for nowhere.
             as_they_are: nothing is downloaded into it, whatever the experiment says.
         """
         changes: dict[str, Scalar] = {"root": root, "public_root": public_root}
         if as_they_are:
             changes["download"] = False
-        return self.model_copy(update={"data": self.data.model_copy(update=changes)})
+        data = self.data.model_copy(update=changes)
+        return self.model_copy(update={"data": data}).starting_from(weights)
+
+    def starting_from(self, weights: str) -> "Config":
+        """Return the same experiment with the file of `model.weights` in another place."""
+        model = self.model.model_copy(update={"weights": weights})
+        return self.model_copy(update={"model": model})
 
     def with_batch(self, batch: int) -> "Config":
         """Return the same experiment with other batches of trials."""

@@ -15,7 +15,15 @@ class ModelConfig(Table):
         name: one of the models, or a torchvision:NAME.
         hidden: width of the hidden layer, for models that leave it open.
         batch_norm: what takes the place of layers that mix the records of a batch.
-        frozen: names of layers or parameters that are not trained, with commas between them.
+        frozen: names of layers or parameters that are not trained, with commas between them; *
+            stands for any part of a name.
+        weights: path of a safetensors file with the values that the network starts from, "" for
+            none; on a client's machine its node's weights-path takes its place.
+        weights_sha256: of that file, which all parties must have; "" for that of `weights`.
+        trainable: names as of `frozen`, of what alone is trained; "" for all, or for nothing but
+            adapters.
+        lora_rank: of the adapters that are trained at every Linear layer and attention projection
+            that is not trained itself; 0 for none.
         initialisation: whether every trial draws a first model of its own, all start from that of
             the first, or all from that one fitted to the records that both worlds have.
     """
@@ -24,6 +32,10 @@ class ModelConfig(Table):
     hidden: PositiveInt = 32
     batch_norm: Literal["refuse", "group-norm", "channel-affine"] = "refuse"
     frozen: str = ""
+    weights: str = ""
+    weights_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
+    trainable: str = ""
+    lora_rank: Annotated[int, Field(ge=0)] = 0
     initialisation: Literal["random", "fixed", "worst-case"] = "random"
 
 

@@ -28,6 +28,7 @@ from fedsim.training import fitting, models
 from fedsim.training.clipping import Clipper
 from fedsim.training.cutting import Cut
 from fedsim.training.evaluation import evaluate, logits
+from fedsim.training.models import Tuning
 from fedsim.trust.model import Vantage
 
 
@@ -194,7 +195,13 @@ def build_model(config: Config, dataset: data.Dataset) -> nn.Module:
     """
     shape, model = dataset.train.features.shape[1:], config.model
     return models.build(
-        model.name, shape, dataset.classes, model.hidden, model.batch_norm, model.frozen
+        model.name,
+        shape,
+        dataset.classes,
+        model.hidden,
+        model.batch_norm,
+        model.frozen,
+        Tuning(model.weights, model.weights_sha256, model.trainable, model.lora_rank),
     )
 
 

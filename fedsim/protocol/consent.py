@@ -41,6 +41,9 @@ MAX_TRIALS, EPSILON_LIMIT, DELTA_LIMIT = "max-trials", "epsilon-limit", "delta-l
 
 STATE, DATA = "state-path", "data-path"
 
+WEIGHTS = "weights-path"
+"""Where the node's copy is of the file that a run's model starts from."""
+
 CODE = "allow-code"
 """Names of the client's own code, "package.module:name" with commas, that a run may name."""
 

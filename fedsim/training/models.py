@@ -5,9 +5,9 @@ The parameters that are trained are flattened in the order of `named_parameters`
 noise and belief see one vector for each trial; frozen ones stay in the module, the same for all.
 """
 
-import difflib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -19,6 +19,8 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from adversaries.errors import InputError
 from adversaries.registry import is_code, lookup
 from fedsim.common.randomness import Role, key
+from fedsim.training import low_rank, pretrained
+from fedsim.training.trainable import freeze, train_only
 
 
 class ChannelAffine(nn.Module):
@@ -137,6 +139,23 @@ def _builder(name: str) -> Builder:
     return lookup(MODELS, name, "model.name")
 
 
+@dataclass(frozen=True)
+class Tuning:
+    """What a network starts from, and what of it is trained.
+
+    Attributes:
+        weights: path of a safetensors file with its values, "" for none.
+        sha256: of that file, "" for any.
+        trainable: layers or parameters that alone are trained, as of `trainable`; "" for all.
+        lora_rank: of the adapters that are trained beside them; 0 for none.
+    """
+
+    weights: str = ""
+    sha256: str = ""
+    trainable: str = ""
+    lora_rank: int = 0
+
+
 def build(
     name: str,
     shape: tuple[int, ...],
@@ -144,6 +163,7 @@ def build(
     hidden: int,
     batch_norm: str = "refuse",
     frozen: str = "",
+    tuning: Tuning = Tuning(),
 ) -> nn.Module:
     """Return the named network for records of one shape.
 
@@ -153,17 +173,30 @@ def build(
         classes: the number of them, for each of which there is a logit.
         hidden: the width of a hidden layer.
         batch_norm: "refuse", or a key of `BATCH_NORM`: what replaces layers that mix records.
-        frozen: layers or parameters that are not trained, as of `freeze`.
+        frozen: layers or parameters that are not trained, as of `trainable`.
+        tuning: what it starts from, and what of it is trained.
 
     Raises:
-        InputError: a name is unknown, or the network does not suit the records or has no gradient
-            for each of them.
+        InputError: a name is unknown, the network does not suit the records or has no gradient for
+            each of them, or the file does not suit the network.
     """
     model = _builder(name)(shape, classes, hidden)
+    values = pretrained.read(tuning.weights, tuning.sha256)
+    # What BatchNorm learned about its inputs goes into what replaces it.
+    seen = any(path.endswith(pretrained.STATISTICS) for path in values)
+    first = seen and batch_norm == "channel-affine"
+    if values and first:
+        pretrained.put(model, values)
     if batch_norm != "refuse":
         model = replace_batch_norm(model, batch_norm)
+    if values and not first:
+        pretrained.put(model, values)
     refuse_batch_statistics(model)
     refuse_random_layers(model)
+    if tuning.trainable or tuning.lora_rank:
+        train_only(model, tuning.trainable)
+    if tuning.lora_rank:
+        model = low_rank.adapt(model, tuning.lora_rank)
     freeze(model, frozen)
     return model
 
@@ -212,8 +245,17 @@ def _group_norm(layer: nn.Module) -> nn.Module:
 
 
 def _channel_affine(layer: nn.Module) -> nn.Module:
+    """A new scale and shift; those of a layer that has seen data, with what it has seen in them."""
     assert isinstance(layer, _BatchNorm | _InstanceNorm)
-    return ChannelAffine(layer.num_features) if layer.affine else nn.Identity()
+    mean, variance = layer.running_mean, layer.running_var
+    if mean is None or variance is None or bool((mean == 0).all() and (variance == 1).all()):
+        return ChannelAffine(layer.num_features) if layer.affine else nn.Identity()
+    replacement, scale = ChannelAffine(layer.num_features), (variance + layer.eps).rsqrt()
+    with torch.no_grad():
+        replacement.weight.copy_(scale * layer.weight if layer.affine else scale)
+        shift = -mean * replacement.weight
+        replacement.bias.copy_(shift + layer.bias if layer.affine else shift)
+    return replacement
 
 
 BATCH_NORM: dict[str, Callable[[nn.Module], nn.Module]] = {
@@ -298,35 +340,6 @@ def _draws(layer: nn.Module) -> bool:
 def _put(model: nn.Module, path: str, layer: nn.Module) -> None:
     parent, _, name = path.rpartition(".")
     setattr(model.get_submodule(parent), name, layer)
-
-
-def freeze(model: nn.Module, names: str) -> None:
-    """Take the named layers or parameters out of training, in place.
-
-    Args:
-        model: is changed.
-        names: as in `named_parameters`, with commas between them; a layer's name stands for all its
-            parameters. "" for none.
-
-    Raises:
-        InputError: a name is unknown, or nothing is left to train.
-    """
-    parameters = dict(model.named_parameters())
-    for name in filter(None, (part.strip() for part in names.split(","))):
-        inside = [path for path in parameters if f"{path}.".startswith(f"{name}.")]
-        if not inside:
-            layers = {path.rpartition(".")[0] for path in parameters} - {""}
-            near = difflib.get_close_matches(name, [*parameters, *sorted(layers)], n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(parameters)}"
-            raise InputError(f"model.frozen names '{name}', which has no parameters; {hint}")
-        for path in inside:
-            parameters[path].requires_grad_(False)
-    if not any(parameter.requires_grad for parameter in parameters.values()):
-        raise InputError(
-            "model.frozen leaves nothing to train; name fewer layers"
-            if parameters
-            else "the model has no parameters; choose one that can be trained"
-        )
 
 
 def frozen_parameters(model: nn.Module) -> int:

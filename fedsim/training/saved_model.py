@@ -4,6 +4,7 @@
 build it in plain PyTorch, and `load` does.
 """
 
+import copy
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -23,7 +24,7 @@ from fedsim.data import Dataset, own_records
 from fedsim.data import schema as schemas
 from fedsim.data.loaders import npz
 from fedsim.data.loaders.validation import finite
-from fedsim.training import models
+from fedsim.training import low_rank, models
 
 VALUES, DESCRIPTION = "model.safetensors", "model.toml"
 
@@ -39,12 +40,18 @@ class Network(Table):
         hidden: width of the hidden layer.
         batch_norm: what took the place of layers that mix records.
         frozen: what was not trained.
+        weights_sha256: of the file that it started from, "" for none.
+        trainable: what alone was trained, "" for all or for adapters alone.
+        lora_rank: of the adapters that were trained, 0 for none; the values have them merged in.
     """
 
     name: str
     hidden: Annotated[int, Field(ge=1)]
     batch_norm: str
     frozen: str
+    weights_sha256: str = ""
+    trainable: str = ""
+    lora_rank: int = 0
 
 
 class Input(Table):
@@ -101,6 +108,9 @@ def write(
             hidden=chosen.hidden,
             batch_norm=chosen.batch_norm,
             frozen=chosen.frozen,
+            weights_sha256=chosen.weights_sha256,
+            trainable=chosen.trainable,
+            lora_rank=chosen.lora_rank,
         ),
         input=Input(
             shape=list(dataset.train.features.shape[1:]),
@@ -110,14 +120,23 @@ def write(
             public_schema=config.data.public_schema,
         ),
     )
-    values = {name: value.detach().cpu() for name, value in structure.state_dict().items()}
-    values |= models.unflatten(theta.detach().cpu(), models.parameter_shapes(structure))
+    values = _plain(structure, theta).state_dict()
     contiguous = {name: value.contiguous().clone() for name, value in values.items()}
     place = directory / PUBLIC
     private_files.make_directory(place)
     private_files.write(place / VALUES, save(contiguous))
     text = tomli_w.dumps(description.model_dump(mode="json", by_alias=True))
     private_files.write(place / DESCRIPTION, text.encode())
+
+
+def _plain(structure: nn.Module, theta: Tensor) -> nn.Module:
+    """Return the trained network, with its adapters merged into the layers that they are of."""
+    model = copy.deepcopy(structure).cpu()
+    trained = models.unflatten(theta.detach().cpu(), models.parameter_shapes(model))
+    with torch.no_grad():
+        for name, value in trained.items():
+            model.get_parameter(name).copy_(value)
+    return low_rank.merge(model)
 
 
 def describe(directory: Path) -> Description:
@@ -157,7 +176,7 @@ def load(directory: Path) -> nn.Module:
         taken.classes,
         network.hidden,
         network.batch_norm,
-        network.frozen,
+        "" if network.lora_rank else network.frozen,  # which may name adapters
     )
     path = _place(directory) / VALUES
     try:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from flwr.app import Context, Message, RecordDict
+from safetensors.torch import save_file
 
 from adversaries.errors import InputError
 from fedsim import client_app
@@ -19,6 +21,7 @@ from fedsim.protocol import messages
 from fedsim.protocol.consent import RefusedError
 from fedsim.protocol.flower_private import become_task
 from fedsim.protocol.messages import Request, Role
+from fedsim.training import pretrained
 from fedsim.transcripts import reader
 
 PARAMETERS = 650
@@ -82,6 +85,23 @@ def test_a_new_batch_starts_from_the_prior(context: Context) -> None:
     client_app.app(_train(1, Role.ADVERSARY), context)
     memory = messages.arrays_of(context.state.array_records[adversary_node.MEMORY])
     assert memory["ratios"].shape == (2, 0)
+
+
+def test_a_node_starts_from_its_own_copy_of_the_weights_and_from_no_other_file(
+    context: Context, small: Make, tmp_path: Path
+) -> None:
+    theirs, own = tmp_path / "theirs", tmp_path / "own"
+    save_file({"1.weight": torch.ones(10, 64), "1.bias": torch.ones(10)}, own)
+    agreed = {"model.weights": str(theirs), "model.weights-sha256": pretrained.digest(str(own))}
+    context.run_config = to_run_config(small(agreed))
+    with pytest.raises(RefusedError, match=r"set weights-path in its node\.toml") as refused:
+        client_app.app(_train(1, Role.CLIENT), context)
+    assert str(tmp_path) not in str(refused.value)
+    context.node_config["weights-path"] = str(own)
+    client_app.app(_train(1, Role.CLIENT), context)
+    save_file({"1.weight": torch.zeros(10, 64), "1.bias": torch.ones(10)}, own)
+    with pytest.raises(RefusedError, match=r"no copy of model\.weights"):
+        client_app.app(_train(1, Role.CLIENT), context)
 
 
 @pytest.mark.parametrize(

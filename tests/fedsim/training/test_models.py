@@ -9,7 +9,6 @@ from fedsim.training.models import (
     ChannelAffine,
     build,
     check_input,
-    freeze,
     frozen_parameters,
     initial_parameters,
     parameter_shapes,
@@ -19,6 +18,7 @@ from fedsim.training.models import (
     structural_model,
     unflatten,
 )
+from fedsim.training.trainable import freeze
 
 
 def test_the_paper_network_for_mnist_has_6554_parameters() -> None:

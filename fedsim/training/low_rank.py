@@ -1,0 +1,134 @@
+"""Low-rank adapters (LoRA; Hu et al. 2021, arXiv:2106.09685): W + BA, of which only A and B train.
+
+B is zero at first, so that training begins with the network as it was. In a Linear layer A and B
+are Linear layers themselves, whose gradients for each record are found as those of any other.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from adversaries.errors import InputError
+
+PROJECTIONS = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
+"""What nn.MultiheadAttention keeps outside of a Linear layer; the queries', keys' and values' are
+one matrix where all have one size, and share one A then."""
+
+
+class LowRankLinear(nn.Module):
+    """A Linear layer that is not trained, and what is added to it.
+
+    Args:
+        base: the layer.
+        rank: of what is added.
+
+    Attributes:
+        base: the layer.
+        down: A, from the input to `rank` numbers.
+        up: B, from there to the output.
+    """
+
+    def __init__(self, base: nn.Linear, rank: int) -> None:
+        super().__init__()
+        self.in_features, self.out_features = base.in_features, base.out_features
+        self.base = base
+        self.down = nn.Linear(base.in_features, rank, bias=False)
+        self.up = nn.Linear(rank, base.out_features, bias=False)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return W x + b + BA x.
+
+        Args:
+            x: [N, *, in].
+        """
+        added, out = self.up(self.down(x)), self.base(x)
+        if len(added) > len(out):  # several trials, which share what comes before any A
+            out = out.repeat(len(added) // len(out), *[1] * (out.dim() - 1))
+        return torch.add(out, added)
+
+    @property
+    def weight(self) -> Tensor:
+        """W + BA, for modules that read a layer's weight instead of calling it."""
+        return self.base.weight + self.up.weight @ self.down.weight
+
+    @property
+    def bias(self) -> Tensor | None:
+        """The bias b of the layer."""
+        return self.base.bias
+
+
+class _Added(nn.Module):
+    """Adds BA to a matrix, as a parametrization of `torch.nn.utils.parametrize`."""
+
+    def __init__(self, matrix: Tensor, rank: int) -> None:
+        super().__init__()
+        rows, columns = matrix.shape
+        self.down = nn.Parameter(nn.Linear(columns, rank, bias=False).weight.detach())
+        self.up = nn.Parameter(torch.zeros(rows, rank))
+
+    def forward(self, matrix: Tensor) -> Tensor:
+        return matrix + self.up @ self.down
+
+
+def adapt(model: nn.Module, rank: int) -> nn.Module:
+    """Return the network with adapters at every Linear layer and attention projection, in place.
+
+    Args:
+        model: is changed; layers whose weight is trained as a whole are left as they are.
+        rank: of what is added.
+
+    Raises:
+        InputError: no layer can have an adapter.
+    """
+    made: dict[nn.Module, nn.Module] = {}
+    adapted = False
+    # A layer that is used in two places stays one layer.
+    for path, layer in list(model.named_modules(remove_duplicate=False)):
+        if isinstance(layer, nn.Linear) and not layer.weight.requires_grad:
+            made.setdefault(layer, LowRankLinear(layer, rank))
+            model = _put(model, path, made[layer])
+        elif isinstance(layer, nn.MultiheadAttention):
+            for name in PROJECTIONS:
+                matrix = getattr(layer, name)
+                taken = matrix is None or parametrize.is_parametrized(layer, name)
+                if not taken and not matrix.requires_grad:
+                    parametrize.register_parametrization(layer, name, _Added(matrix, rank))
+                    adapted = True
+    if not made and not adapted:
+        raise InputError(
+            f"model.lora-rank is {rank}, but the network has no Linear layer or attention that is "
+            "not trained as a whole; set it to 0, or name fewer layers with model.trainable"
+        )
+    return model
+
+
+def merge(model: nn.Module) -> nn.Module:
+    """Return the plain network that computes the same: every W + BA becomes one matrix, in place.
+
+    Args:
+        model: is changed.
+    """
+    plain: dict[nn.Module, nn.Linear] = {}
+    for path, layer in list(model.named_modules(remove_duplicate=False)):
+        if isinstance(layer, LowRankLinear):
+            if layer not in plain:
+                plain[layer] = layer.base
+                with torch.no_grad():
+                    layer.base.weight.copy_(layer.weight)
+            model = _put(model, path, plain[layer])
+        elif isinstance(layer, nn.MultiheadAttention):
+            for name in PROJECTIONS:
+                if parametrize.is_parametrized(layer, name):
+                    parametrize.remove_parametrizations(layer, name)
+    return model
+
+
+def _put(model: nn.Module, path: str, layer: nn.Module) -> Any:
+    """Return the model with a layer in the place of that at a path; '' is the model itself."""
+    if not path:
+        return layer
+    model.set_submodule(path, layer)
+    return model

@@ -1,0 +1,67 @@
+"""Which of a network's parameters are trained, by their names.
+
+Names are those of `named_parameters`, with commas between them; a layer's name stands for all its
+parameters, and * for any part of a name.
+"""
+
+import difflib
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from torch import nn
+
+from adversaries.errors import InputError
+
+
+def train_only(model: nn.Module, names: str) -> None:
+    """Take everything but the named layers or parameters out of training, in place.
+
+    Args:
+        model: is changed.
+        names: of what stays, "" for nothing.
+
+    Raises:
+        InputError: a name is unknown.
+    """
+    parameters = dict(model.named_parameters())
+    chosen = _named(parameters, names, "model.trainable")
+    for path, parameter in parameters.items():
+        parameter.requires_grad_(path in chosen)
+
+
+def freeze(model: nn.Module, names: str) -> None:
+    """Take the named layers or parameters out of training, in place.
+
+    Args:
+        model: is changed.
+        names: of them, "" for none.
+
+    Raises:
+        InputError: a name is unknown, or nothing is left to train.
+    """
+    parameters = dict(model.named_parameters())
+    for path in _named(parameters, names, "model.frozen"):
+        parameters[path].requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in parameters.values()):
+        raise InputError(
+            "model.frozen leaves nothing to train; name fewer layers"
+            if parameters
+            else "the model has no parameters; choose one that can be trained"
+        )
+
+
+def _named(parameters: Mapping[str, nn.Parameter], names: str, key: str) -> set[str]:
+    """Return the parameters that a list of names and patterns stands for. Raises InputError."""
+    found = set()
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        inside = [path for path in parameters if fnmatchcase(f"{path}.", f"{name}.*")]
+        if not inside:
+            layers = {path.rpartition(".")[0] for path in parameters} - {""}
+            near = difflib.get_close_matches(name, [*parameters, *sorted(layers)], n=1)
+            hint = f"did you mean '{near[0]}'? " if near else ""
+            raise InputError(
+                f"{key} names '{name}', which has no parameters; {hint}there are "
+                f"{', '.join(parameters)}"
+            )
+        found.update(inside)
+    return found
