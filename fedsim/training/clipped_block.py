@@ -9,6 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fedsim.common.blocks import Pool
 from fedsim.common.device import Precision, reduced
@@ -183,7 +184,8 @@ def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
         own = 0 if labels.dim() == 2 else None
         per_record = vmap(grad(loss), in_dims=(None, 0, 0))
         per_trial = vmap(per_record, in_dims=(0, own, own))
-        with reduced(precision, features.device):
+        # The fused kernels of attention have no rule for a batch of batches.
+        with reduced(precision, features.device), sdpa_kernel(SDPBackend.MATH):
             found = per_trial(unflatten(parameters, shapes), features, labels)
         shape = (len(parameters), labels.shape[-1], -1)
         return [Dense(gradient.reshape(shape)) for gradient in found.values()]

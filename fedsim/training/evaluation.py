@@ -7,6 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fedsim.common.blocks import Pool, run, slices
 from fedsim.training.layerwise import LayerwiseModel, fallbacks
@@ -107,4 +108,8 @@ def _by_torch_func(model: nn.Module) -> Forward:
         output: Tensor = functional_call(model, unflatten(flat, shapes), (records,))
         return output
 
-    return vmap(logits, in_dims=(0, None))
+    def every(parameters: Tensor, records: Tensor) -> Tensor:
+        with sdpa_kernel(SDPBackend.MATH):  # fused attention has no rule for several models
+            return vmap(logits, in_dims=(0, None))(parameters, records)
+
+    return every

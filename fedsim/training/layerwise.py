@@ -21,7 +21,13 @@ from fedsim.common.device import Precision, at_least_float32, reduced
 from fedsim.training.gradients import Gradient, joined, weighted_sum
 from fedsim.training.layers import RULES, Backward, Rule, by_torch_func, refusal
 from fedsim.training.losses import per_example
-from fedsim.training.models import flatten, parameter_shapes, size, unflatten
+from fedsim.training.models import (
+    flatten,
+    frozen_parameters,
+    parameter_shapes,
+    size,
+    unflatten,
+)
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,8 @@ class LayerwiseModel:
         self._layers: dict[str, _Layer] = {}
         self._calls: list[_Call] = []
         self._values: dict[str, Tensor] = {}
+        self._apart = False
+        self._some_frozen = frozen_parameters(model) > 0
         self.fallbacks: dict[str, str] = {}
         originals = {id(p): name for name, p in self._model.named_parameters()}
         for name, module in _parametrised(self._model):
@@ -110,7 +118,7 @@ class LayerwiseModel:
             labels = labels.repeat(len(parameters))
         # One backward pass of the sum of all losses: a row's e comes from its own loss alone.
         with reduced(self._precision, features.device):
-            logits = self._model(features)
+            logits = self._run(features)
             self._check(logits)
             loss = per_example(logits, labels).sum()
             edges = [call.output for call in self._calls if call.output is not None]
@@ -141,10 +149,30 @@ class LayerwiseModel:
             ValueError: as of `gradients`.
         """
         self._begin(parameters.detach(), len(features))
-        logits: Tensor = self._model(features)
+        logits = self._run(features)
         self._check(logits)
         self._end()
         return logits.unflatten(0, self._size)
+
+    def _run(self, features: Tensor) -> Tensor:
+        """Return the logits of all trials.
+
+        What is before the first trained layer runs once for all, unless a shortcut takes it past
+        that layer, to where it meets the outputs of every trial; then it runs once for each.
+        """
+        trials, records = self._size
+        if not self._apart:
+            try:
+                shared: Tensor = self._model(features)
+                return shared
+            except RuntimeError:
+                if not self._some_frozen or trials == 1 or len(features) != records:
+                    raise
+            self._apart, self._calls = True, []
+        if len(features) == records:
+            features = features.repeat(trials, *[1] * (features.dim() - 1))
+        apart: Tensor = self._model(features)
+        return apart
 
     def _begin(self, parameters: Tensor, records: int) -> None:
         self._size = (len(parameters), records)

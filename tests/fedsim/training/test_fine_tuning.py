@@ -15,7 +15,7 @@ from torchvision import models as networks
 from adversaries.errors import InputError
 from fedsim.config import Config
 from fedsim.game import federation
-from fedsim.training import low_rank, pretrained, saved_model
+from fedsim.training import evaluation, low_rank, pretrained, saved_model
 from fedsim.training.clipping import Clipper
 from fedsim.training.models import (
     Tuning,
@@ -40,8 +40,26 @@ class Attentive(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits [N, 3] of x [N, positions, 4]."""
-        seen, _ = self.attention(x, x, x)
+        seen, _ = self.attention(x, x, x, need_weights=False)
         return self.head((x + seen).mean(1))  # type: ignore[no-any-return]
+
+
+class Residual(nn.Module):
+    """A shortcut past the first layer, whose input all trials share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(4, 4), nn.Linear(12, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits [N, 3] of x [N, 3, 4]."""
+        return self.head((x + self.first(x).relu()).flatten(1))  # type: ignore[no-any-return]
+
+
+def _residual() -> nn.Module:
+    model = Residual()
+    train_only(model, "head")
+    return low_rank.adapt(model, 2)
 
 
 def _attentive() -> nn.Module:
@@ -58,6 +76,7 @@ def _perceptron() -> nn.Module:
     ("make", "names", "layer_by_layer"),
     [
         (_perceptron, ["1.down.weight", "1.up.weight", "3.base.bias", "3.down.weight"], True),
+        (_residual, ["first.down.weight", "first.up.weight", "head.weight"], True),
         (_attentive, ["attention.parametrizations.in_proj_weight.0.down"], False),
     ],
 )
@@ -75,11 +94,13 @@ def test_adapters_are_clipped_record_by_record(
     clipper = Clipper(model, C)
     assert ("" not in clipper.fallbacks(features[0], labels[0])) == layer_by_layer
     found = clipper.clipped_sum(theta, features, labels)
+    outputs = evaluation.logits(model, theta, features)
     each = torch.zeros(2, 6, theta.shape[1], dtype=torch.float64)
     for trial in range(2):
         for record in range(6):
             values = unflatten(theta[trial].clone().requires_grad_(), shapes)
             logits = functional_call(model, values, (features[record : record + 1],))
+            torch.testing.assert_close(outputs[trial, record], logits[0])
             loss = nn.functional.cross_entropy(logits, labels[record : record + 1])
             flat = [g.flatten() for g in torch.autograd.grad(loss, list(values.values()))]
             gradient = torch.cat(flat).double()
