@@ -1,6 +1,7 @@
 """Training starts from a file and changes little: chosen layers, or low-rank adapters."""
 
 import logging
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torchvision import models as networks
 
+import fedsim
 from adversaries.errors import InputError
-from fedsim.config import Config
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.config import Config, Scalar, load
 from fedsim.game import federation
+from fedsim.report import model_card
 from fedsim.training import evaluation, low_rank, pretrained, saved_model
 from fedsim.training.clipping import Clipper
 from fedsim.training.models import (
@@ -27,6 +31,7 @@ from fedsim.training.models import (
 )
 from fedsim.training.trainable import train_only
 
+ROOT = Path(__file__).parents[3]
 C = 0.3
 
 
@@ -242,3 +247,26 @@ def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
     second.write_bytes(b"other")
     assert not pretrained.same(str(second), digest)
     assert not pretrained.same("", digest)
+
+
+def test_the_example_of_the_page_is_worth_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "train.md").read_text()
+    found = re.search(r"^## Fine-tuning\n.*?```python\n(.*?)```", page, re.M | re.S)
+    assert found is not None
+    monkeypatch.chdir(tmp_path)
+    exec(found[1], {})
+
+    def accuracy(folder: str, changes: dict[str, Scalar]) -> float:
+        given: dict[str, Scalar] = {"run.out": folder, "privacy.noise-source": "seed"}
+        config = load(ROOT / "configs" / "fine-tune-digits.toml", given | changes, "training")
+        utility = model_card.read(RunDirectory.open(Path(fedsim.train(config)))).utility
+        assert utility is not None
+        return utility.accuracy
+
+    alone: dict[str, Scalar] = {"model.weights": "", "model.trainable": "", "model.lora-rank": 0}
+    # 85.8% and 75.4% on average, with standard deviations of 0.8 and 4.1 points.
+    assert accuracy("tuned", {}) > accuracy("scratch", alone) + 0.02
+    described = saved_model.describe(Path("tuned")).network
+    assert described.weights_sha256 == pretrained.digest("fedsim-runs/public.safetensors")
