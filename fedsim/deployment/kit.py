@@ -5,9 +5,10 @@
     server/        TLS key and certificate, those of the SuperLink, the public keys of all nodes,
                    scripts, Flower's settings, the configuration of a training to begin with
     clients/client-K/, auditor/   the node's own key, its node.toml, scripts
-    compose.yaml, Dockerfile, README.md
+    README.md      what to do on which machine
 
-Every machine's folder holds the wheel of the fedsim that wrote the kit, whose hash README.md tells.
+Every machine's folder holds the wheel of the fedsim that wrote the kit, whose hash README.md tells,
+and what starts it there: scripts, units of systemd, a Dockerfile and a compose.yaml.
 Secrets are 0600 in folders that are 0700. Every script, unit and setting is a text of `templates`.
 """
 
@@ -25,7 +26,7 @@ import tomli_w
 import fedsim
 from adversaries.errors import InputError
 from fedsim.common import private_files, reading
-from fedsim.deployment import certificates, example, templates, wheel
+from fedsim.deployment import certificates, example, readme, services, templates, wheel
 from fedsim.deployment.own_certificate import Own, own_pair
 
 FORMAT = 2
@@ -243,9 +244,7 @@ def _write_machines(
 ) -> None:
     """Write what is of all machines, and the folder of each."""
     _write_manifest(directory, kit)
-    write_file(directory / "README.md", _fill(templates.README, values))
-    write_file(directory / "compose.yaml", _compose(kit))
-    write_file(directory / "Dockerfile", _fill(templates.DOCKERFILE, values))
+    write_file(directory / "README.md", templates.fill(readme.README, values))
     _write_server(directory / "server", kit, pair, trusted, values)
     for index, machine in enumerate(kit.nodes):
         key = certificates.node_key()
@@ -305,43 +304,27 @@ def port(machine_folder: Path, name: str) -> int:
     return int(value)
 
 
-def _compose(kit: Kit) -> str:
-    """Return compose.yaml: the scripts of each machine, under a profile of its own."""
-    services = []
-    for machine in kit.machines:
-        for service in ["superlink", "proxy"] if machine == "server" else ["supernode"]:
-            values = {
-                "NAME": service if machine == "server" else machine,
-                "VERSION": kit.fedsim,
-                "MACHINE": machine,
-                "SERVICE": service,
-                "PLACE": _place(machine),
-            }
-            services.append(_fill(templates.COMPOSE_SERVICE, values))
-    return templates.COMPOSE_HEAD + "".join(services)
-
-
 def _place(machine: str) -> str:
     return f"clients/{machine}" if machine.startswith("client-") else machine
 
 
 def _values(kit: Kit, listen: str, program: wheel.Wheel) -> dict[str, str]:
     copies = "\n".join(
-        f"scp -pr {_place(machine)}/ {machine.upper()}-MACHINE:/etc/fedsim/"
-        for machine in kit.nodes
+        f"scp -pr {_place(machine)} {machine.upper()}-MACHINE:/etc/fedsim/" for machine in kit.nodes
     )
     return {
+        "AUDITOR": readme.AUDITOR if kit.auditor else "",  # first: it has others in it
         "ADDRESS": kit.address,
         "PORT": str(kit.port),
         "SUPERLINK_PORT": str(kit.superlink_port),
         "LISTEN": listen,
         "CLIENTS": str(kit.clients),
+        "COMMANDS": str(4 + 2 * len(kit.nodes)),
         "VERSION": kit.fedsim,
         "FLOWER": kit.flwr,
         "WHEEL": program.name,
         "SHA256": program.sha256,
         "COPIES": copies,
-        "AUDITOR": templates.AUDITOR_README if kit.auditor else "",
     }
 
 
@@ -360,15 +343,9 @@ def _write_server(
     write_file(place / "superlink.crt", superlink.public)
     write_file(place / "superlink-ca.crt", known_by)
     _write_manifest(place, replace(kit, machine="server"))
-    write_file(place / "settings.env", _fill(templates.SERVER_SETTINGS, values))
+    write_file(place / "settings.env", templates.fill(templates.SERVER_SETTINGS, values))
     write_file(place / example.NAME, example.content())
-    _write_scripts(place, templates.SERVER_SCRIPT, "proxy superlink", "")
-    write_file(place / "nginx.conf", _fill(templates.NGINX, values))
-    for service, description in {
-        "superlink": "Flower's SuperLink, on loopback",
-        "proxy": "the Fleet API for the clients",
-    }.items():
-        _write_unit(place, "server", service, description)
+    _write_program(place, "server", values)
 
 
 def _write_node(
@@ -385,38 +362,20 @@ def _write_node(
     _write_manifest(place, replace(kit, machine=machine))
     # Nobody waits for an auditor: where it shares a machine with a client, the client goes first.
     values = {**values, "NICE": "19" if machine == "auditor" else "0"}
-    write_file(place / "settings.env", _fill(templates.NODE_SETTINGS, values))
+    write_file(place / "settings.env", templates.fill(templates.NODE_SETTINGS, values))
     config = templates.AUDITOR_CONFIG if machine == "auditor" else templates.CLIENT_CONFIG
-    write_file(place / "node.toml", _fill(config, values))
-    _write_scripts(place, templates.NODE_SCRIPT, "supernode", " and node.toml")
-    _write_unit(place, machine, "supernode", f"the node of {machine}")
+    write_file(place / "node.toml", templates.fill(config, values))
+    _write_program(place, machine, values)
     (place / ("transcripts" if machine == "auditor" else "data")).mkdir(mode=0o700)
 
 
-def _write_scripts(place: Path, script: str, services: str, own: str) -> None:
-    head = _fill(templates.SCRIPT_HEAD, {"OWN": own})
-    write_file(place / "start.sh", head + script, 0o700)
-    write_file(place / "stop.sh", _fill(templates.STOP_SCRIPT, {"SERVICES": services}), 0o700)
-
-
-def _write_unit(place: Path, machine: str, service: str, description: str) -> None:
-    values = {
-        "DESCRIPTION": description,
-        "FOLDER": f"/etc/fedsim/{machine}",
-        "SERVICE": service,
-        "WRITABLE": f"/etc/fedsim/{machine}",
-    }
-    write_file(place / f"fedsim-{service}.service", _fill(templates.UNIT, values))
+def _write_program(place: Path, machine: str, values: Mapping[str, str]) -> None:
+    for name, text in services.files(machine, values).items():
+        write_file(place / name, text, 0o700 if name.endswith(".sh") else 0o600)
 
 
 def _write_manifest(place: Path, kit: Kit) -> None:
     write_file(place / MANIFEST, json.dumps(asdict(kit), indent=2) + "\n")
-
-
-def _fill(template: str, values: Mapping[str, str]) -> str:
-    for name, value in values.items():
-        template = template.replace(f"@{name}@", value)
-    return template
 
 
 def write_file(path: Path, content: str | bytes, mode: int = 0o600) -> None:

@@ -1,8 +1,10 @@
-"""The texts of a deployment kit: scripts, units, a proxy's configuration, and what to do where.
+"""The texts of a deployment kit: scripts, units, containers, a proxy's configuration.
 
 `@NAME@` is replaced when the kit is written. Scripts are plain sh; everything that a machine may
 have to change for itself is in its settings.env and, for a node, its node.toml.
 """
+
+from collections.abc import Mapping
 
 SCRIPT_HEAD = """\
 #!/bin/sh
@@ -185,6 +187,42 @@ role = "auditor"
 transcript-path = "../transcripts"
 """
 
+INSTALL_SCRIPT = """\
+#!/bin/sh
+# Written by `fedsim deploy init`. As root, once, and again after an upgrade: an account for the
+# node alone, a Python environment in this folder, the systemd units, which are started.
+# usage: install.sh SHA256   of the wheel, as it was told on another way than this folder came.
+set -eu
+HERE=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
+cd "$HERE"
+WHEEL=@WHEEL@
+found=$(sha256sum "$WHEEL" | cut -d " " -f 1)
+if [ "${1:-}" != "$found" ]; then
+    echo "install.sh: the SHA-256 of $WHEEL is $found: give the one that you were told," \\
+        "which must be the same" >&2
+    exit 2
+fi
+PYTHON=${PYTHON:-python3}
+if ! "$PYTHON" -c "import sys; sys.exit(sys.version_info < (3, 11))"; then
+    echo "install.sh: $PYTHON is no Python 3.11 or later: give PYTHON=/its/path before sh" >&2
+    exit 2
+fi
+umask 022
+id -u fedsim >/dev/null 2>&1 || useradd --system --no-create-home --home-dir "$HERE" fedsim
+"$PYTHON" -m venv venv
+venv/bin/pip install --quiet --upgrade "./$WHEEL" "flwr==@FLOWER@"
+sed -i "s|^BIN=.*|BIN=$HERE/venv/bin|" settings.env
+for unit in @UNITS@; do
+    sed -i -e "s|^ExecStart=.*/start.sh|ExecStart=/bin/sh $HERE/start.sh|" \\
+        -e "s|^ReadWritePaths=.*|ReadWritePaths=$HERE|" "$unit.service"
+    install -m 644 "$unit.service" "${UNITS:-/etc/systemd/system}/"
+done
+chown -R fedsim: "$HERE"
+systemctl daemon-reload
+systemctl enable @UNITS@
+systemctl restart @UNITS@
+"""
+
 UNIT = """\
 [Unit]
 Description=fedsim: @DESCRIPTION@
@@ -194,7 +232,11 @@ Wants=network-online.target time-sync.target
 StartLimitIntervalSec=0
 
 [Service]
-# The folder of this machine as it was copied; see README.md.
+# Up to two minutes for a clock that is not set by NTP yet; then it starts as it is.
+ExecStartPre=-/bin/sh -c 'timeout 120 sh -c "until timedatectl show -p NTPSynchronized \\
+    | grep -q yes; do sleep 2; done"'
+TimeoutStartSec=300
+# The folder of this machine, where install.sh found it.
 ExecStart=/bin/sh @FOLDER@/start.sh @SERVICE@
 User=fedsim
 UMask=0077
@@ -202,6 +244,8 @@ UMask=0077
 Restart=always
 # A node that was killed is taken for alive, and its key refused, for a minute.
 RestartSec=70
+# Of the machine's memory; another limit: systemctl edit @UNIT@
+MemoryMax=@MEMORY@
 NoNewPrivileges=true
 CapabilityBoundingSet=
 RestrictSUIDSGID=true
@@ -209,13 +253,18 @@ LockPersonality=true
 PrivateTmp=true
 ProtectProc=invisible
 ProtectControlGroups=true
+ProtectHostname=true
+ProtectKernelLogs=true
 ProtectKernelModules=true
 ProtectKernelTunables=true
 ProtectSystem=strict
 ProtectHome=read-only
+RemoveIPC=true
 RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
 RestrictNamespaces=true
-ReadWritePaths=@WRITABLE@
+RestrictRealtime=true
+SystemCallArchitectures=native
+ReadWritePaths=@FOLDER@
 
 [Install]
 WantedBy=multi-user.target
@@ -246,145 +295,85 @@ server {
 """
 
 COMPOSE_HEAD = """\
-# One profile for each machine: docker compose --profile client-0 up -d
+# In this folder: docker compose up -d --build
+# The folder must be of the user of the containers: chown -R 1000:1000 . (or FEDSIM_USER=UID:GID).
+# Data, ledger and logs stay in it, so that nothing that Docker removes forgets what was spent.
 services:
-"""
-
-DOCKERFILE = """\
-# The image that compose.yaml names: docker build -t fedsim:@VERSION@ .
-FROM python:3.11-slim
-RUN apt-get update && apt-get install -y --no-install-recommends procps \\
-    && rm -rf /var/lib/apt/lists/*
-COPY server/@WHEEL@ /tmp/
-RUN echo "@SHA256@  /tmp/@WHEEL@" | sha256sum -c - \\
-    && pip install --no-cache-dir /tmp/@WHEEL@
 """
 
 COMPOSE_SERVICE = """\
   @NAME@:
-    image: ${FEDSIM_IMAGE:-fedsim:@VERSION@}
-    profiles: ["@MACHINE@"]
-    # The SuperLink is on the loopback of the proxy's machine, and of no other.
+    image: fedsim-@IMAGE@:@VERSION@
+    build:
+      context: .
+      target: @IMAGE@
+@ARGUMENTS@    user: ${FEDSIM_USER:-1000:1000}
+    # The SuperLink, and a node's own port, are on the loopback of their machine, and of no other.
     network_mode: host
     restart: always
-    command: ["sh", "/etc/fedsim/@MACHINE@/start.sh", "@SERVICE@"]
-    volumes: ["./@PLACE@:/etc/fedsim/@MACHINE@"]
+    init: true
+    read_only: true
+    tmpfs: [/tmp]
+    cap_drop: [ALL]
+    security_opt: ["no-new-privileges:true"]
+    mem_limit: @LIMIT@
+    logging: {driver: local}
+    command: ["sh", "/etc/fedsim/@MACHINE@/start.sh", "@NAME@"]
+    volumes:
+      - .:/etc/fedsim/@MACHINE@
+@DATA@    healthcheck:
+      test:
+        - CMD-SHELL
+        - >-
+          . /etc/fedsim/@MACHINE@/settings.env &&
+          python -c "import socket; socket.create_connection(('@HOST@', $$@PORT_NAME@), 3)"
 """
 
-README = """\
-# A federation of @CLIENTS@ clients at @ADDRESS@:@PORT@
-
-Written by fedsim @VERSION@ for Flower @FLOWER@. Every machine needs Python 3.11 or later with that
-fedsim: the wheel in its folder, and no other program of the name (the package index has one). Where
-the folder has arrived, install it after a look at its SHA-256, which is best told on another way:
-
-```sh
-cd /etc/fedsim/MACHINE
-echo "@SHA256@  @WHEEL@" | sha256sum -c - &&
-    pip install ./@WHEEL@
-```
-
-`ca/ca.key` and every `*.key` are secrets (0600). Keep `ca/` off all machines of the federation:
-it is needed only to make a new server certificate. Each machine gets one folder and no other.
-
-Before the server's certificate expires (`fedsim deploy check` says when), where this kit is:
-
-```sh
-fedsim deploy renew KIT      # with a certificate of your own: --certificate FILE --key FILE
-scp -p KIT/server/server.key KIT/server/server.crt @ADDRESS@:/etc/fedsim/server/
-```
-
-The proxy takes it up within a minute, and no node has to know.
-
-## 1. Hand out the folders
-
-```sh
-# On every machine: mkdir -p /etc/fedsim
-scp -pr server/ @ADDRESS@:/etc/fedsim/
-@COPIES@
-```
-
-A key travels with its folder: use a channel that you trust. A client who wants a key that nobody
-else has ever held makes its own (`ssh-keygen -t ecdsa -b 384 -N "" -f node.key`) and sends back
-`node.key.pub`, which replaces `server/keys/client-K.pub`. If the server runs already, give
-`fedsim deploy register` again: it lets the new key in and refuses the other from then on.
-
-The systemd units run as the user `fedsim`, who must own the folder (`chown -R fedsim: FOLDER`):
-`cp FOLDER/*.service /etc/systemd/system/ && systemctl enable --now fedsim-SERVICE`.
-
-## 2. The server
-
-```sh
-sh /etc/fedsim/server/start.sh              # or the systemd units fedsim-superlink, fedsim-proxy
-fedsim deploy register /etc/fedsim/server   # every key of server/keys; again after a change
-fedsim deploy check /etc/fedsim/server
-```
-
-Port @PORT@ must be open to the clients. The SuperLink's own port @SUPERLINK_PORT@ listens on
-127.0.0.1 only and must stay closed: Flower's Control API asks nobody who they are. Who can log in
-to the server can submit code to every client: let no one else have an account there.
-
-## 3. Each client
-
-Have an account for the node alone: other accounts cannot take its work, but its own processes can.
-Keep the clock by NTP: a server refuses a node that is 5 s ahead of it. Say in `node.toml` where the
-data lie and what you consent to, then:
-
-```sh
-sh /etc/fedsim/client-0/start.sh             # waits until it is connected; or fedsim-supernode
-fedsim deploy check /etc/fedsim/client-0     # what is wrong, and how to mend it
-```
-
-@AUDITOR@## 4. Run, on the server
-
-```sh
-cd /etc/fedsim/server
-fedsim deploy run . deployment.toml --set federation.clients=@CLIENTS@ --out RUN
-```
-
-`/etc/fedsim/server/deployment.toml` is one training within what clients allow at first; name your
-own data in it, or give another configuration.
-
-Where systemd or a container runs the SuperLink, runs must lie in its folder and be its user's:
-`sudo -u fedsim fedsim deploy run . deployment.toml --out /etc/fedsim/server/runs/RUN`,
-or the same command in the container (`docker compose exec superlink ...`).
-
-The report is `RUN/report.html`. The data of a run stay where they are; `data.root` is the server's
-own copy of what it holds out for evaluation, and is told to nobody.
-
-## 5. Stop
-
-```sh
-sh /etc/fedsim/client-0/stop.sh
-sh /etc/fedsim/server/stop.sh
-```
-
-On one machine, to try it: all of the above with the folders where they are. `compose.yaml` starts
-the same scripts in containers, one profile for each machine (image: see `Dockerfile`). The systemd
-units, `compose.yaml`, `Dockerfile` and `nginx.conf` have not been tried on real machines.
+COMPOSE_ARGUMENTS = """\
+      # Where PyTorch comes from, if not built for processors: pip's index of your CUDA version.
+      args:
+        TORCH_INDEX: ${FEDSIM_TORCH_INDEX:-}
 """
 
-AUDITOR_README = """\
-### The auditor
-
-One more node, which is sent what every client is sent and answers with nothing. It may join and
-leave at any time, also during a run:
-
-```sh
-sh /etc/fedsim/auditor/start.sh             # or the systemd unit fedsim-supernode
-fedsim deploy check /etc/fedsim/auditor     # what is wrong, and how to mend it
-```
-
-To watch a training, on the same machine; SEEDS has a line for each client that plants canaries, its
-canary-seed and canary-count. An experiment's challenge takes a copy of its data: --data-root DATA.
-
-```sh
-cd /etc/fedsim/auditor
-fedsim audit --follow transcripts
-fedsim audit --follow transcripts --canary-seed-file SEEDS
-```
-
-It goes on from run to run until it is stopped, with `--once` to the end of one. Without `--follow`
-a run that has ended is audited. The report lies beside the transcript.
-
+COMPOSE_DATA = """\
+      # Records elsewhere: FEDSIM_DATA=/folder, and data-path = "../data" in node.toml as it is.
+      - ${FEDSIM_DATA:-./data}:/etc/fedsim/@MACHINE@/data:ro
 """
+
+DOCKERIGNORE = """\
+# The image is built of the program alone: no key, setting or record is sent to the builder.
+*
+!*.whl
+"""
+
+DOCKERFILE = """\
+# Written by `fedsim deploy init`. compose.yaml builds the stages that this machine's services need:
+# "light" relays and records, "full" trains. No image holds a key, a setting or a record.
+FROM python:3.11-slim AS light
+COPY *.whl /opt/
+RUN pip install --no-cache-dir --no-deps /opt/*.whl \\
+    && pip install --no-cache-dir @LIGHT@
+RUN useradd --uid 1000 --no-create-home fedsim
+USER fedsim
+
+FROM light AS full
+# Where PyTorch comes from; by default a build for processors, far smaller than for GPUs.
+ARG TORCH_INDEX=
+USER root
+RUN pip install --no-cache-dir @TORCH@ \\
+        --index-url "${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}" \\
+    && pip install --no-cache-dir /opt/*.whl
+USER fedsim
+"""
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """Return a text with its placeholders replaced.
+
+    Args:
+        template: with @NAME@ for each.
+        values: by NAME.
+    """
+    for name, value in values.items():
+        template = template.replace(f"@{name}@", value)
+    return template

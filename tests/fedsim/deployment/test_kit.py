@@ -3,17 +3,38 @@
 import hashlib
 import json
 import re
+import shutil
 import signal
 import stat
 import subprocess
+import sys
 import tomllib
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
 import yaml
 
 from adversaries.errors import InputError
+from fedsim import DISTRIBUTION
 from fedsim.deployment import kit, registrations, wheel
+
+WITHOUT = """
+import sys
+
+class Absent:
+    def find_spec(self, name, *_):
+        if name.split(".")[0] in {absent}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Absent())
+import fedsim.cli.main, fedsim.deployment.proxy, fedsim.deployment.supernode, fedsim.client_app
+from typer.testing import CliRunner
+answer = CliRunner().invoke(fedsim.cli.main.app, ["deploy", "check", {place!r}])
+assert "auditor" in answer.stdout and answer.exit_code == 1, answer  # nothing runs
+"""
+
+IMPORTED = {"scikit-learn": "sklearn", "scikit-image": "skimage", "dp-accounting": "dp_accounting"}
 
 
 @pytest.fixture
@@ -60,20 +81,21 @@ def test_a_kit_is_never_written_over(written: Path) -> None:
 def test_nothing_is_left_to_fill_in(written: Path) -> None:
     for path in written.rglob("*"):
         if path.is_file() and path.suffix not in (".pub", ".whl"):
-            assert not [word for word in path.read_text().split() if word.startswith("@")], path
+            assert not re.findall("@[A-Z0-9_]+@", path.read_text()), path
 
 
 def test_every_machine_is_given_the_program_and_told_its_hash(written: Path) -> None:
     program = wheel.running()
     said = (written / "README.md").read_text()
-    assert f'echo "{program.sha256}  {program.name}" | sha256sum -c -' in said
+    assert said.count(f"install.sh {program.sha256}") == 3  # a server, clients, an auditor
     for machine in kit.read(written).machines:
         held = (kit.folder(written, machine) / program.name).read_bytes()
         assert hashlib.sha256(held).hexdigest() == program.sha256
     # Another project has the bare name on the package index.
-    assert re.findall("pip install (.*)", said) == [f"./{program.name}"]
-    image = (written / "Dockerfile").read_text()
-    assert re.findall("pip install (.*)", image) == [f"--no-cache-dir /tmp/{program.name}"]
+    flower = f"flwr=={kit.read(written).flwr}"
+    assert re.findall("pip install (.*)`", said) == [f"./{program.name} {flower}"]
+    script = (written / "server" / "install.sh").read_text()
+    assert f'--upgrade "./$WHEEL" "{flower}"' in script
 
 
 def test_the_server_is_given_the_training_that_clients_allow_at_first(written: Path) -> None:
@@ -84,7 +106,7 @@ def test_the_server_is_given_the_training_that_clients_allow_at_first(written: P
 
 def test_scripts_are_valid_and_settings_can_be_read(written: Path) -> None:
     scripts = sorted(written.rglob("*.sh"))
-    assert len(scripts) == 8
+    assert len(scripts) == 12
     for script in scripts:
         subprocess.run(["sh", "-n", str(script)], check=True)
     assert kit.port(written / "server", "SUPERLINK_PORT") == 8000
@@ -134,14 +156,39 @@ def test_a_clients_canaries_are_off_until_it_takes_the_comment_away(written: Pat
     assert tomllib.loads(text.replace("# canary-seed", "canary-seed"))["canary-seed"] == 0
 
 
-def test_compose_starts_each_machines_scripts_from_its_own_folder(written: Path) -> None:
-    services = yaml.safe_load((written / "compose.yaml").read_text())["services"]
-    assert set(services) == {"superlink", "proxy", "client-0", "client-1", "auditor"}
-    for service in services.values():
-        (volume,) = service["volumes"]
-        source, _, target = volume.partition(":")
-        assert (written / source / "start.sh").is_file()
-        assert service["command"][1] == f"{target}/start.sh"
+def test_each_folder_has_containers_that_need_nothing_but_the_folder(written: Path) -> None:
+    images = {}
+    for machine in kit.read(written).machines:
+        place = kit.folder(written, machine)
+        services = yaml.safe_load((place / "compose.yaml").read_text())["services"]
+        stages = re.findall("^FROM .* AS (.*)", (place / "Dockerfile").read_text(), re.MULTILINE)
+        for name, service in services.items():
+            images[machine, name] = service["build"]["target"]
+            assert service["build"]["target"] in stages
+            own, *others = service["volumes"]
+            source, _, target = own.partition(":")
+            assert (service["build"]["context"], source) == (".", ".")
+            assert service["command"] == ["sh", f"{target}/start.sh", name]
+            assert others in ([], [f"${{FEDSIM_DATA:-./data}}:{target}/data:ro"])
+            assert f". {target}/settings.env" in service["healthcheck"]["test"][1]
+        assert others == [] or (place / "data").is_dir()
+        # Of all that lies there, keys too, only the program is sent to a builder.
+        assert (place / ".dockerignore").read_text().splitlines()[1:] == ["*", "!*.whl"]
+    light = [place for place, image in images.items() if image == "light"]
+    assert light == [("server", "proxy"), ("auditor", "supernode")]
+    assert not (written / "compose.yaml").exists()
+
+
+def test_what_relays_and_records_needs_no_torch(written: Path) -> None:
+    (light,) = re.findall("flwr==.*", (written / "server" / "Dockerfile").read_text())
+    needed = re.findall(r'"([\w-]+)', f'"{light}')
+    absent = {
+        re.split(r"[^\w.-]", one)[0] for one in requires(DISTRIBUTION) or () if ";" not in one
+    }
+    absent = {IMPORTED.get(name, name) for name in absent.difference(needed)}
+    assert absent > {"torch", "torchvision"}
+    program = WITHOUT.format(absent=sorted(absent), place=str(written / "auditor"))
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_a_port_that_is_none_is_refused(written: Path) -> None:
@@ -234,14 +281,60 @@ def test_a_machine_that_is_not_there_is_refused(written: Path) -> None:
         kit.folder(written / "server", "client-0")
 
 
-def test_units_restart_always_as_a_user_of_their_own_when_the_time_is_set(written: Path) -> None:
+def test_units_restart_always_within_limits_when_the_time_is_set(written: Path) -> None:
     units = sorted(written.rglob("*.service"))
-    assert len(units) == 5
+    names = ["auditor", "client-0", "client-1", "proxy", "superlink"]
+    assert [unit.stem for unit in units] == [f"fedsim-{name}" for name in names]
     for unit in units:
         lines = unit.read_text().splitlines()
         wanted = {"Restart=always", "User=fedsim", "UMask=0077", "ProtectProc=invisible"}
         assert wanted < set(lines)
+        assert any(line.startswith("MemoryMax=") for line in lines)
         assert any(line.startswith("After=") and "time-sync.target" in line for line in lines)
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+def test_systemd_takes_the_units(written: Path) -> None:
+    units = sorted(written.rglob("*.service"))
+    command = ["systemd-analyze", "verify", "--man=no", *units]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_installing_needs_the_hash_that_was_told_and_starts_the_units(
+    written: Path, tmp_path: Path
+) -> None:
+    """The commands that change a machine are in the place of others that write down their names."""
+    place, units, log = written / "clients" / "client-1", tmp_path / "units", tmp_path / "log"
+    (bin := tmp_path / "bin").mkdir()
+    units.mkdir()
+    for name in ("useradd", "chown", "systemctl", "python3", "id"):
+        (bin / name).write_text(f'#!/bin/sh\necho {name} "$*" >>{log}\n[ {name} != id ]\n')
+        (bin / name).chmod(0o700)
+    (place / "venv" / "bin").mkdir(parents=True)
+    (place / "venv" / "bin" / "pip").write_text(f'#!/bin/sh\necho pip "$*" >>{log}\n')
+    (place / "venv" / "bin" / "pip").chmod(0o700)
+    environment = {"PATH": f"{bin}:/usr/bin:/bin", "UNITS": str(units)}
+
+    def install(sha256: str) -> subprocess.CompletedProcess[str]:
+        command = ["sh", place / "install.sh", sha256]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=30
+        )
+
+    refused = install("0" * 64)
+    assert (refused.returncode, log.exists()) == (2, False)
+    assert f"is {wheel.running().sha256}: give the one" in refused.stderr
+    assert install(wheel.running().sha256).returncode == 0
+    done = log.read_text()
+    for command in ("useradd --system", "venv venv", "pip install", f"chown -R fedsim: {place}"):
+        assert command in done
+    assert done.endswith("enable fedsim-client-1\nsystemctl restart fedsim-client-1\n")
+    unit = (units / "fedsim-client-1.service").read_text()
+    assert f"ExecStart=/bin/sh {place}/start.sh supernode\n" in unit
+    assert f"ReadWritePaths={place}\n" in unit
+    assert unit == (place / "fedsim-client-1.service").read_text()
+    assert kit.settings(place)["BIN"] == f"{place}/venv/bin"
 
 
 @pytest.mark.parametrize(

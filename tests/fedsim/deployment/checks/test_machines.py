@@ -58,7 +58,7 @@ def test_a_unit_that_is_not_the_kits_is_spoken_of(
     written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machines, "UNITS", tmp_path)
-    own = written / "clients" / "client-0" / "fedsim-supernode.service"
+    own = written / "clients" / "client-0" / "fedsim-client-0.service"
     installed = tmp_path / own.name
     shutil.copy(own, installed)
     assert not [one for one in machines.check(written, "client-0") if one.what == "unit"]

@@ -1,0 +1,143 @@
+"""What each machine runs, and the files that start it: units of systemd, containers, nginx.
+
+An image has the program alone: keys, settings, records and ledgers stay in the machine's folder.
+Only what trains or evaluates is given PyTorch.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import requires
+
+from fedsim import DISTRIBUTION
+from fedsim.deployment import templates
+
+LIGHT, FULL = "light", "full"
+"""The stages of the Dockerfile: without PyTorch, and with it."""
+
+TORCH = ("torch", "torchvision")
+
+HEAVY = frozenset(
+    {*TORCH, "scikit-learn", "scikit-image", "dp-accounting", "matplotlib", "jinja2", "safetensors"}
+)
+"""What relays and records without."""
+
+
+MEMORY = {LIGHT: ("25%", "2g"), FULL: ("75%", "${FEDSIM_MEMORY:-8g}")}
+"""How much a service may have, of the machine's under systemd, and in a container."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """A program that a machine runs.
+
+    Attributes:
+        name: what start.sh calls it.
+        unit: what systemd does.
+        description: in a few words.
+        image: the stage of the Dockerfile.
+        port: the setting that says where it listens.
+        host: where that is, seen from the machine itself; a setting's value after $$.
+    """
+
+    name: str
+    unit: str
+    description: str
+    image: str
+    port: str
+    host: str = "127.0.0.1"
+
+
+SERVER = (
+    Service(
+        "superlink", "fedsim-superlink", "Flower's SuperLink, on loopback", FULL, "SUPERLINK_PORT"
+    ),
+    Service("proxy", "fedsim-proxy", "the Fleet API for the clients", LIGHT, "PORT", "$$LISTEN"),
+)
+
+
+def of(machine: str) -> tuple[Service, ...]:
+    """Return what a machine runs.
+
+    Args:
+        machine: its name in the kit.
+    """
+    if machine == "server":
+        return SERVER
+    image = LIGHT if machine == "auditor" else FULL
+    return (
+        Service("supernode", f"fedsim-{machine}", f"the node of {machine}", image, "NODE_PORT"),
+    )
+
+
+def files(machine: str, values: Mapping[str, str]) -> dict[str, str]:
+    """Return what of a machine's folder is the program's, by name: an upgrade writes it anew.
+
+    Args:
+        machine: its name in the kit.
+        values: of the placeholders.
+    """
+    own = of(machine)
+    is_server = machine == "server"
+    needs = _needs()
+    texts = {
+        "start.sh": templates.SCRIPT_HEAD
+        + (templates.SERVER_SCRIPT if is_server else templates.NODE_SCRIPT),
+        "stop.sh": templates.STOP_SCRIPT,
+        "install.sh": templates.INSTALL_SCRIPT,
+        "Dockerfile": templates.DOCKERFILE,
+        ".dockerignore": templates.DOCKERIGNORE,
+        "compose.yaml": templates.COMPOSE_HEAD + "".join(map(_container, own)),
+        **{f"{one.unit}.service": _filled(templates.UNIT, one) for one in own},
+        **({"nginx.conf": templates.NGINX} if is_server else {}),
+    }
+    values = {
+        **values,
+        "MACHINE": machine,
+        "FOLDER": f"/etc/fedsim/{machine}",
+        "OWN": "" if is_server else " and node.toml",
+        "SERVICES": " ".join(one.name for one in reversed(own)),
+        "UNITS": " ".join(one.unit for one in own),
+        "LIGHT": _quoted(
+            [f"flwr=={values['FLOWER']}"]
+            + [need for name, need in needs.items() if name not in HEAVY | {"flwr"}]
+        ),
+        "TORCH": _quoted([needs[name] for name in TORCH]),
+    }
+    return {name: templates.fill(text, values) for name, text in texts.items()}
+
+
+def _container(service: Service) -> str:
+    is_full = service.image == FULL
+    values = {
+        "ARGUMENTS": templates.COMPOSE_ARGUMENTS if is_full else "",
+        "DATA": templates.COMPOSE_DATA if is_full and service.name == "supernode" else "",
+    }
+    return _filled(templates.fill(templates.COMPOSE_SERVICE, values), service)
+
+
+def _filled(template: str, service: Service) -> str:
+    """Return a text with what it says of a service filled in."""
+    memory, limit = MEMORY[service.image]
+    values = {
+        "NAME": service.name,
+        "UNIT": service.unit,
+        "SERVICE": service.name,
+        "DESCRIPTION": service.description,
+        "IMAGE": service.image,
+        "MEMORY": memory,
+        "LIMIT": limit,
+        "PORT_NAME": service.port,
+        "HOST": service.host,
+    }
+    return templates.fill(template, values)
+
+
+def _needs() -> dict[str, str]:
+    """Return what the program needs, by distribution, as it was installed."""
+    listed = [need for need in requires(DISTRIBUTION) or [] if ";" not in need]
+    return {re.split(r"[^\w.-]", need, maxsplit=1)[0]: need for need in listed}
+
+
+def _quoted(needs: list[str]) -> str:
+    return " ".join(f'"{need}"' for need in needs)
