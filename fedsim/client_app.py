@@ -4,13 +4,36 @@ Flower may start a process for every message, on cores that others use too. An a
 computes nothing, so that what computes is only imported where a client's node needs it.
 """
 
+from collections.abc import Callable
+
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedsim.auditor import app as auditor
-from fedsim.protocol import messages
+from fedsim.protocol import messages, versions
 
-app = ClientApp()
+
+def same_version(
+    message: Message, context: Context, answer: Callable[[Message, Context], Message]
+) -> Message:
+    """Return the answer to a message, unless this node has another fedsim than the server.
+
+    Args:
+        message: as received.
+        context: of the node.
+        answer: what answers it.
+
+    Returns:
+        What it answers.
+
+    Raises:
+        InputError: it has.
+    """
+    versions.check()
+    return answer(message, context)
+
+
+app = ClientApp(mods=[same_version])
 
 
 @app.query("identify")

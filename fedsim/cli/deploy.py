@@ -13,7 +13,7 @@ from rich.text import Text
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
 from fedsim.campaign.run_directory import RunDirectory
-from fedsim.cli import client_report
+from fedsim.cli import client_report, deploy_upkeep
 from fedsim.cli.options import AcceptEpsilon, Rehearsal, SetOption
 from fedsim.cli.terminal import Terminal
 from fedsim.config import Config, Scalar
@@ -27,10 +27,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+for command in (deploy_upkeep.status, deploy_upkeep.rotate, deploy_upkeep.upgrade):
+    app.command()(command)
+
 Directory = Annotated[
     Path, typer.Argument(metavar="DIR", help="The kit, or the folder of this machine.")
 ]
-
 
 Days = Annotated[
     int, typer.Option(min=1, max=3650, help="How long the server's certificate lasts.")

@@ -34,6 +34,9 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 AUTHORITY_DAYS = 3650
 """How much longer an authority lasts than the first certificate that it signs."""
 
+SOON = timedelta(days=30)
+"""How long before its end a certificate is spoken of."""
+
 
 @dataclass(frozen=True)
 class Pair:

@@ -207,7 +207,7 @@ def write(
     if own is None:
         write_file(directory / "ca" / "ca.key", authority.private)
         write_file(directory / "ca" / "ca.crt", authority.public)
-    _write_machines(directory, kit, pair, trusted, _values(kit, listen, program), program)
+    _write_machines(directory, kit, pair, trusted, listen, program)
     return kit
 
 
@@ -239,20 +239,47 @@ def _write_machines(
     kit: Kit,
     pair: certificates.Pair,
     trusted: bytes,
-    values: Mapping[str, str],
+    listen: str,
     program: wheel.Wheel,
 ) -> None:
     """Write what is of all machines, and the folder of each."""
-    _write_manifest(directory, kit)
-    write_file(directory / "README.md", templates.fill(readme.README, values))
-    _write_server(directory / "server", kit, pair, trusted, values)
+    write_instructions(directory, kit, program)
+    values = _values(kit, program)
+    _write_server(directory / "server", pair, trusted, {**values, "LISTEN": listen})
     for index, machine in enumerate(kit.nodes):
         key = certificates.node_key()
         write_file(directory / "server" / "keys" / f"{machine}.pub", key.public + b"\n")
         placeholders = {**values, "PARTITION": str(index), "NODE_PORT": str(NODE_PORT + index)}
-        _write_node(directory / _place(machine), kit, machine, key, trusted, placeholders)
+        _write_node(directory / _place(machine), machine, key, trusted, placeholders)
     for machine in kit.machines:
-        write_file(directory / _place(machine) / program.name, program.content)
+        write_program(directory / _place(machine), kit, machine, program)
+
+
+def write_instructions(directory: Path, kit: Kit, program: wheel.Wheel) -> None:
+    """Write what is of all machines: deploy.json and README.md.
+
+    Args:
+        directory: of the whole kit.
+        kit: as it was laid out.
+        program: that is handed out.
+    """
+    _write_manifest(directory, kit)
+    write_file(directory / "README.md", templates.fill(readme.README, _values(kit, program)))
+
+
+def write_program(place: Path, kit: Kit, machine: str, program: wheel.Wheel) -> None:
+    """Write what of a machine's folder is the program's: the wheel, and what starts it.
+
+    Args:
+        place: the machine's folder.
+        kit: of which it is.
+        machine: its name in the kit.
+        program: that the machine runs.
+    """
+    _write_manifest(place, replace(kit, machine=machine))
+    write_file(place / program.name, program.content)
+    for name, text in services.files(machine, _values(kit, program)).items():
+        write_file(place / name, text, 0o700 if name.endswith(".sh") else 0o600)
 
 
 def connect_flower(server: Path, superlink_port: int) -> None:
@@ -308,7 +335,7 @@ def _place(machine: str) -> str:
     return f"clients/{machine}" if machine.startswith("client-") else machine
 
 
-def _values(kit: Kit, listen: str, program: wheel.Wheel) -> dict[str, str]:
+def _values(kit: Kit, program: wheel.Wheel) -> dict[str, str]:
     copies = "\n".join(
         f"scp -pr {_place(machine)} {machine.upper()}-MACHINE:/etc/fedsim/" for machine in kit.nodes
     )
@@ -317,7 +344,6 @@ def _values(kit: Kit, listen: str, program: wheel.Wheel) -> dict[str, str]:
         "ADDRESS": kit.address,
         "PORT": str(kit.port),
         "SUPERLINK_PORT": str(kit.superlink_port),
-        "LISTEN": listen,
         "CLIENTS": str(kit.clients),
         "COMMANDS": str(4 + 2 * len(kit.nodes)),
         "VERSION": kit.fedsim,
@@ -329,11 +355,7 @@ def _values(kit: Kit, listen: str, program: wheel.Wheel) -> dict[str, str]:
 
 
 def _write_server(
-    place: Path,
-    kit: Kit,
-    pair: certificates.Pair,
-    trusted: bytes,
-    values: Mapping[str, str],
+    place: Path, pair: certificates.Pair, trusted: bytes, values: Mapping[str, str]
 ) -> None:
     write_file(place / "server.key", pair.private)
     write_file(place / "server.crt", pair.public)
@@ -342,15 +364,12 @@ def _write_server(
     write_file(place / "superlink.key", superlink.private)
     write_file(place / "superlink.crt", superlink.public)
     write_file(place / "superlink-ca.crt", known_by)
-    _write_manifest(place, replace(kit, machine="server"))
     write_file(place / "settings.env", templates.fill(templates.SERVER_SETTINGS, values))
     write_file(place / example.NAME, example.content())
-    _write_program(place, "server", values)
 
 
 def _write_node(
     place: Path,
-    kit: Kit,
     machine: str,
     key: certificates.Pair,
     trusted: bytes,
@@ -359,19 +378,12 @@ def _write_node(
     write_file(place / "node.key", key.private)
     write_file(place / "node.key.pub", key.public + b"\n")
     write_file(place / "ca.crt", trusted)
-    _write_manifest(place, replace(kit, machine=machine))
     # Nobody waits for an auditor: where it shares a machine with a client, the client goes first.
     values = {**values, "NICE": "19" if machine == "auditor" else "0"}
     write_file(place / "settings.env", templates.fill(templates.NODE_SETTINGS, values))
     config = templates.AUDITOR_CONFIG if machine == "auditor" else templates.CLIENT_CONFIG
     write_file(place / "node.toml", templates.fill(config, values))
-    _write_program(place, machine, values)
     (place / ("transcripts" if machine == "auditor" else "data")).mkdir(mode=0o700)
-
-
-def _write_program(place: Path, machine: str, values: Mapping[str, str]) -> None:
-    for name, text in services.files(machine, values).items():
-        write_file(place / name, text, 0o700 if name.endswith(".sh") else 0o600)
 
 
 def _write_manifest(place: Path, kit: Kit) -> None:

@@ -1,9 +1,13 @@
-"""The logs of what start.sh begins: they are kept short, and their last complaint is read."""
+"""The logs of what start.sh begins: a collector's lines, kept short; their last complaint is read.
+
+Flower's own lines, between them, are in Flower's form.
+"""
 
 import logging
 import os
 import re
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
@@ -16,7 +20,34 @@ TAIL = 1 << 16
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
-COMPLAINT = re.compile(r"\[code: \d+\]|\bERROR\b|\w+(Error|Exception)\b|terminated|did not")
+COMPLAINT = re.compile(
+    r"\[code: \d+\]|\bERROR\b|\w+(Error|Exception)\b|terminated|did not|mismatch"
+)
+
+
+class _Line(logging.Formatter):
+    """One line for what is said: when (ISO 8601, UTC), by which machine, how grave, what."""
+
+    def __init__(self, machine: str) -> None:
+        super().__init__(f"%(asctime)s {machine} %(levelname)s %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+        return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return " | ".join(super().format(record).splitlines())
+
+
+def begin(machine: str) -> None:
+    """Have this process say what happens in lines that a collector takes apart, on standard error.
+
+    Args:
+        machine: whose process it is.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Line(machine))
+    logging.basicConfig(handlers=[handler])
+    logging.getLogger("fedsim").setLevel(logging.INFO)
 
 
 def rotate(folder: Path) -> None:

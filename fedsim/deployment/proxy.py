@@ -4,6 +4,8 @@ Flower's SuperLink serves clients (Fleet), operators (Control) and its own proce
 one port, and Control asks nobody who they are: whoever reaches the port can register nodes and
 submit code. So the SuperLink listens on loopback, and clients reach it through this proxy.
 
+A node whose Flower is of another minor version is refused, which the SuperLink itself would let in.
+
 The SuperLink knows a node by its key, but takes the node's word for whose reply it brings. So a
 reply passes only if it is of the node that brings it. Whether that node's key was used is for the
 SuperLink to find out; but as it reads a request whole before it asks, a long one passes only if one
@@ -29,7 +31,14 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from fedsim.deployment import logs
-from fedsim.protocol.flower_private import EARLIEST, LATEST, claim, replies_are_own, signer
+from fedsim.protocol.flower_private import (
+    EARLIEST,
+    LATEST,
+    claim,
+    refused_version,
+    replies_are_own,
+    signer,
+)
 
 log = logging.getLogger(__name__)
 
@@ -136,8 +145,7 @@ def serve(host: str, port: int, superlink_port: int, server: Path) -> None:
         superlink_port: of the SuperLink, on loopback.
         server: the folder.
     """
-    logging.basicConfig(format="%(asctime)s %(message)s")
-    log.setLevel(logging.INFO)
+    logs.begin("server")
     asyncio.run(_serve(configuration(host, port, superlink_port, server), server))
 
 
@@ -223,6 +231,8 @@ def _refusal(request: Request, path: str, keys: Path) -> Response | None:
     """Return the answer to a request that is refused before its body is read, None for others."""
     if request.method != "POST" or not FLEET.fullmatch(path) or request.url.query:
         return PlainTextResponse("only the Fleet API passes here\n", status_code=403)
+    if refused := refused_version(request.headers):
+        return Response(refused, 412, media_type="application/json")
     if (length := _length(request)) is None or length > LARGEST:
         return PlainTextResponse(f"a request has a length, up to {LARGEST}\n", status_code=413)
     if length > LARGEST_UNSIGNED and not _signed(request, keys):

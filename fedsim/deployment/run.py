@@ -4,9 +4,11 @@ The same apps and the same configuration as in process. What the nodes are told 
 the server's but the run directory: each client's data are where its own node's config says.
 """
 
+import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
@@ -16,6 +18,9 @@ from fedsim.runtimes.flower_command import FlowerError, Submission, flwr, submit
 
 UNREGISTERED = "unregistered"
 """The status of a node whose key is refused, for good."""
+
+LAST = "run.json"
+"""The file of the server's folder that says which run was submitted last, and where it writes."""
 
 IN_USE = "already in use"
 """What Flower says of a public key that it knows."""
@@ -39,7 +44,20 @@ def start(server: Path, config: Config) -> Submission:
         run_config = Path(temporary) / "run.toml"
         dumped = configuration.dump(config.reading_data_from(""))
         run_config.write_text(dumped, encoding="utf-8")
-        return submit(home, kit.CONNECTION, app, run_config)
+        submitted = submit(home, kit.CONNECTION, app, run_config)
+    last = {"run-id": submitted.run_id, "directory": str(Path(config.run.out).absolute())}
+    kit.write_file(server / LAST, json.dumps(last) + "\n")
+    return submitted
+
+
+def submission(server: Path, run_id: str) -> Submission:
+    """Return a run that was submitted before.
+
+    Args:
+        server: the server's folder.
+        run_id: Flower's number of it.
+    """
+    return Submission(_home(server), kit.CONNECTION, run_id)
 
 
 def register(server: Path) -> dict[str, str]:
@@ -102,8 +120,12 @@ def _registered(home: Path, machine: str, path: Path, key: str) -> registrations
 
 def statuses(server: Path) -> dict[str, str]:
     """Return the status of each node that the SuperLink knows, by its id. Raises FlowerError."""
-    listed = flwr(_home(server), "supernode", "list", kit.CONNECTION)["nodes"]
-    return {str(node["node-id"]): str(node["status"]) for node in listed}
+    return {str(node["node-id"]): str(node["status"]) for node in nodes(server)}
+
+
+def nodes(server: Path) -> list[dict[str, Any]]:
+    """Return what the SuperLink says of each node that it knows. Raises FlowerError."""
+    return list(flwr(_home(server), "supernode", "list", kit.CONNECTION)["nodes"])
 
 
 def _home(server: Path) -> Path:

@@ -1,10 +1,15 @@
 """The SuperLink of a server's machine, on loopback: whoever reaches it can submit code."""
 
+import logging
 import os
+from importlib.metadata import version
 from pathlib import Path
 
-from fedsim.deployment import kit
+import fedsim
+from fedsim.deployment import kit, logs
 from fedsim.runtimes.flower_command import environment, executable
+
+log = logging.getLogger(__name__)
 
 POLL_INTERVAL = "0.5"
 """Seconds between two questions of Flower's starter of processes for a task."""
@@ -23,4 +28,6 @@ def start(place: Path) -> None:
     command += ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
     command += ["--database", f"{place / 'state' / 'superlink.db'}"]
     own = environment(place / "flower") | {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": POLL_INTERVAL}
+    logs.begin("server")
+    log.info("superlink begins: fedsim %s, flwr %s", fedsim.__version__, version("flwr"))
     os.execve(program, command, own)

@@ -7,6 +7,7 @@ over TLS with a key, which are both of this start, and its token is in a file wi
 """
 
 import fcntl
+import logging
 import os
 import secrets
 import signal
@@ -14,14 +15,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx
 
+import fedsim
 from fedsim.common.waiting import pause
-from fedsim.deployment import certificates, kit, logs
+from fedsim.deployment import certificates, kit, logs, rotation
+from fedsim.protocol import versions
 from fedsim.protocol.flower_private import Runtime
 from fedsim.runtimes.flower_command import environment, executable
+
+log = logging.getLogger(__name__)
 
 CERTIFICATE_DAYS = 3650
 """Longer than a node runs."""
@@ -39,7 +45,10 @@ def start(place: Path) -> None:
     Raises InputError for settings that cannot be read, FlowerError if Flower is not installed.
     """
     program = executable("flower-supernode")
+    logs.begin(kit.read(place).machine)
     settings, port = kit.settings(place), kit.port(place, "NODE_PORT")
+    if rotation.take_up(place, settings.get("SUPERLINK", "")):
+        log.info("has a new key from now on")
     pair, trusted = certificates.loopback(CERTIFICATE_DAYS)
     runtime = place / "state" / "runtime"
     contents = {
@@ -51,11 +60,12 @@ def start(place: Path) -> None:
     for name, content in contents.items():
         kit.write_file(runtime / name, content)
     beside = [sys.executable, "-m", "fedsim", "deploy", "apps", f"{place}/", str(os.getpid())]
-    own = environment(place / "flower")
+    own = environment(place / "flower") | {versions.NODE: fedsim.__version__}
     with (runtime / "secret").open("rb") as held:
         # From now on the other process has the lock, to its end: `starts_apps` asks for it.
         fcntl.flock(held, fcntl.LOCK_EX)
         subprocess.Popen(beside, env=own, pass_fds=[held.fileno()])
+    log.info("supernode begins: fedsim %s, flwr %s", fedsim.__version__, version("flwr"))
     command = [program, "--superlink", settings.get("SUPERLINK", "")]
     command += ["--root-certificates", f"{place / 'ca.crt'}"]
     command += ["--auth-supernode-private-key", f"{place / 'node.key'}"]
@@ -99,6 +109,7 @@ def serve_apps(place: Path, supernode: int) -> None:
 
 def _serve_apps(place: Path, supernode: int) -> None:
     folder, address = place / "state" / "runtime", f"127.0.0.1:{kit.port(place, 'NODE_PORT')}"
+    logs.begin(kit.read(place).machine)
     running: list[subprocess.Popen[bytes]] = []
     looked, asked = 0.0, time.monotonic()
     trusted, secret = (folder / "ca").read_bytes(), (folder / "secret").read_bytes()
@@ -107,10 +118,14 @@ def _serve_apps(place: Path, supernode: int) -> None:
             try:
                 if token := runtime.task():
                     running.append(start_app(address, folder / "ca", token))
+                    log.info("process %d answers a message", running[-1].pid)
                     asked = time.monotonic()
             except httpx.HTTPError:
                 time.sleep(1)  # the SuperNode is about to listen, or to end
-            running = [process for process in running if process.poll() is None]
+            for process in running:
+                if process.poll():
+                    log.warning("process %d ended with status %d", process.pid, process.returncode)
+            running = [process for process in running if process.returncode is None]
             if time.monotonic() - looked > LOGS_INTERVAL:
                 looked = time.monotonic()
                 logs.rotate(place / "logs")

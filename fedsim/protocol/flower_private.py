@@ -4,6 +4,7 @@ Creating a `Message` reads the identity of the running task, and the public `Gri
 private `Run` in its signatures. Both have moved between releases; a test watches them.
 """
 
+import json
 import ssl
 import uuid
 from base64 import b64decode
@@ -54,13 +55,17 @@ from flwr.supercore.primitives.asymmetric import (
     public_key_to_bytes,
     verify_signature,
 )
+from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
 from flwr.supercore.run import Run
 from flwr.supercore.runtime import RuntimeHttpClient
+from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from starlette.types import ASGIApp
+
+from adversaries.errors import InputError
 
 __all__ = [
     "DEPLOYMENT",
@@ -82,6 +87,7 @@ __all__ = [
     "combine_shares",
     "empty_run",
     "gives_tasks_to_anybody",
+    "refused_version",
     "replies_are_own",
     "secagg_input",
     "secagg_mask",
@@ -181,6 +187,15 @@ def gives_tasks_to_anybody(url: str) -> bool | None:
     return True
 
 
+class _Version:
+    """Tells the server this Flower's version; Flower's own ends the process where it is refused."""
+
+    def intercept(self, context: ProtobufRequestContext, call: ProtobufCall) -> httpx.Response:
+        told = RuntimeVersionMetadata.from_local_component("SuperNode").as_metadata()
+        context.request.headers.update(dict(told))
+        return call(context)
+
+
 def server_knows(url: str, trusted: ssl.SSLContext, key: EllipticCurvePrivateKey) -> bool | None:
     """Return whether a node's key is registered.
 
@@ -197,11 +212,11 @@ def server_knows(url: str, trusted: ssl.SSLContext, key: EllipticCurvePrivateKey
 
     Raises:
         httpx.HTTPError: the answer is another.
+        InputError: the server has a Flower of another minor version.
     """
     public = key.public_key()
-    authenticated = NodeAuthHttpInterceptor(key, public)
-    version = RuntimeVersionHttpInterceptor(component_name="SuperNode")
-    client = FleetHttpClient(url, interceptors=[version, authenticated], verify=trusted, timeout=5)
+    told = (_Version(), NodeAuthHttpInterceptor(key, public))
+    client = FleetHttpClient(url, interceptors=told, verify=trusted, timeout=5)
     request = ActivateNodeRequest(public_key=public_key_to_bytes(public), heartbeat_interval=0)
     try:
         client.ActivateNode(request)
@@ -209,12 +224,38 @@ def server_knows(url: str, trusted: ssl.SSLContext, key: EllipticCurvePrivateKey
         if error.response.status_code == httpx.codes.UNAUTHORIZED:
             return None
         answer = FlowerError.from_json(error.response.text)
+        if answer is not None and answer.code == ApiErrorCode.RUNTIME_VERSION_INCOMPATIBLE:
+            raise InputError(f"the server refuses this node: {answer.public_details}") from None
         if answer is None or answer.code not in ACTIVATION:
             raise
         return ACTIVATION[answer.code]
     finally:
         client.close()
     return True
+
+
+def refused_version(headers: Mapping[str, str]) -> str | None:
+    """Return a SuperLink's refusal of a node with another Flower, by which its SuperNode ends.
+
+    Flower's own SuperLink lets every version in.
+
+    Args:
+        headers: of the node's request.
+
+    Returns:
+        Flower's JSON; None where major and minor version are the same, or the node tells none.
+    """
+    own = RuntimeVersionMetadata.from_local_component("SuperLink")
+    peer, unreadable = RuntimeVersionMetadata.from_metadata(tuple(headers.items()))
+    if unreadable is None and own.check_compatibility(peer) is None:
+        return None
+    has = f"Flower {peer.package_version}" if peer else "a Flower that does not say which"
+    details = (
+        f"it has {has}, but the server {own.package_version}, a mismatch: pip install "
+        f"flwr=={own.package_version} on the node's machine, and restart it"
+    )
+    code = ApiErrorCode.RUNTIME_VERSION_INCOMPATIBLE
+    return json.dumps(FlowerError(code, details, details).to_json("another version of Flower"))
 
 
 def replies_are_own(body: bytes) -> bool:

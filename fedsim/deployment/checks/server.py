@@ -16,9 +16,6 @@ from fedsim.deployment.kit import Kit
 from fedsim.runtimes import ports
 from fedsim.runtimes.flower_command import FlowerError
 
-SOON = timedelta(days=30)
-"""How long before its end a certificate is spoken of."""
-
 RENEW = "fedsim deploy renew KIT, then copy server.key and server.crt here"
 """What to do about a certificate; the kit is where the federation was laid out."""
 
@@ -105,7 +102,7 @@ def _expiry(what: str, end: datetime, remedy: str) -> Line:
     left = end - datetime.now(UTC)
     if left < timedelta(0):
         return what, WRONG, f"expired on {end:%Y-%m-%d}: {remedy}"
-    if left < SOON:
+    if left < certificates.SOON:
         return what, NOTE, f"expires in {left.days} days, on {end:%Y-%m-%d}: {remedy}"
     return what, OK, f"until {end:%Y-%m-%d}"
 

@@ -9,6 +9,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
+from adversaries.errors import InputError
 from fedsim.deployment import logs, registrations, supernode
 from fedsim.deployment.checks import connection
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
@@ -40,6 +41,9 @@ def admitted(place: Path, host: str, port: int) -> Iterator[Line]:
         known = server_knows(url, trusted, private)
     except httpx.HTTPStatusError as error:
         yield "registered", WRONG, f"the server answers {error.response.status_code}: see its log"
+        return
+    except InputError as error:
+        yield "flwr", WRONG, str(error)
         return
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm, httpx.HTTPError):
         return  # which other lines say

@@ -1,5 +1,8 @@
 """Logs are kept short, and say what went wrong last."""
 
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -42,6 +45,10 @@ def test_a_log_that_cannot_be_copied_stays_as_it_is_and_keeps_no_other_from_it(
             "[code: 2004] Failed to activate.",
         ),
         ("\x1b[92mINFO \x1b[0m: SuperNode terminated gracefully.\n", "terminated gracefully."),
+        (
+            "ERROR: Exit Code: 606\nit has Flower 1.42.0, a mismatch: pip\nUpgrade\n",
+            "it has Flower 1.42.0, a mismatch: pip",
+        ),
         ("Traceback:\nOSError: no\x07 port\n", "OSError: no port"),
         ("INFO: all is well\n", ""),
     ],
@@ -51,3 +58,18 @@ def test_the_last_complaint_of_a_log(tmp_path: Path, log: str, said: str) -> Non
     assert logs.complaint(tmp_path / "a.log").endswith(said)
     assert bool(logs.complaint(tmp_path / "a.log")) == bool(said)
     assert logs.complaint(tmp_path / "none.log") == ""
+
+
+def test_a_line_tells_when_where_how_grave_and_what(capfd: pytest.CaptureFixture[str]) -> None:
+    program = (
+        "import logging; from fedsim.deployment import logs; logs.begin('client-0')\n"
+        "logging.getLogger('fedsim.deployment').info('begins')\n"
+        "try: 1 / 0\n"
+        "except ZeroDivisionError: logging.exception('it failed')\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    begins, failed = capfd.readouterr().err.splitlines()
+    time, *others = begins.split()
+    assert others == ["client-0", "INFO", "begins"]
+    assert abs(datetime.fromisoformat(time) - datetime.now(UTC)) < timedelta(minutes=1)
+    assert "ERROR it failed | Traceback" in failed

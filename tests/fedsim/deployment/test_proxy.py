@@ -5,6 +5,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,8 +18,12 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.proto.fleet_pb2 import PushMessagesRequest
 from flwr.proto.message_pb2 import Message, Metadata
 from flwr.proto.node_pb2 import Node
+from flwr.supercore.runtime_version_compatibility import (
+    get_runtime_version_incompatibility_exit_message,
+)
 from flwr.supernode import node_auth_http_interceptor
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+from packaging.version import Version
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -124,6 +129,23 @@ def test_a_request_and_its_answer_pass_unchanged(ask: Ask, seen: list[str]) -> N
     status, headers, answer = ask("/v1/fleet/pull-messages", body=body, x_question="why")
     assert (status, headers["x-answer"], answer) == (418, "why", body[::-1])
     assert seen == ["/v1/fleet/pull-messages"]
+
+
+def test_a_node_with_another_flower_is_told_both_versions(
+    ask: Ask, seen: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As by the answer of a server that minds, of which a SuperNode ends."""
+    own = Version(version("flwr"))
+    told = {"flwr_package_name": "flwr", "flwr_component_name": "SuperNode"}
+    newer = f"{own.major}.{own.minor + 1}.0"
+    status, _, answer = ask("/v1/fleet/activate-node", flwr_package_version=newer, **told)
+    ending = get_runtime_version_incompatibility_exit_message(answer.decode())
+    assert (status, seen) == (412, [])
+    assert ending is not None
+    assert f"it has Flower {newer}, but the server {own}" in ending.splitlines()[1]
+    assert f"it has Flower {newer}, but the server {own}" in caplog.text
+    patched = f"{own.major}.{own.minor}.99"
+    assert ask("/v1/fleet/activate-node", flwr_package_version=patched, **told)[0] == 418
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
 
 from adversaries.errors import InputError
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, dump
 from fedsim.deployment import certificates, kit, registrations
 from fedsim.deployment import run as deployment
+from fedsim.deployment.checks import supernode as supernode_checks
+from fedsim.protocol import flower_private
 from fedsim.protocol.flower_private import gives_tasks_to_anybody
 from fedsim.runtimes.flower_command import FlowerError
 from fedsim.transcripts import reader
@@ -295,12 +299,16 @@ def test_a_node_that_the_server_refuses_says_why_and_is_no_open_door(server_up: 
 
 
 @pytest.mark.slow
-def test_a_clients_own_key_takes_the_place_of_the_kits(server_up: Path) -> None:
+def test_a_node_takes_its_next_key_up_once_the_server_has_it(server_up: Path) -> None:
     server, place = server_up / "server", kit.folder(server_up, "client-1")
     before = deployment.register(server)
     _script(place, "start.sh")
     _wait_until_online(server_up, 1)
-    own = _replace_key(server, "client-1")
+    rotated = _deploy("rotate", place)
+    assert (rotated.returncode, "keys/client-1.pub" in rotated.stdout) == (0, True)
+    _script(place, "stop.sh")
+    _script(place, "start.sh")  # with the old key, for nobody has registered the other
+    (server / "keys" / "client-1.pub").write_bytes((place / "next.key.pub").read_bytes())
     assert "keys/client-1.pub is not the registered key" in "".join(
         _deploy("check", server, "--json").stdout
     )
@@ -308,12 +316,31 @@ def test_a_clients_own_key_takes_the_place_of_the_kits(server_up: Path) -> None:
     assert {machine for machine in after if after[machine] != before[machine]} == {"client-1"}
     assert deployment.statuses(server)[before["client-1"]] == "unregistered"
     _script(place, "stop.sh")
-    (place / "node.key").write_bytes(own.private)
-    (place / "node.key.pub").write_bytes(own.public)
     _script(place, "start.sh")
     _wait_until_online(server_up, 1)
     assert deployment.statuses(server)[after["client-1"]] == "online"
     assert deployment.register(server) == after
+    assert not (place / "next.key").exists()
+    found = json.loads(_deploy("status", server, "--json").stdout)["nodes"]
+    assert [node["machine"] for node in found if node["state"] == "connected"] == ["client-1"]
+    _script(place, "stop.sh")
+
+
+@pytest.mark.slow
+def test_a_server_refuses_another_flower_and_the_node_names_both(
+    server_up: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = kit.folder(server_up, "client-0")
+    other = RuntimeVersionMetadata("flwr", "1.99.0", "SuperNode")
+    monkeypatch.setattr(
+        flower_private.RuntimeVersionMetadata, "from_local_component", lambda *_: other
+    )
+    lines = supernode_checks.admitted(place, "127.0.0.1", kit.port(server_up / "server", "PORT"))
+    ((what, state, message),) = lines
+    assert (what, state) == ("flwr", "wrong")
+    assert version("flwr") in message
+    assert "1.99.0" in message
+    assert len(message.splitlines()) == 1
 
 
 @pytest.mark.slow

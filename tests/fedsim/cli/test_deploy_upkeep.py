@@ -1,0 +1,79 @@
+"""An administrator sees at one glance who is there, what runs and what is about to end."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.deployment import kit, registrations
+from fedsim.deployment import run as deployment
+from fedsim.deployment.registrations import Registration
+from fedsim.runtimes import flower_command
+from fedsim.runtimes.flower_command import FlowerError
+
+SINCE = "2026-01-02T03:04:05+00:00"
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """What the SuperLink says of its nodes: one is there, one was."""
+    listed = [
+        {"node-id": "7", "status": "online", "online-at": SINCE},
+        {"node-id": "8", "status": "offline", "offline-at": SINCE},
+    ]
+
+    def flwr(_: Path, command: str, *__: str) -> dict[str, Any]:
+        if not listed:
+            raise FlowerError("unavailable")
+        return {"nodes": listed} if command == "supernode" else {"runs": [{"status": "running"}]}
+
+    for module in (deployment, flower_command):
+        monkeypatch.setattr(module, "flwr", flwr)
+    return listed
+
+
+def _deployed(tmp_path: Path, **options: Any) -> Path:
+    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2, **options)
+    server = tmp_path / "kit" / "server"
+    known = {f"client-{k}": Registration(str(7 + k), "SHA256:") for k in range(2)}
+    registrations.write_registered(server, known)
+    return server
+
+
+def test_status_says_who_is_away_and_which_round_is_done(
+    fedsim: Callable[..., tuple[int, str, str]], tmp_path: Path, nodes: list[dict[str, str]]
+) -> None:
+    server = _deployed(tmp_path)
+    (tmp_path / "run").mkdir()
+    directory = RunDirectory(tmp_path / "run")
+    directory.log_event(phase="training", rounds=9)
+    directory.log_event(round=4, trials=[0, 1])
+    kit.write_file(
+        server / "run.json", json.dumps({"run-id": "5", "directory": str(directory.path)})
+    )
+    status, out, _ = fedsim("deploy", "status", server)
+    assert status == 1
+    assert f"client-0: connected since {SINCE}" in out
+    assert f"client-1: away since {SINCE}" in out
+    assert f"{directory.path}: running, round 4 of 9" in out
+    assert "wrong: client-1 is away" in out
+    nodes[1] = {"node-id": "8", "status": "online", "online-at": SINCE}
+    status, out, _ = fedsim("deploy", "status", server, "--json")
+    found = json.loads(out)
+    assert (status, found["problems"], found["run"]["round"]) == (0, [], 4)
+    assert [node["state"] for node in found["nodes"]] == ["connected", "connected"]
+
+
+def test_status_says_what_ends_and_that_the_superlink_is_away(
+    fedsim: Callable[..., tuple[int, str, str]], tmp_path: Path, nodes: list[dict[str, str]]
+) -> None:
+    server = _deployed(tmp_path, now=datetime.now(UTC) - timedelta(days=360))
+    nodes.clear()
+    status, out, _ = fedsim("deploy", "status", server)
+    assert (status, "certificate: 5 days left" in out) == (1, True)
+    assert "wrong: the certificate lasts 5 days: fedsim deploy renew KIT" in out
+    assert "wrong: the SuperLink does not answer" in out
