@@ -20,8 +20,8 @@ def rotate(
     machine, fingerprint = rotation.rotate(directory)
     typer.echo(f"{directory / rotation.NEXT}: {fingerprint}")
     typer.echo(
-        f"Send {rotation.NEXT}.pub to the server, as keys/{machine}.pub of its folder, where "
-        "it is given: fedsim deploy register. Then restart this node, which takes the key up."
+        f"Send {rotation.NEXT}.pub to the server, as keys/{machine}.pub of its folder, where it is "
+        "given: fedsim deploy register. This node then ends, and takes the key up when it starts."
     )
 
 

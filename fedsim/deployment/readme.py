@@ -34,15 +34,16 @@ sudo sh /etc/fedsim/server/install.sh @SHA256@
 cd /etc/fedsim/server
 sudo -u fedsim venv/bin/fedsim deploy register .    # every key of keys/; again after a change
 sudo -u fedsim venv/bin/fedsim deploy check .       # what is wrong, and how to mend it
-sudo -u fedsim venv/bin/fedsim deploy train . training.toml --out runs/first
+sudo -u fedsim venv/bin/fedsim deploy train . deployment.toml \\
+    --set federation.clients=@CLIENTS@ --out runs/first
 ```
 
-The last one when the clients are there, which `fedsim deploy status .` says. It trains one model
-that is kept, by a file as of `docs/train.md`; `fedsim deploy run . deployment.toml --set
-federation.clients=@CLIENTS@ --out runs/RUN` is a training with an adversary in it, within what
-clients allow at first. What a run writes must lie in this folder. `install.sh` starts the SuperLink
-and the proxy (units fedsim-superlink, fedsim-proxy), which are there again after a restart of the
-machine.
+The last one when the clients are there, which `venv/bin/fedsim deploy status .` says. It trains one
+model and keeps it, within what clients allow at first; name your own data in `deployment.toml`, or
+give another file (`docs/train.md`). `fedsim deploy run . deployment.toml` with the same options
+is a training with an adversary in it. What either writes must lie in this folder. `install.sh`
+starts the SuperLink and the proxy (units fedsim-superlink, fedsim-proxy), which are there again
+after a restart of the machine.
 
 Port @PORT@ must be open to the clients. The SuperLink's own port @SUPERLINK_PORT@ listens on
 127.0.0.1 only and must stay closed: Flower's Control API asks nobody who they are. Who can log in
@@ -76,7 +77,8 @@ the folder, `BIN` in `settings.env` set to its `venv/bin`, then `sh start.sh` an
 all of it can be tried on one machine. No other program of the name will do: the package index has
 one.
 
-In containers: `docker compose up -d --build` in a machine's folder, in place of `install.sh`.
+In containers: `docker compose up -d --build` in a machine's folder, in place of `install.sh`, and
+`docker compose exec superlink fedsim deploy register /etc/fedsim/server`, or another command.
 
 `systemd-analyze verify` takes the units, and `start.sh` and `stop.sh` are tested on a network of
 their own. `install.sh`, the units under systemd, the images and `nginx.conf` have not been tried on

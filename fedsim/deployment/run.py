@@ -113,7 +113,7 @@ def _registered(home: Path, machine: str, path: Path, key: str) -> registrations
         raise FlowerError(
             f"{machine}: the SuperLink knows keys/{path.name} as another node's, perhaps one that "
             f"was unregistered, and takes no key twice: make a new key on {machine} "
-            f'(ssh-keygen -t ecdsa -b 384 -N "" -f node.key), copy its node.key.pub to it'
+            "(fedsim deploy rotate), copy its next.key.pub to it"
         ) from None
     return registrations.Registration(str(answer["node-id"]), key)
 

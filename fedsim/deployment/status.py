@@ -90,7 +90,8 @@ def status(server: Path) -> Status:
         nodes = tuple(_nodes(server, laid_out.nodes))
         last = _run(server)
     except FlowerError as error:
-        problems.append(f"the SuperLink does not answer, see fedsim deploy check: {error}")
+        said = " ".join(str(error).split())
+        problems.append(f"the SuperLink does not answer, see fedsim deploy check: {said}")
     problems += [
         f"{node.machine} is {node.state}: fedsim deploy check on its machine says why"
         for node in nodes

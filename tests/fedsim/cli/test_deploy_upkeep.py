@@ -28,7 +28,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
 
     def flwr(_: Path, command: str, *__: str) -> dict[str, Any]:
         if not listed:
-            raise FlowerError("unavailable")
+            raise FlowerError("listing ...\n\nunavailable")
         return {"nodes": listed} if command == "supernode" else {"runs": [{"status": "running"}]}
 
     for module in (deployment, flower_command):
@@ -76,4 +76,5 @@ def test_status_says_what_ends_and_that_the_superlink_is_away(
     status, out, _ = fedsim("deploy", "status", server)
     assert (status, "certificate: 5 days left" in out) == (1, True)
     assert "wrong: the certificate lasts 5 days: fedsim deploy renew KIT" in out
-    assert "wrong: the SuperLink does not answer" in out
+    assert "wrong: the SuperLink does not answer, see fedsim deploy check: listing ..." in out
+    assert len(out.splitlines()) == 3
