@@ -52,7 +52,7 @@ to the server can submit code to every client: let no one else have an account t
 ## Each client
 
 Say in `/etc/fedsim/client-K/node.toml` where the data lie and what you consent to. The account
-`fedsim`, which `install.sh` makes, must be able to read them.
+`fedsim`, which `install.sh` makes, must be able to read them; `data/` itself is left as it is.
 
 ```sh
 sudo sh /etc/fedsim/client-0/install.sh @SHA256@
@@ -80,9 +80,9 @@ one.
 In containers: `docker compose up -d --build` in a machine's folder, in place of `install.sh`, and
 `docker compose exec superlink fedsim deploy register /etc/fedsim/server`, or another command.
 
-`systemd-analyze verify` takes the units, and `start.sh` and `stop.sh` are tested on a network of
-their own. `install.sh`, the units under systemd, the images and `nginx.conf` have not been tried on
-real machines.
+Tried: `start.sh` and `stop.sh` on a network of their own, `install.sh` but for `systemctl`, the
+units by `systemd-analyze verify`. Not tried: the units under systemd, the images, `nginx.conf`, and
+any of it on machines of their own.
 """
 
 AUDITOR = """\

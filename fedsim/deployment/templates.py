@@ -208,7 +208,8 @@ if ! "$PYTHON" -c "import sys; sys.exit(sys.version_info < (3, 11))"; then
     exit 2
 fi
 umask 022
-id -u fedsim >/dev/null 2>&1 || useradd --system --no-create-home --home-dir "$HERE" fedsim
+id -u fedsim >/dev/null 2>&1 ||
+    useradd --system --no-create-home --home-dir "$HERE" --shell /bin/false fedsim
 "$PYTHON" -m venv venv
 venv/bin/pip install --quiet --upgrade "./$WHEEL" "flwr==@FLOWER@"
 sed -i "s|^BIN=.*|BIN=$HERE/venv/bin|" settings.env
@@ -217,7 +218,8 @@ for unit in @UNITS@; do
         -e "s|^ReadWritePaths=.*|ReadWritePaths=$HERE|" "$unit.service"
     install -m 644 "$unit.service" "${UNITS:-/etc/systemd/system}/"
 done
-chown -R fedsim: "$HERE"
+# Whose the records are is their owner's to say.
+find . -path "./data/*" -prune -o -exec chown -h fedsim: {} +
 systemctl daemon-reload
 systemctl enable @UNITS@
 systemctl restart @UNITS@

@@ -311,6 +311,7 @@ def test_installing_needs_the_hash_that_was_told_and_starts_the_units(
     for name in ("useradd", "chown", "systemctl", "python3", "id"):
         (bin / name).write_text(f'#!/bin/sh\necho {name} "$*" >>{log}\n[ {name} != id ]\n')
         (bin / name).chmod(0o700)
+    (place / "data" / "records.csv").touch()
     (place / "venv" / "bin").mkdir(parents=True)
     (place / "venv" / "bin" / "pip").write_text(f'#!/bin/sh\necho pip "$*" >>{log}\n')
     (place / "venv" / "bin" / "pip").chmod(0o700)
@@ -327,8 +328,11 @@ def test_installing_needs_the_hash_that_was_told_and_starts_the_units(
     assert f"is {wheel.running().sha256}: give the one" in refused.stderr
     assert install(wheel.running().sha256).returncode == 0
     done = log.read_text()
-    for command in ("useradd --system", "venv venv", "pip install", f"chown -R fedsim: {place}"):
+    for command in ("useradd --system", "venv venv", "pip install", "chown -h fedsim: "):
         assert command in done
+    assert "./node.key" in done
+    assert "./data" in done
+    assert "records.csv" not in done
     assert done.endswith("enable fedsim-client-1\nsystemctl restart fedsim-client-1\n")
     unit = (units / "fedsim-client-1.service").read_text()
     assert f"ExecStart=/bin/sh {place}/start.sh supernode\n" in unit
