@@ -20,8 +20,7 @@ TORCH = ("torch", "torchvision")
 HEAVY = frozenset(
     {*TORCH, "scikit-learn", "scikit-image", "dp-accounting", "matplotlib", "jinja2", "safetensors"}
 )
-"""What relays and records without."""
-
+"""What relays and records does without it."""
 
 MEMORY = {LIGHT: ("25%", "2g"), FULL: ("75%", "${FEDSIM_MEMORY:-8g}")}
 """How much a service may have, of the machine's under systemd, and in a container."""

@@ -352,8 +352,8 @@ DOCKERFILE = """\
 # Written by `fedsim deploy init`. compose.yaml builds the stages that this machine's services need:
 # "light" relays and records, "full" trains. No image holds a key, a setting or a record.
 FROM python:3.11-slim AS light
-COPY *.whl /opt/
-RUN pip install --no-cache-dir --no-deps /opt/*.whl \\
+COPY @WHEEL@ /opt/
+RUN pip install --no-cache-dir --no-deps /opt/@WHEEL@ \\
     && pip install --no-cache-dir @LIGHT@
 RUN useradd --uid 1000 --no-create-home fedsim
 USER fedsim
@@ -364,7 +364,7 @@ ARG TORCH_INDEX=
 USER root
 RUN pip install --no-cache-dir @TORCH@ \\
         --index-url "${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}" \\
-    && pip install --no-cache-dir /opt/*.whl
+    && pip install --no-cache-dir /opt/@WHEEL@
 USER fedsim
 """
 

@@ -96,6 +96,8 @@ def test_every_machine_is_given_the_program_and_told_its_hash(written: Path) -> 
     assert re.findall("pip install (.*)`", said) == [f"./{program.name} {flower}"]
     script = (written / "server" / "install.sh").read_text()
     assert f'--upgrade "./$WHEEL" "{flower}"' in script
+    image = (written / "server" / "Dockerfile").read_text()
+    assert f"COPY {program.name} /opt/" in image
 
 
 def test_the_server_is_given_the_training_that_clients_allow_at_first(written: Path) -> None:
