@@ -332,9 +332,9 @@ COMPOSE_SERVICE = """\
 """
 
 COMPOSE_ARGUMENTS = """\
-      # Where PyTorch comes from, if not built for processors: pip's index of your CUDA version.
+      # PyTorch for processors; for a GPU cu128, or what else uv calls your version of CUDA.
       args:
-        TORCH_INDEX: ${FEDSIM_TORCH_INDEX:-}
+        TORCH_BACKEND: ${FEDSIM_TORCH:-cpu}
 """
 
 COMPOSE_DATA = """\
@@ -359,11 +359,11 @@ RUN useradd --uid 1000 --no-create-home fedsim
 USER fedsim
 
 FROM light AS full
-# Where PyTorch comes from; by default a build for processors, far smaller than for GPUs.
-ARG TORCH_INDEX=
+# PyTorch's build for processors, far smaller than one for GPUs (cu128, ...), of which uv knows where.
+ARG TORCH_BACKEND=cpu
 USER root
-RUN pip install --no-cache-dir @TORCH@ \\
-        --index-url "${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}" \\
+RUN pip install --no-cache-dir uv \\
+    && uv pip install --system --no-cache --torch-backend "$TORCH_BACKEND" @TORCH@ \\
     && pip install --no-cache-dir /opt/@WHEEL@
 USER fedsim
 """
