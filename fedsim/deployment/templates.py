@@ -359,7 +359,7 @@ RUN useradd --uid 1000 --no-create-home fedsim
 USER fedsim
 
 FROM light AS full
-# PyTorch's build for processors, far smaller than one for GPUs (cu128, ...), of which uv knows where.
+# PyTorch for processors, far smaller than for GPUs (cu128, ...); uv knows where each is.
 ARG TORCH_BACKEND=cpu
 USER root
 RUN pip install --no-cache-dir uv \\
