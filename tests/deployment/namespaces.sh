@@ -90,6 +90,12 @@ until_there_is() {
 connected() {
     until_there_is '[ "$(quietly server "fedsim deploy check ." | grep -c "client-.* is connected")" = 3 ]'
 }
+# Their nodes start at the same time.
+start() {
+    for machine in "$@"; do on "$machine" sh start.sh >"$T/$machine.log" & done
+    wait
+    for machine in "$@"; do cat "$T/$machine.log"; done
+}
 # A setting in a client's node.toml, as its owner edits it.
 agree() { sed -i "s#^$2 = .*#$2 = $3#" "$T/machines/$1/node.toml"; }
 
@@ -112,7 +118,7 @@ echo "20261123 200" >"$T/machines/auditor/seeds"
 on server sh start.sh
 until_there_is 'quietly server "fedsim deploy register ." >/dev/null 2>&1'
 on server fedsim deploy register .
-for machine in $CLIENTS auditor; do on $machine sh start.sh; done
+start $CLIENTS auditor
 on client-0 ls . data
 connected
 on client-0 fedsim deploy check .
@@ -137,7 +143,7 @@ done
 mkdir "$T/machines/client-1/tampered"
 cp "$SCRIPTS/half_noise.py" "$T/machines/client-1/tampered/sitecustomize.py"
 echo 'export PYTHONPATH="$HERE/tampered"' >>"$T/machines/client-1/settings.env"
-for client in $CLIENTS; do on $client sh start.sh; done
+start $CLIENTS
 connected
 train="fedsim deploy train . train-digits.toml --quiet --out digits"
 events=$T/machines/server/digits/events.jsonl

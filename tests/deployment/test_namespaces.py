@@ -35,10 +35,10 @@ def test_a_federation_across_network_namespaces(tmp_path: Path) -> None:
     said = result.stdout
     honest, _, faulty = said.partition("# Handwritten digits.")
     # The model's card, the account of the run, the client's own ledger and report agree.
-    assert "sees every client's sum under that client's own noise | 6 |" in honest
-    assert re.search(r"local +│ server +│ \S+ │ +6 │", honest)
+    assert "sees every client's sum under that client's own noise | 6.000 |" in honest
+    assert re.search(r"local +│ server +│ +\S+ │ +6 │", honest)
     assert "epsilon 6 of 16 is spent at delta 1e-05" in honest
-    assert "cost any one of its records epsilon 6 of 16 at delta 1e-05" in " ".join(honest.split())
+    assert "cost any one of its records epsilon 6.000 of 16 at delta 1e-05" in " ".join(honest.split())
     assert "Accuracy" in honest
     assert "class,p(benign),p(malignant)" in honest
     # The auditor acquits the honest ones, and names who halves its noise.
