@@ -22,6 +22,7 @@ from fedsim.common.randomness import Role as SeedRole
 from fedsim.common.randomness import generator
 from fedsim.config import Config, from_run_config
 from fedsim.config.federation import OWN
+from fedsim.data import schema as schemas
 from fedsim.game import canary, federation
 from fedsim.game.canary import Canaries
 from fedsim.game.client import (
@@ -260,7 +261,8 @@ def _config(context: Context) -> Config:
     """Return the experiment, with this client's own files if its node's config says where.
 
     Raises:
-        RefusedError: the run's model starts from a file of which this node has no copy.
+        RefusedError: the run's model starts from a file of which this node has no copy, or its
+            schema is not the one that this node keeps.
     """
     registry.allow(str(context.node_config.get(consent.CODE, "")).split(","))
     config = from_run_config(context.run_config)
@@ -274,7 +276,24 @@ def _config(context: Context) -> Config:
             f"this client has no copy of model.weights with SHA-256 {digest}; set "
             f"{consent.WEIGHTS} in its node.toml to where it lies"
         )
+    if config.data.name == OWN:
+        _check_schema(str(context.node_config.get(consent.SCHEMA, "")), config)
     return config.starting_from(weights if digest else config.model.weights)
+
+
+def _check_schema(path: str, config: Config) -> None:
+    """Raise RefusedError if a run's schema is another than the node's copy; "" is none."""
+    if not path:
+        return
+    try:
+        own = schemas.load(path)
+    except InputError as error:
+        LOG.error("%s: %s", consent.SCHEMA, error)
+        raise RefusedError(
+            f"this client's {consent.SCHEMA} names no schema; its own log says why"
+        ) from None
+    if said := schemas.difference(own, schemas.parse(config.data.public_schema)):
+        raise RefusedError(f"data.public-schema is not the schema that this client keeps: {said}")
 
 
 def _may_drop_out(config: Config, request: Request, partition: int) -> None:

@@ -21,6 +21,7 @@ categories on its records, which would leave it unprotected.
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -184,13 +185,53 @@ def parse(text: str) -> Schema:
     """
 
     def refusal(reason: str) -> InputError:
-        return InputError(f"data.public-schema is no schema: {reason}; see docs/own-records.md")
+        return InputError(f"data.public-schema is no schema: {reason}; see docs/train.md")
 
     with reading.damage(refusal):
         try:
             return Schema.model_validate(reading.toml_of(text.encode()))
         except ValidationError as error:
             raise refusal(explain(error)) from None
+
+
+def load(path: str) -> Schema:
+    """Return the schema of a client's own copy.
+
+    Args:
+        path: of a TOML file.
+
+    Raises:
+        InputError: there is none.
+    """
+    try:
+        text = reading.content(Path(path), reading.MOST_TOML).decode()
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read the schema '{path}': {error}; give a TOML file") from None
+    return parse(text)
+
+
+def difference(own: Schema, named: Schema) -> str:
+    """Return the first thing in which two schemas differ, in words; "" for none.
+
+    Args:
+        own: of a client.
+        named: by a run.
+    """
+    ours, theirs = _items(own), _items(named)
+    for item in {**ours, **theirs}:
+        if ours.get(item) != theirs.get(item):
+            return f"{item} is {theirs.get(item)} in the run's, and {ours.get(item)} in its own"
+    if list(own.columns) != list(named.columns):
+        return "the columns are in another order"
+    return ""
+
+
+def _items(schema: Schema) -> dict[str, object]:
+    """Return all that a schema says, each by the name that it has in the file."""
+    said = schema.model_dump(exclude={"columns", "image"})
+    columns = {f"the column '{name}'": column for name, column in schema.columns.items()}
+    image = schema.image.model_dump() if schema.image is not None else {}
+    return {**said, **columns, **{f"image.{name}": value for name, value in image.items()}}
 
 
 def _one_hot(name: str, values: Sequence[str], categories: Sequence[str], where: str) -> Floats:

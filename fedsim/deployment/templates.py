@@ -148,6 +148,10 @@ num-partitions = @CLIENTS@
 # The folder, or file, of the data that the run's configuration names; it replaces data.root here.
 data-path = "../data"
 
+# A copy of the schema that all clients agreed upon: a run with another one is refused, and
+# `fedsim deploy check` looks whether your records fit it.
+# schema-path = "../schema.toml"
+
 # Where this node keeps its own ledger, of every answer it ever gave, and an adversary's memory.
 # Never empty it: what is entered there was released, and stays so.
 state-path = "../state"

@@ -44,6 +44,9 @@ STATE, DATA = "state-path", "data-path"
 WEIGHTS = "weights-path"
 """Where the node's copy is of the file that a run's model starts from."""
 
+SCHEMA = "schema-path"
+"""Where the node's own copy is of the schema that it agreed upon, if it keeps one."""
+
 CODE = "allow-code"
 """Names of the client's own code, "package.module:name" with commas, that a run may name."""
 

@@ -38,7 +38,8 @@ def test_a_federation_across_network_namespaces(tmp_path: Path) -> None:
     assert "sees every client's sum under that client's own noise | 6.000 |" in honest
     assert re.search(r"local +│ server +│ +\S+ │ +6 │", honest)
     assert "epsilon 6 of 16 is spent at delta 1e-05" in honest
-    assert "cost any one of its records epsilon 6.000 of 16 at delta 1e-05" in " ".join(honest.split())
+    plain = " ".join(honest.split())
+    assert "cost any one of its records epsilon 6.000 of 16 at delta 1e-05" in plain
     assert "Accuracy" in honest
     assert "class,p(benign),p(malignant)" in honest
     # The auditor acquits the honest ones, and names who halves its noise.

@@ -104,6 +104,20 @@ def test_a_node_starts_from_its_own_copy_of_the_weights_and_from_no_other_file(
         client_app.app(_train(1, Role.CLIENT), context)
 
 
+def test_a_node_refuses_another_schema_than_the_one_that_it_keeps(
+    context: Context, small: Make, tmp_path: Path
+) -> None:
+    schema = 'classes = ["a", "b"]\n[columns]\nage = [0, {}]\n'
+    run = {"data.name": "own", "data.public-schema": schema.format(90), "run.job": "training"}
+    context.run_config = to_run_config(small(run))
+    context.node_config["schema-path"] = str(tmp_path / "own.toml")
+    with pytest.raises(RefusedError, match=r"names no schema; its own log says why"):
+        client_app.app(_train(1, Role.CLIENT), context)
+    (tmp_path / "own.toml").write_text(schema.format(120))
+    with pytest.raises(RefusedError, match=re.escape("'age' is [0.0, 90.0] in the run's, and [0.")):
+        client_app.app(_train(1, Role.CLIENT), context)
+
+
 @pytest.mark.parametrize(
     ("role", "agreed", "answers"),
     [

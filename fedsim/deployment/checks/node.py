@@ -12,7 +12,11 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_public_key,
 )
 
+from adversaries import registry
+from adversaries.errors import InputError
 from fedsim.common import reading
+from fedsim.data import own_records
+from fedsim.data import schema as schemas
 from fedsim.deployment import kit
 from fedsim.deployment.checks import budget, connection, supernode
 from fedsim.deployment.checks.findings import OK, WRONG, Line
@@ -81,20 +85,7 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
             WRONG,
             f"{key} is {values.get(key)!r}: {machine} of {laid_out.clients} has {expected[key]}",
         )
-    data = str(values.get("data-path", ""))
-    # Flower's processes are started in work/.
-    where = (place / "work" / data).resolve()
-    if not data or not where.exists():
-        yield (
-            "data",
-            WRONG,
-            f"there is no folder '{data}', and no such file: set data-path in {path} to where this "
-            "client's data lie",
-        )
-    elif not os.access(where, os.R_OK | os.X_OK if where.is_dir() else os.R_OK):
-        yield "data", WRONG, f"'{data}' cannot be read: give this user access to it"
-    else:
-        yield "data", OK, str(where)
+    yield _data(place, values)
     try:
         agreed = consent.terms(values)
     except consent.RefusedError as error:
@@ -105,6 +96,32 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
         return
     yield "consent", OK, agreed.said or "to nothing but plain training"
     yield from budget.budget(agreed, (place / "work" / agreed.state).resolve())
+
+
+def _data(place: Path, values: Mapping[str, Any]) -> Line:
+    """Look at whether a client's data lie where it says, and fit its copy of the schema."""
+    data, schema = (str(values.get(key, "")) for key in (consent.DATA, consent.SCHEMA))
+    # Flower's processes are started in work/.
+    where = (place / "work" / data).resolve()
+    if registry.is_code(data):
+        return "data", OK, f"of the function {data}, which is not called here"
+    if not data or not where.exists():
+        return (
+            "data",
+            WRONG,
+            f"there is no folder '{data}', and no such file: set data-path in "
+            f"{place / 'node.toml'} to where this client's data lie",
+        )
+    if not os.access(where, os.R_OK | os.X_OK if where.is_dir() else os.R_OK):
+        return "data", WRONG, f"'{data}' cannot be read: give this user access to it"
+    if not schema:
+        return "data", OK, str(where)
+    try:
+        agreed = schemas.load(str((place / "work" / schema).resolve()))
+        records = len(own_records.records(str(where), agreed).labels)
+    except InputError as error:
+        return "data", WRONG, str(error)
+    return "data", OK, f"{where}: {records} records, all as {consent.SCHEMA} says"
 
 
 def _auditor_config(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:

@@ -13,14 +13,15 @@ from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.data import own_records, schema
 
-TABLE = schema.parse("""
+TEXT = """
 label = "income"
 classes = ["low", "high"]
 
 [columns]
 age = [10, 60]
 work = ["state", "private", "none of both"]
-""")
+"""
+TABLE = schema.parse(TEXT)
 ROWS = [["35", "private", "high"], ["10", "state", "low"], ["60", "private", "low"]]
 FEATURES = [[0.5, 0, 1, 0], [0, 1, 0, 0], [1, 0, 1, 0]]
 
@@ -158,3 +159,36 @@ def test_records_that_are_to_be_predicted_need_no_label(tmp_path: Path) -> None:
 def test_a_schema_that_means_nothing_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         schema.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "[10, 60]",
+            "[10, 90]",
+            "the column 'age' is [10.0, 60.0] in the run's, and [10.0, 90.0] in its own",
+        ),
+        ('"low", "high"', '"high", "low"', "classes is ['low', 'high'] in the run's"),
+        (
+            "age =",
+            "years =",
+            "the column 'years' is None in the run's, and [10.0, 60.0] in its own",
+        ),
+        ("income", "wage", "label is income in the run's, and wage in its own"),
+        ("# nothing", "", ""),
+    ],
+)
+def test_schemas_are_compared_by_what_they_say(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    (tmp_path / "own.toml").write_text(TEXT.replace(old, new) + "# a comment")
+    found = schema.difference(schema.load(str(tmp_path / "own.toml")), TABLE)
+    assert said in found
+    assert bool(said) == bool(found)
+
+
+def test_the_order_of_columns_is_that_of_the_features() -> None:
+    lines = TEXT.strip().splitlines()
+    turned = schema.parse("\n".join([*lines[:-2], *lines[:-3:-1]]))
+    assert schema.difference(turned, TABLE) == "the columns are in another order"

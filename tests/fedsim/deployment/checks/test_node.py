@@ -28,6 +28,22 @@ def test_the_data_may_be_a_single_file(written: Path, found: Found) -> None:
     assert "data" not in found("client-1")
 
 
+def test_records_are_read_against_the_clients_own_schema(written: Path, found: Found) -> None:
+    place = written / "clients" / "client-0"
+    (place / "data").rmdir()
+    (place / "data.csv").write_text("age,label\n12,a\n99,b\n")
+    (place / "schema.toml").write_text('classes = ["a", "b"]\n[columns]\nage = [0, 90]\n')
+    config = (place / "node.toml").read_text().replace('"../data"', '"../data.csv"')
+    (place / "node.toml").write_text(config.replace("# schema-path", "schema-path"))
+    assert "record 2 of" in found("client-0")["data"]
+    assert "has '99' in the column 'age'" in found("client-0")["data"]
+    (place / "data.csv").write_text("age,label\n12,a\n9,b\n")
+    lines = [one for one in machines.check(written, "client-0") if one.what == "data"]
+    assert "data.csv: 2 records, all as schema-path says" in lines[0].message
+    (place / "schema.toml").unlink()
+    assert "cannot read the schema" in found("client-0")["data"]
+
+
 @pytest.mark.parametrize(
     ("line", "what", "complaint"),
     [
