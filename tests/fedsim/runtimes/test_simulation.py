@@ -15,8 +15,9 @@ import psutil
 import pytest
 import torch
 
+import fedsim
 from fedsim.campaign.run_directory import Arrays, RunDirectory
-from fedsim.config import Config, Scalar, dump, from_run_config
+from fedsim.config import JOBS, Config, Scalar, dump, from_run_config, to_run_config
 from fedsim.runtimes import simulation
 from fedsim.runtimes.flower_command import write_app
 
@@ -95,40 +96,46 @@ def test_the_app_that_is_written_is_the_repositorys(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "mode",
-    [
-        {
-            "federation.trust": "central",
-            "privacy.sensitivity": "local",
-            "training.sampling-rate": 0.5,
-            "training.optimizer": "adam",
-            "audit.mode": "oracle",
-        },
-        {"training.local-steps": 2, "federation.trust": "local", "privacy.stop-at": 1.9},
-    ],
-    ids=lambda mode: "-".join(map(str, mode.values())),
-)
 def test_both_runtimes_give_the_same_bits(
-    mode: dict[str, Scalar],
-    small: Callable[..., Config],
-    run: Callable[[Config], Arrays],
-    tmp_path: Path,
+    small: Callable[..., Config], run: Callable[[Config], Arrays], tmp_path: Path
 ) -> None:
+    mode: dict[str, Scalar] = {
+        "federation.trust": "central",
+        "privacy.sensitivity": "local",
+        "training.sampling-rate": 0.5,
+        "training.optimizer": "adam",
+        "audit.mode": "oracle",
+    }
     config = small(mode)
     expected = run(config)
     before = _flower_processes()
-    (tmp_path / "small.toml").write_text(dump(config))
-    out = tmp_path / "simulated"
-    result = _fedsim(
-        "run", str(tmp_path / "small.toml"), "--runtime", "simulation", "--out", str(out)
-    )
-    assert result.returncode == 0, result.stderr
-    simulated = RunDirectory.open(out).read_arrays("transcript.npz")
+    out = _simulated("run", config, tmp_path)
+    simulated = out.read_arrays("transcript.npz")
     for name in ("worlds", "log_odds", "sensitivities", "final_models", "epsilon_spent"):
         np.testing.assert_array_equal(simulated[name], expected[name], err_msg=name)
-    assert RunDirectory.open(out).read_json("report.json")["runtime"] == "Flower simulation"
+    assert out.read_json("report.json")["runtime"] == "Flower simulation"
     assert _flower_processes() <= before
+
+
+@pytest.mark.slow
+def test_both_runtimes_train_the_same_model(small: Callable[..., Config], tmp_path: Path) -> None:
+    mode = {"training.local-steps": 2, "federation.trust": "local", "privacy.stop-at": 1.9}
+    kept = {"privacy.noise-source": "seed", "run.out": str(tmp_path / "in-process")}
+    config = from_run_config(JOBS["training"](to_run_config(small(mode)) | kept))
+    model = "public/model.safetensors"
+    expected = (fedsim.train(config) / model).read_bytes()
+    assert (_simulated("train", config, tmp_path).path / model).read_bytes() == expected
+
+
+def _simulated(command: str, config: Config, place: Path) -> RunDirectory:
+    """Return the directory of what a command did on Flower's simulation runtime."""
+    (place / "small.toml").write_text(dump(config))
+    out = place / "simulated"
+    result = _fedsim(
+        command, str(place / "small.toml"), "--runtime", "simulation", "--out", str(out)
+    )
+    assert result.returncode == 0, result.stderr
+    return RunDirectory.open(out)
 
 
 @pytest.mark.slow

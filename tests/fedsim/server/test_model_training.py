@@ -263,6 +263,7 @@ def own(small: Make, tmp_path: Path) -> Callable[..., Config]:
         {},
         {"federation.trust": "local"},
         {"federation.trust": "distributed", "privacy.unit": "client"},
+        {"federation.trust": "distributed", "federation.secure-aggregation": "secagg+"},
     ],
 )
 def test_own_records_train_the_model_that_pooled_ones_would(
