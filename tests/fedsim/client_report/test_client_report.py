@@ -94,7 +94,8 @@ def test_it_says_what_left_and_how_exposed_each_record_is(
     assert 0.05 < min(cut) < 0.95
     # The allowance is the whole guarantee of these rounds, which the most exposed stays within.
     assert gaussian.epsilon(exposed["allowed"]["mu"], 1e-3) == pytest.approx(2.0, rel=0.01)
-    assert exposed["highest"]["epsilon"] <= exposed["allowed"]["epsilon"]
+    # A record clipped in every round spends it all, to the last bits of two sums (seen: 4e-13).
+    assert exposed["highest"]["epsilon"] <= exposed["allowed"]["epsilon"] * (1 + 1e-9)
     attack = training["attack"]
     assert (attack["model"], attack["members"]) == ("the released model", RECORDS)
     assert 0.2 < attack["area"] < 0.8
