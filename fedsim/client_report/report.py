@@ -188,7 +188,8 @@ def _attack(
     config = training.config
     features, labels = known.members(known.owned_by(node.partition))
     if others and config.data.name == OWN:
-        found = own_records.records(others, schema.parse(config.data.public_schema))
+        agreed = schema.parse(config.data.public_schema)
+        found = own_records.records(others, agreed, directory=config.model.weights)
         apart = torch.tensor(found.features), torch.tensor(found.labels)
     else:
         apart = known.held_out()

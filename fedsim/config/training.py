@@ -12,13 +12,14 @@ class ModelConfig(Table):
     """The network that the federation trains.
 
     Attributes:
-        name: one of the models, or a torchvision:NAME.
+        name: one of the models, a torchvision:NAME, or hugging-face.
         hidden: width of the hidden layer, for models that leave it open.
         batch_norm: what takes the place of layers that mix the records of a batch.
         frozen: names of layers or parameters that are not trained, with commas between them; *
             stands for any part of a name.
-        weights: path of a safetensors file with the values that the network starts from, "" for
-            none; on a client's machine its node's weights-path takes its place.
+        weights: path of a safetensors file with the values that the network starts from, or of a
+            Hugging Face directory that holds the network; "" for none; on a client's machine its
+            node's weights-path takes its place.
         weights_sha256: of that file, which all parties must have; "" for that of `weights`.
         trainable: names as of `frozen`, of what alone is trained; "" for all, or for nothing but
             adapters.

@@ -140,7 +140,8 @@ def dataset(config: Config) -> Dataset:
     """
     source = config.data
     if source.name == OWN:
-        return own_records.dataset(source.public_schema, (), source.public_root)
+        text, public = source.public_schema, source.public_root
+        return own_records.dataset(text, (), public, config.model.weights)
     exclude = tuple(filter(None, (column.strip() for column in source.exclude.split(","))))
     classes = tuple(filter(None, (label.strip() for label in source.classes.split(","))))
     return data.load(
@@ -157,8 +158,9 @@ def _own(config: Config, clients: tuple[int, ...]) -> tuple[Split, Ints]:
             f"data.root is '{source.root}', the same for all clients; put {CLIENT} where the "
             "number of the client belongs"
         )
-    found = own_records.dataset(source.public_schema, paths, source.public_root)
-    sizes = [own_records.count(source.public_schema, path) for path in paths]
+    text, directory = source.public_schema, config.model.weights  # where a tokenizer lies
+    found = own_records.dataset(text, paths, source.public_root, directory)
+    sizes = [own_records.count(text, path, directory) for path in paths]
     own = sum(sizes)
     if len(clients) > 1 and own != source.records:
         raise InputError(

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.data import schema as schemas
+from fedsim.data import tokens
 from fedsim.data.loaders import csv_file, idx, image_folder, npz, originals
 from fedsim.data.loaders.dataset import Dataset, Records
 from fedsim.data.loaders.source import Source
@@ -49,21 +50,26 @@ class Raw:
     labels: list[str] | None
 
 
-def records(path: str, schema: Schema, labelled: bool = True) -> Records:
+def records(path: str, schema: Schema, labelled: bool = True, directory: str = "") -> Records:
     """Return the records of a file, a folder or a function, as the schema says.
 
     Args:
         path: of a format above.
         schema: that all clients share.
         labelled: whether they need labels; without, labels are 0.
+        directory: of texts, with their tokenizer, as of `tokens`.
 
     Raises:
         InputError: there are none, or one is not as the schema says; one line that names it.
     """
     raw, where = _read(path, schema), f"'{path}'"
     if schema.image is None:
-        text = {name: _as_text(values) for name, values in raw.columns.items()}
-        features = schema.table(text, where)
+        columns = {name: _as_text(values) for name, values in raw.columns.items()}
+        if schema.text is None:
+            features = schema.table(columns, where)
+        else:
+            texts = schema.texts(columns, where)
+            features = tokens.numbers(texts, schema.text.length, directory)
     elif FEATURES in raw.columns:
         features = schema.pixels(_channels_first(raw.columns[FEATURES], where), where)
     else:
@@ -81,19 +87,20 @@ def records(path: str, schema: Schema, labelled: bool = True) -> Records:
     return Records(features, schema.numbers(raw.labels, where))
 
 
-def dataset(text: str, paths: tuple[str, ...], public: str) -> Dataset:
+def dataset(text: str, paths: tuple[str, ...], public: str, directory: str = "") -> Dataset:
     """Return the records of some clients and, behind them, those that are public.
 
     Args:
         text: of the schema.
         paths: of the clients' records, in order.
         public: where records lie that nobody trains on; "" for none.
+        directory: as of `records`.
 
     Raises:
         InputError: as of `records`.
     """
     schema = schemas.parse(text)
-    parts = [_cached(path, text) for path in (*paths, public) if path]
+    parts = [_cached(path, text, directory) for path in (*paths, public) if path]
     none = Records(np.zeros((0, *schema.shape), dtype=np.float32), np.zeros(0, dtype=np.int64))
     joined = Records(
         np.concatenate([none.features, *(part.features for part in parts)]),
@@ -109,23 +116,24 @@ def dataset(text: str, paths: tuple[str, ...], public: str) -> Dataset:
     )
 
 
-def count(text: str, path: str) -> int:
+def count(text: str, path: str, directory: str = "") -> int:
     """Return how many records a client has; not to leave it.
 
     Args:
         text: of the schema.
         path: of the records.
+        directory: as of `records`.
 
     Raises:
         InputError: as of `records`.
     """
-    return len(_cached(path, text))
+    return len(_cached(path, text, directory))
 
 
 @lru_cache(maxsize=64)
-def _cached(path: str, text: str) -> Records:
+def _cached(path: str, text: str, directory: str) -> Records:
     # A client is called once for each message.
-    return records(path, schemas.parse(text))
+    return records(path, schemas.parse(text), directory=directory)
 
 
 def _read(path: str, schema: Schema) -> Raw:
@@ -158,7 +166,7 @@ def _parquet(path: Path, schema: Schema) -> Raw:
         raise InputError(
             f"'{path}' is Parquet, which pyarrow reads: pip install 'fedsim[parquet]'"
         ) from None
-    wanted = [schema.label, *schema.columns]
+    wanted = [schema.label, *schema.columns, *([schema.text.column] if schema.text else ())]
     try:
         present = parquet.read_schema(path).names
         found = parquet.read_table(path, columns=[name for name in wanted if name in present])

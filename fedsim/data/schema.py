@@ -15,6 +15,14 @@ or, of images,
     shape = [1, 28, 28]                         # channels, rows, columns
     range = [0, 255]                            # of the pixels
 
+or, of texts,
+
+    classes = ["negative", "positive"]
+
+    [text]
+    column = "review"
+    length = 64                                 # tokens; what is longer is cut
+
 It says how values become features, so that no client computes a minimum, a mean or a list of
 categories on its records, which would leave it unprotected.
 """
@@ -56,6 +64,18 @@ class Image(Table):
     range: Range = Field(default=[0.0, 255.0])
 
 
+class Text(Table):
+    """What texts are.
+
+    Attributes:
+        column: of a table, that they stand in.
+        length: tokens that a record has; what is longer is cut, and what is shorter padded.
+    """
+
+    column: str = "text"
+    length: Annotated[int, Field(ge=1, le=4096)]
+
+
 class Schema(Table):
     """What the records of all clients have in common.
 
@@ -63,18 +83,22 @@ class Schema(Table):
         classes: the labels, in the order of their numbers.
         label: of a table, the column of the labels.
         columns: of a table, what each feature's column holds: a range, or one of some values.
-        image: of pictures, what they are; None for a table.
+        image: of pictures, what they are; None for others.
+        text: of texts, what they are; None for others.
     """
 
     classes: Categories
     label: str = "label"
     columns: dict[str, Range | Categories] = Field(default_factory=dict)
     image: Image | None = None
+    text: Text | None = None
 
     @model_validator(mode="after")
     def _is_of_one_kind(self) -> Self:
-        if (self.image is None) == (not self.columns):
-            raise ValueError("a schema has [columns] of a table, or [image] of pictures: give one")
+        if [bool(self.columns), self.image is not None, self.text is not None].count(True) != 1:
+            raise ValueError(
+                "a schema has [columns] of a table, [image] of pictures or [text]: give one"
+            )
         if len(set(self.classes)) < len(self.classes):
             raise ValueError("classes has a label twice; name each once")
         if self.label in self.columns:
@@ -90,11 +114,13 @@ class Schema(Table):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one record's features."""
-        return tuple(self.image.shape) if self.image is not None else (len(self.features),)
+        if self.image is not None:
+            return tuple(self.image.shape)
+        return (self.text.length if self.text is not None else len(self.features),)
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The name of each feature of a table, in order; empty for pictures."""
+        """The name of each feature of a table, in order; empty for pictures and texts."""
         return tuple(
             name if not isinstance(column[0], str) else f"{name}={value}"
             for name, column in self.columns.items()
@@ -146,6 +172,30 @@ class Schema(Table):
             else:
                 blocks.append(_scaled(name, values, float(column[0]), float(column[1]), where))
         return np.concatenate(blocks, axis=1)
+
+    def texts(self, columns: Mapping[str, Sequence[str]], where: str) -> Sequence[str]:
+        """Return the text of each record, [N].
+
+        Args:
+            columns: as text, [N] by name; others than the schema's are left out.
+            where: they are from, for error messages.
+
+        Raises:
+            InputError: there are none, or one is empty.
+        """
+        assert self.text is not None
+        name = self.text.column
+        if name not in columns:
+            raise InputError(
+                f"{where} has no column '{name}', which the schema has; it has "
+                f"{_shortened(list(columns))}"
+            )
+        for row, value in enumerate(columns[name], 1):
+            if not value:
+                raise InputError(
+                    f"record {row} of {where} has no text in the column '{name}'; mend the record"
+                )
+        return columns[name]
 
     def pixels(self, images: npt.NDArray[Any], where: str) -> Floats:
         """Return pictures float32 [N, C, H, W] between 0 and 1.
@@ -228,10 +278,16 @@ def difference(own: Schema, named: Schema) -> str:
 
 def _items(schema: Schema) -> dict[str, object]:
     """Return all that a schema says, each by the name that it has in the file."""
-    said = schema.model_dump(exclude={"columns", "image"})
+    said = schema.model_dump(exclude={"columns", "image", "text"})
     columns = {f"the column '{name}'": column for name, column in schema.columns.items()}
-    image = schema.image.model_dump() if schema.image is not None else {}
-    return {**said, **columns, **{f"image.{name}": value for name, value in image.items()}}
+    kinds = {"image": schema.image, "text": schema.text}
+    inner = {
+        f"{kind}.{name}": value
+        for kind, table in kinds.items()
+        if table is not None
+        for name, value in table.model_dump().items()
+    }
+    return {**said, **columns, **inner}
 
 
 def _one_hot(name: str, values: Sequence[str], categories: Sequence[str], where: str) -> Floats:

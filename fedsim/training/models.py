@@ -19,7 +19,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from adversaries.errors import InputError
 from adversaries.registry import is_code, lookup
 from fedsim.common.randomness import Role, key
-from fedsim.training import low_rank, pretrained
+from fedsim.training import hugging_face, low_rank, pretrained
 from fedsim.training.trainable import freeze, train_only
 
 
@@ -144,8 +144,9 @@ class Tuning:
     """What a network starts from, and what of it is trained.
 
     Attributes:
-        weights: path of a safetensors file with its values, "" for none.
-        sha256: of that file, "" for any.
+        weights: path of a safetensors file with its values, or of a Hugging Face directory; "" for
+            none.
+        sha256: of either, "" for any.
         trainable: layers or parameters that alone are trained, as of `trainable`; "" for all.
         lora_rank: of the adapters that are trained beside them; 0 for none.
     """
@@ -168,7 +169,8 @@ def build(
     """Return the named network for records of one shape.
 
     Args:
-        name: a key of `MODELS`, "torchvision:NAME", or "package.module:name" of a builder.
+        name: a key of `MODELS`, "torchvision:NAME", "hugging-face", or "package.module:name" of a
+            builder.
         shape: of one record.
         classes: the number of them, for each of which there is a logit.
         hidden: the width of a hidden layer.
@@ -180,8 +182,14 @@ def build(
         InputError: a name is unknown, the network does not suit the records or has no gradient for
             each of them, or the file does not suit the network.
     """
-    model = _builder(name)(shape, classes, hidden)
-    values = pretrained.read(tuning.weights, tuning.sha256)
+    values: dict[str, Tensor] = {}
+    if name == hugging_face.NAME:
+        if tuning.sha256:
+            pretrained.check(tuning.weights, tuning.sha256)
+        model = hugging_face.build(tuning.weights, shape[-1], classes)
+    else:
+        model = _builder(name)(shape, classes, hidden)
+        values = pretrained.read(tuning.weights, tuning.sha256)
     # What BatchNorm learned about its inputs goes into what replaces it.
     seen = any(path.endswith(pretrained.STATISTICS) for path in values)
     first = seen and batch_norm == "channel-affine"

@@ -1,7 +1,8 @@
 """Values that a network starts from: a local safetensors file, of which all parties have a copy.
 
-The file is told from others by its SHA-256, which is public; where it lies is each machine's own
-business. A classifier of another size is left as it was drawn.
+Or a Hugging Face directory with config.json, tokenizer.json and model.safetensors. Either is told
+from others by its SHA-256, which is public; where it lies is each machine's own business. A
+classifier of another size is left as it was drawn.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from adversaries.errors import InputError
+from fedsim.data import tokens
 
 LOG = logging.getLogger(__name__)
 
@@ -25,26 +27,32 @@ COUNTER = "num_batches_tracked"
 STATISTICS = "running_mean"
 """What a BatchNorm that has seen data has, and its replacements have not."""
 
+FILES = (tokens.CONFIG, tokens.TOKENIZER, "model.safetensors")
+"""What a Hugging Face directory is told by."""
+
 NAMED = 3
 """How many names of a kind an error message gives."""
 
 
 def digest(path: str) -> str:
-    """Return the SHA-256 of a file, in hexadecimal.
+    """Return the SHA-256 of a file, in hexadecimal; of a directory, of its files' digests.
 
     Args:
-        path: of the file.
+        path: of the file or the directory.
 
     Raises:
         InputError: it cannot be read.
     """
     try:
-        state = Path(path).stat()
-        return _digest(path, state.st_mtime_ns, state.st_size)
+        if not Path(path).is_dir():
+            return _digest_of_file(path)
+        found = [_digest_of_file(str(Path(path) / name)) for name in FILES]
     except OSError as error:
         raise InputError(
-            f"cannot read model.weights '{path}': {error.strerror}; name a safetensors file"
+            f"cannot read model.weights '{error.filename}': {error.strerror}; name a safetensors "
+            f"file, or a directory with {', '.join(FILES)}"
         ) from None
+    return hashlib.sha256("".join(found).encode()).hexdigest()
 
 
 def same(path: str, sha256: str) -> bool:
@@ -72,6 +80,19 @@ def read(path: str, sha256: str) -> dict[str, Tensor]:
     """
     if not path and not sha256:
         return {}
+    return _read(path, check(path, sha256))
+
+
+def check(path: str, sha256: str) -> str:
+    """Return the digest of a file or a directory, as of `digest`, if it is the one that it must be.
+
+    Args:
+        path: of it, "" for none.
+        sha256: that it must have; "" for any.
+
+    Raises:
+        InputError: it is missing, or another one.
+    """
     if not path:
         raise InputError(
             "this machine was not told where its copy of model.weights is "
@@ -83,7 +104,7 @@ def read(path: str, sha256: str) -> dict[str, Tensor]:
             f"'{path}' has SHA-256 {found} and not model.weights-sha256, {sha256}: take the file "
             "that all parties agreed upon"
         )
-    return _read(path, found)
+    return found
 
 
 def put(model: nn.Module, values: dict[str, Tensor]) -> None:
@@ -133,6 +154,11 @@ def _head(model: nn.Module) -> list[str]:
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(f"'{name}'" for name in names[:NAMED]) + more
+
+
+def _digest_of_file(path: str) -> str:
+    state = Path(path).stat()
+    return _digest(path, state.st_mtime_ns, state.st_size)
 
 
 @lru_cache(maxsize=8)

@@ -24,7 +24,7 @@ from fedsim.data import Dataset, own_records
 from fedsim.data import schema as schemas
 from fedsim.data.loaders import npz
 from fedsim.data.loaders.validation import finite
-from fedsim.training import low_rank, models
+from fedsim.training import hugging_face, low_rank, models
 
 VALUES, DESCRIPTION = "model.safetensors", "model.toml"
 
@@ -124,7 +124,10 @@ def write(
     contiguous = {name: value.contiguous().clone() for name, value in values.items()}
     place = directory / PUBLIC
     private_files.make_directory(place)
-    private_files.write(place / VALUES, save(contiguous))
+    if chosen.name == hugging_face.NAME:
+        for name, content in hugging_face.files(structure, chosen.weights).items():
+            private_files.write(place / name, content)
+    private_files.write(place / VALUES, save(contiguous, {"format": "pt"}))
     text = tomli_w.dumps(description.model_dump(mode="json", by_alias=True))
     private_files.write(place / DESCRIPTION, text.encode())
 
@@ -169,7 +172,7 @@ def load(directory: Path) -> nn.Module:
         InputError: its files are missing or damaged, or name code that nobody allowed here.
     """
     found = describe(directory)
-    network, taken = found.network, found.input
+    network, taken, place = found.network, found.input, _place(directory)
     model = models.build(
         network.name,
         tuple(taken.shape),
@@ -177,8 +180,10 @@ def load(directory: Path) -> nn.Module:
         network.hidden,
         network.batch_norm,
         "" if network.lora_rank else network.frozen,  # which may name adapters
+        # The network of texts is described by files of its own beside the values.
+        models.Tuning(str(place) if network.name == hugging_face.NAME else ""),
     )
-    path = _place(directory) / VALUES
+    path = place / VALUES
     try:
         model.load_state_dict(load_file(path))
     except FileNotFoundError:
@@ -195,20 +200,21 @@ def _place(directory: Path) -> Path:
     return public if public.is_dir() else directory
 
 
-def read(taken: Input, path: str) -> Tensor:
+def read(directory: Path, path: str) -> Tensor:
     """Return the features of records that are to be predicted, float32 [N, *shape].
 
     Args:
-        taken: what the model takes.
+        directory: of the model, as of `load`.
         path: of the records; as of `own_records` where the model has a schema, else an .npz with
             `features` as the network takes them.
 
     Raises:
         InputError: they are others.
     """
+    taken = describe(directory).input
     if taken.public_schema:
-        schema = schemas.parse(taken.public_schema)
-        return torch.tensor(own_records.records(path, schema, labelled=False).features)
+        schema, place = schemas.parse(taken.public_schema), str(_place(directory))
+        return torch.tensor(own_records.records(path, schema, False, place).features)
     try:
         found = npz.arrays(Path(path)).get(own_records.FEATURES)
     except OSError as error:

@@ -34,7 +34,7 @@ def predict(
 
     taken = saved_model.describe(run).input
     model = saved_model.load(run)
-    chosen, probabilities = saved_model.predict(model, saved_model.read(taken, records))
+    chosen, probabilities = saved_model.predict(model, saved_model.read(run, records))
     names = saved_model.class_names(taken)
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")

@@ -118,7 +118,8 @@ def _data(place: Path, values: Mapping[str, Any]) -> Line:
         return "data", OK, str(where)
     try:
         agreed = schemas.load(str((place / "work" / schema).resolve()))
-        records = len(own_records.records(str(where), agreed).labels)
+        weights = (place / "work" / str(values.get(consent.WEIGHTS, ""))).resolve()
+        records = len(own_records.records(str(where), agreed, directory=str(weights)).labels)
     except InputError as error:
         return "data", WRONG, str(error)
     return "data", OK, f"{where}: {records} records, all as {consent.SCHEMA} says"
