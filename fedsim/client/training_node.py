@@ -266,10 +266,10 @@ def _config(context: Context) -> Config:
     """
     registry.allow(str(context.node_config.get(consent.CODE, "")).split(","))
     config = from_run_config(context.run_config)
-    weights = str(context.node_config.get(consent.WEIGHTS, config.model.weights))
     if path := context.node_config.get(consent.DATA):
         # A client's files are where the client says, and nobody else needs to know.
         config = config.reading_data_from(str(path), as_they_are=True)
+    weights = str(context.node_config.get(consent.WEIGHTS, config.model.weights))
     digest = config.model.weights_sha256
     if digest and not pretrained.same(weights, digest):
         raise RefusedError(

@@ -124,10 +124,15 @@ connected
 on client-0 fedsim deploy check .
 on server fedsim deploy check .
 
-echo "# Patients of three hospitals, in tables."
+echo "# Patients of three hospitals, in tables. First the rehearsal, on records that one machine may read."
 echo
-on server fedsim deploy train . train-tumours.toml --out tumours
+python "$SCRIPTS/own_records.py" "$T/pilot/public" "$T/pilot/client-0" "$T/pilot/client-1" "$T/pilot/client-2"
+cp "$SCRIPTS"/*tumours.toml "$T/pilot/"
+here "cd pilot && fedsim rehearse train-tumours.toml --set data.root='client-{client}/tumours.csv' --trials 200 --quiet --out ../rehearsal"
+mv "$T/rehearsal" "$T/machines/server/"
+on server fedsim deploy train . train-tumours.toml --out tumours --rehearsal rehearsal
 on server "grep -A 8 '## Privacy' tumours/public/MODEL_CARD.md"
+on server "grep -A 8 '## Rehearsed' tumours/public/MODEL_CARD.md"
 on server "fedsim predict tumours public/tumours.csv | head -n 3"
 on auditor fedsim audit transcripts --canary-seed-file seeds --claimed-epsilon 6.001 --claimed-delta 1e-5
 on server "fedsim account tumours | grep 'local .* server'"

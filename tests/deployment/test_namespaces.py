@@ -41,6 +41,9 @@ def test_a_federation_across_network_namespaces(tmp_path: Path) -> None:
     plain = " ".join(honest.split())
     assert "cost any one of its records epsilon 6.000 of 16 at delta 1e-05" in plain
     assert "Accuracy" in honest
+    # The card has the rehearsal's advantage, the auditor the canaries', with what the noise allows.
+    assert "Its advantage was 0." in plain
+    assert "the noise allows 0.487" in plain
     assert "class,p(benign),p(malignant)" in honest
     # The auditor acquits the honest ones, and names who halves its noise.
     assert "The claim of epsilon 6.001 at delta 1e-05 is supported." in honest

@@ -97,7 +97,13 @@ def test_a_node_starts_from_its_own_copy_of_the_weights_and_from_no_other_file(
     with pytest.raises(RefusedError, match=r"set weights-path in its node\.toml") as refused:
         client_app.app(_train(1, Role.CLIENT), context)
     assert str(tmp_path) not in str(refused.value)
-    context.node_config["weights-path"] = str(own)
+    # A machine that has files of its own opens none that a message names, were it the right one.
+    context.run_config = to_run_config(small(agreed | {"model.weights": str(own)}))
+    alone = dict(context.node_config)
+    context.node_config |= {"data-path": str(tmp_path), "state-path": str(tmp_path / "state")}
+    with pytest.raises(RefusedError, match=r"set weights-path in its node\.toml"):
+        client_app.app(_train(1, Role.CLIENT), context)
+    context.node_config = alone | {"weights-path": str(own)}
     client_app.app(_train(1, Role.CLIENT), context)
     save_file({"1.weight": torch.zeros(10, 64), "1.bias": torch.ones(10)}, own)
     with pytest.raises(RefusedError, match=r"no copy of model\.weights"):
