@@ -170,9 +170,10 @@ def as_markdown(card: ModelCard) -> str:
 
 def _rehearsed(found: Rehearsal) -> str:
     between = span(found.advantage_interval, number)
+    whose = "the same schema" if found.data == OWN else found.data
     return (
         f"Before, the same rounds under the same noise were played {found.trials} times on "
-        f"{found.records:,} records of {found.data}, against an adversary at the {found.vantage} "
+        f"{found.records:,} records of {whose}, against an adversary at the {found.vantage} "
         f"that knew all but one of them. Its advantage was {number(found.advantage)} ({between} at "
         f"{percent(found.confidence)}) where the noise allows {number(found.rho_alpha)}; it "
         f"believed in the true answer by more than {percent(found.rho_beta)} in "

@@ -132,7 +132,7 @@ here "cd pilot && fedsim rehearse train-tumours.toml --set data.root='client-{cl
 mv "$T/rehearsal" "$T/machines/server/"
 on server fedsim deploy train . train-tumours.toml --out tumours --rehearsal rehearsal
 on server "grep -A 8 '## Privacy' tumours/public/MODEL_CARD.md"
-on server "grep -A 8 '## Rehearsed' tumours/public/MODEL_CARD.md"
+on server "grep -A 2 '## Rehearsed' tumours/public/MODEL_CARD.md"
 on server "fedsim predict tumours public/tumours.csv | head -n 3"
 on auditor fedsim audit transcripts --canary-seed-file seeds --claimed-epsilon 6.001 --claimed-delta 1e-5
 on server "fedsim account tumours | grep 'local .* server'"
