@@ -550,7 +550,8 @@ def test_no_noise_meets_a_target_towards_a_server_that_sees_clean_sums(
     assert not out.exists()
 
 
-def test_a_search_for_the_challenge_shows_how_far_it_is() -> None:
+def test_a_search_for_the_challenge_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")  # rich draws no bars on a dumb one
     shown = StringIO()
     with preparing(Console(file=shown, force_terminal=True, width=100)) as searched:
         searched(0.5)
