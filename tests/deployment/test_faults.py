@@ -20,6 +20,7 @@ def _session(tmp_path: Path, part: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_whose_superlink_was_killed_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     said = _session(tmp_path, "superlink")
     assert "(exit status 1)" in said
@@ -27,6 +28,7 @@ def test_a_run_whose_superlink_was_killed_ends_as_if_it_had_not_been(tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_goes_on_without_a_client_whose_supernode_was_killed(tmp_path: Path) -> None:
     said = _session(tmp_path, "supernode")
     assert "(exit status 0)" in said
