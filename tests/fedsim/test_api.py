@@ -114,6 +114,7 @@ def test_a_transcript_is_audited_as_by_the_command(
     assert (found.epsilon, found.proven, found.delta) == (math.inf, math.inf, 1e-5)
 
 
+@pytest.mark.slow
 def test_an_app_is_audited_as_by_the_command(printed: Callable[..., object]) -> None:
     small = {"trials": 20, "clients": 2, "rounds": 2, "run_config": {"clients": 2}}
     found = fedsim.audit(APP, claimed_epsilon=1.4, claimed_delta=1e-5, **small)

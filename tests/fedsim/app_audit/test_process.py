@@ -59,6 +59,7 @@ def test_a_process_without_a_measurement_is_an_error(deed: str, tmp_path: Path) 
         app.execute(0)
 
 
+@pytest.mark.slow
 def test_what_an_app_started_ends_with_the_audit_and_what_it_prints_is_its_own(
     tmp_path: Path,
 ) -> None:

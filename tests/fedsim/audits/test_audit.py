@@ -166,6 +166,7 @@ def test_more_than_is_accounted_for_is_an_alarm_that_needs_no_statistics(config:
     assert "Rounds were not all composed" in alarms["composition"]
 
 
+@pytest.mark.slow
 def test_alarms_are_rare_where_all_is_well(config: Config) -> None:
     """Noise scaled to what the challenge uses leaves no slack, so chance alone decides."""
     raised = 0
@@ -279,6 +280,7 @@ def test_sampled_steps_are_predicted_to_reach_their_bound(sampled: Config) -> No
     assert report.mechanism.sampling_rate == 0.1
 
 
+@pytest.mark.slow
 def test_the_simulated_density_is_that_of_the_log_odds(sampled: Config) -> None:
     facts, transcript = _sampled_game(sampled)
     density = audit.assemble(sampled, facts, transcript, 0.95, 0.01).prediction.density
@@ -324,6 +326,7 @@ def test_alarms_are_rare_under_sampling_where_all_is_well(sampled: Config) -> No
     assert kstest(p_values, "uniform").pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_sampled_replacement_has_no_epsilon_from_one_distance(small: Make) -> None:
     config = small(
         {"training.rounds": ROUNDS, "trials.count": TRIALS, "training.sampling-rate": 0.1}

@@ -221,6 +221,7 @@ def test_a_look_of_several_pays_in_the_trade_off_curve_too(
         assert stopped.details[limit] > fixed.details[limit]
 
 
+@pytest.mark.slow
 def test_sampled_steps_lead_with_their_trade_off_curve(small: Make) -> None:
     config = small({"training.sampling-rate": 0.3})
     _, report = judged(config, *play(config, noise=1.0))

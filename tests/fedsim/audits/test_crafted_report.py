@@ -118,6 +118,7 @@ def finished(small: Make, tmp_path: Path) -> Callable[..., tuple[RunDirectory, d
     return execute
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 def test_the_report_states_the_epsilon_of_one_and_of_the_group(
     finished: Callable[..., tuple[RunDirectory, dict[str, object]]],

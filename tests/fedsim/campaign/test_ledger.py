@@ -628,6 +628,7 @@ FOUR_OF_SIX: dict[str, Scalar] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 def test_the_training_stops_at_the_last_round_within_the_budget(
     make: Make, run: Callable[[Config], Arrays], opened: Callable[[Config], RunDirectory]

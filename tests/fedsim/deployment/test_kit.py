@@ -181,6 +181,7 @@ def test_each_folder_has_containers_that_need_nothing_but_the_folder(written: Pa
     assert not (written / "compose.yaml").exists()
 
 
+@pytest.mark.slow
 def test_what_relays_and_records_needs_no_torch(written: Path) -> None:
     (light,) = re.findall("flwr==.*", (written / "server" / "Dockerfile").read_text())
     needed = re.findall(r'"([\w-]+)', f'"{light}')

@@ -313,6 +313,7 @@ def test_ten_thousand_rounds_that_all_differ_are_rounded_for_the_adversary() -> 
     assert epsilon < PLD.epsilon(Mechanism(quieter), 1e-5) * 1.06
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.floats(0.5, 20), st.sampled_from([0.001, 0.01, 0.3, 1.0])),

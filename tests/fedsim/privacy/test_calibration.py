@@ -179,6 +179,7 @@ def test_the_highest_sampling_rate_just_meets_the_requirement(
     assert requirement.excess(Mechanism.alike(1.2, 100, q * (1 + 1e-4), neighbouring)) > 0
 
 
+@pytest.mark.slow
 def test_a_delta_at_the_resolution_of_the_loss_distribution_is_no_plateau() -> None:
     required = epsilon_at_most(1.0, 1e-12)
     q = calibration.sampling_rate(required, 1.0, 1000)

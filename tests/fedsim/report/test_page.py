@@ -208,6 +208,7 @@ def test_rich_markup_in_a_name_is_shown_as_it_is(report):
     assert "[bold]loud[/bold]" in shown(replace(report, name="[bold]loud[/bold]"))
 
 
+@pytest.mark.slow
 def test_a_figure_too_large_for_svg_becomes_an_embedded_png(written, tmp_path, monkeypatch):
     run = written("central")
     monkeypatch.setattr("fedsim.pages.pictures.LARGEST_SVG", 1_000)

@@ -249,6 +249,7 @@ def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
     assert not pretrained.same("", digest)
 
 
+@pytest.mark.slow
 def test_the_example_of_the_page_is_worth_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ import shutil
 import stat
 from pathlib import Path
 
+import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -61,18 +62,21 @@ def test_json_is_one_document_and_nothing_else() -> None:
     assert document["measured"]["epsilon_lower_bound"] <= document["theory"]["epsilon"] <= 1.4
 
 
+@pytest.mark.slow
 def test_infinity_is_said_and_is_strict_json() -> None:
     result = run(f"{SMALL} 1.4 --run-config variant=none --json")
     theory = json.loads(result.stdout)["theory"]
     assert (theory["epsilon"], theory["infinite"], theory["known"]) == (None, True, True)
 
 
+@pytest.mark.slow
 def test_what_theory_calls_infinite_passes_no_gate() -> None:
     # Twenty trials cannot prove what nobody doubts.
     suspect = run(f"{SMALL} 9 --trials 20 --run-config variant=none")
     assert ("SUSPECT" in suspect.stdout, suspect.exit_code) == (True, 4)
 
 
+@pytest.mark.slow
 def test_without_a_claim_strict_fails() -> None:
     unclaimed = f"audit --app {APP} --trials 20 --clients 2 --rounds 1 --run-config clients=2"
     assert run(f"{unclaimed} --strict").exit_code == 3

@@ -244,6 +244,7 @@ def test_given_the_noise_calibrate_finds_the_rounds() -> None:
     assert "Most rounds: 30" in text(f"calibrate {asked}")
 
 
+@pytest.mark.slow
 def test_given_noise_and_rounds_calibrate_finds_the_sampling_rate() -> None:
     asked = "--epsilon 2 --delta 1e-5 --noise-multiplier 1 --rounds 500"
     found = document(f"calibrate {asked} --accountant rdp")
