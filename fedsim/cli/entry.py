@@ -28,8 +28,17 @@ def _importing(frame: FrameType | None) -> bool:
     return False
 
 
+def _not_lost(lost: "sys.UnraisableHookArgs") -> None:
+    # Python drops what is raised while an object is being deleted: ask again.
+    if isinstance(lost.exc_value, KeyboardInterrupt):
+        signal.setitimer(signal.ITIMER_REAL, ASK_AGAIN)
+    else:
+        sys.__unraisablehook__(lost)
+
+
 def main() -> None:
     """Run the command line."""
+    sys.unraisablehook = _not_lost
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
         if signal.getsignal(number) != signal.SIG_IGN:  # as a shell starts jobs in the background
             signal.signal(number, _interrupt)

@@ -306,6 +306,28 @@ def test_an_early_stop_is_one_line(
     assert len(err.strip().splitlines()) == 1
 
 
+def test_an_interruption_while_an_object_is_deleted_is_not_lost() -> None:
+    deleting = """
+import time
+import fedsim.cli.main
+from fedsim.cli import entry
+
+class Deleted:
+    def __del__(self):
+        raise KeyboardInterrupt
+
+def run():
+    Deleted()
+    time.sleep(60)
+
+fedsim.cli.main.main = run
+entry.main()
+"""
+    command = [sys.executable, "-c", deleting]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    assert (found.returncode, found.stderr) == (130, "fedsim: interrupted\n")
+
+
 def _until_caught(process: subprocess.Popen[str], number: signal.Signals) -> None:
     # On a loaded machine the interpreter itself takes its time.
     if not (status := Path(f"/proc/{process.pid}/status")).exists():
