@@ -82,8 +82,8 @@ def with_absolute_paths(config: Config) -> Config:
     }
     data = config.data.model_copy(update=places)
     model = config.model
-    if model.weights:
-        path = _absolute(model.weights)
+    if model.weights_path:
+        path = _absolute(model.weights_path)
         digest = model.weights_sha256 or pretrained.digest(path)
         model = model.model_copy(update={"weights": path, "weights_sha256": digest})
     return config.model_copy(update={"data": data, "model": model}).placed_at(str(out))

@@ -90,7 +90,9 @@ class Config(Table):
         return self.model_copy(update={"data": data}).starting_from(weights)
 
     def starting_from(self, weights: str) -> "Config":
-        """Return the same experiment with the file of `model.weights` in another place."""
+        """Return the same experiment with the file of `model.weights`, if any, in another place."""
+        if self.model.weights and not self.model.weights_path:
+            return self
         model = self.model.model_copy(update={"weights": weights})
         return self.model_copy(update={"model": model})
 

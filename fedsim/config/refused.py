@@ -359,6 +359,12 @@ REFUSED = (
         instead='privacy.unit = "record"',
     ),
     Need(
+        what=(differs("model.weights-sha256", ""),),
+        needs=(differs("model.weights", "glorot"),),
+        why="which is of a file",
+        instead="the path of that file as model.weights",
+    ),
+    Need(
         what=(equals("model.initialisation", "worst-case"),),
         needs=(equals("privacy.unit", "record"),),
         why="which is fitted to all records but that of the challenge",

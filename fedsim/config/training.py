@@ -7,6 +7,9 @@ from pydantic import Field
 from fedsim.common.tables import Table
 from fedsim.config.values import PositiveInt
 
+DRAWN = ("", "glorot")
+"""What `model.weights` may be besides a path: laws from which the first values are drawn."""
+
 
 class ModelConfig(Table):
     """The network that the federation trains.
@@ -17,9 +20,9 @@ class ModelConfig(Table):
         batch_norm: what takes the place of layers that mix the records of a batch.
         frozen: names of layers or parameters that are not trained, with commas between them; *
             stands for any part of a name.
-        weights: path of a safetensors file with the values that the network starts from, or of a
-            Hugging Face directory that holds the network; "" for none; on a client's machine its
-            node's weights-path takes its place.
+        weights: what the network starts from: "" for values as PyTorch draws them, "glorot" as
+            Keras does, or the path of a safetensors file or of a Hugging Face directory that holds
+            the network; on a client's machine its node's weights-path takes the path's place.
         weights_sha256: of that file, which all parties must have; "" for that of `weights`.
         trainable: names as of `frozen`, of what alone is trained; "" for all, or for nothing but
             adapters.
@@ -38,6 +41,11 @@ class ModelConfig(Table):
     trainable: str = ""
     lora_rank: Annotated[int, Field(ge=0)] = 0
     initialisation: Literal["random", "fixed", "worst-case"] = "random"
+
+    @property
+    def weights_path(self) -> str:
+        """Where the file of `weights` is, "" where the first values are drawn."""
+        return "" if self.weights in DRAWN else self.weights
 
 
 class TrainingConfig(Table):

@@ -20,6 +20,7 @@ from adversaries.errors import InputError
 from adversaries.registry import is_code, lookup
 from fedsim.common.randomness import Role, key
 from fedsim.training import hugging_face, low_rank, pretrained
+from fedsim.training.initialisers import INITIALISERS
 from fedsim.training.trainable import freeze, train_only
 
 
@@ -68,9 +69,9 @@ def _adult_mlp(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
     return nn.Sequential(
         nn.Flatten(),
         nn.Linear(_size(shape), 6),
-        nn.Sigmoid(),
+        nn.ReLU(),
         nn.Linear(6, 6),
-        nn.Sigmoid(),
+        nn.ReLU(),
         nn.Linear(6, 1),
     )
 
@@ -144,8 +145,8 @@ class Tuning:
     """What a network starts from, and what of it is trained.
 
     Attributes:
-        weights: path of a safetensors file with its values, or of a Hugging Face directory; "" for
-            none.
+        weights: a key of `INITIALISERS`, or path of a safetensors file with its values or of a
+            Hugging Face directory; "" for PyTorch's own initialisers.
         sha256: of either, "" for any.
         trainable: layers or parameters that alone are trained, as of `trainable`; "" for all.
         lora_rank: of the adapters that are trained beside them; 0 for none.
@@ -189,7 +190,10 @@ def build(
         model = hugging_face.build(tuning.weights, shape[-1], classes)
     else:
         model = _builder(name)(shape, classes, hidden)
-        values = pretrained.read(tuning.weights, tuning.sha256)
+        if tuning.weights in INITIALISERS:
+            INITIALISERS[tuning.weights](model)
+        else:
+            values = pretrained.read(tuning.weights, tuning.sha256)
     # What BatchNorm learned about its inputs goes into what replaces it.
     seen = any(path.endswith(pretrained.STATISTICS) for path in values)
     first = seen and batch_norm == "channel-affine"
@@ -390,7 +394,7 @@ def unflatten(flat: Tensor, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
 def initial_parameters(
     build_model: Callable[[], nn.Module], seed: int, trials: Sequence[int]
 ) -> Tensor:
-    """Return theta_0, which every trial draws of its own by PyTorch's initialisers.
+    """Return theta_0, which every trial draws of its own.
 
     Args:
         build_model: builds the network with new values.

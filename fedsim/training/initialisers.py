@@ -1,0 +1,26 @@
+"""Laws from which a network's first values are drawn, where PyTorch's own are not wanted."""
+
+from collections.abc import Callable
+
+from torch import nn
+from torch.nn.modules.conv import _ConvNd
+
+
+def glorot(model: nn.Module) -> None:
+    """Draw weights uniformly in ±√(6/(inputs + outputs)), and set biases to zero, in place.
+
+    Keras' default (Glorot & Bengio 2010, equation 16), for linear layers and convolutions; what
+    other layers have stays as it is.
+
+    Args:
+        model: is changed, from PyTorch's global generator.
+    """
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear | _ConvNd):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+
+INITIALISERS: dict[str, Callable[[nn.Module], None]] = {"glorot": glorot}
+"""By what model.weights calls them."""
