@@ -60,6 +60,7 @@ ROOMS = (
     "fedsim.client_app",
     "fedsim.experiment",
     "fedsim.api",
+    "fedsim.reproduction",
     "fedsim.cli",
     "fedsim.cli.theory",
     "fedsim.cli.experiments",

@@ -26,6 +26,7 @@ from fedsim.cli.experiments.sensitivity import sensitivity
 from fedsim.cli.experiments.sweep import sweep
 from fedsim.cli.experiments.train import rehearse, train
 from fedsim.cli.experiments.trials import trials
+from fedsim.cli.reproduce import reproduce
 from fedsim.cli.theory.account import account
 from fedsim.cli.theory.calibrate import calibrate
 from fedsim.common import installation
@@ -54,6 +55,7 @@ for command in (
     membership,
     sweep,
     trials,
+    reproduce,
 ):
     app.command()(command)
 app.add_typer(deploy)

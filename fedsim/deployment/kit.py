@@ -25,8 +25,8 @@ import tomli_w
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.common import private_files, reading
-from fedsim.deployment import certificates, example, readme, services, templates, wheel
+from fedsim.common import configurations, private_files, reading
+from fedsim.deployment import certificates, readme, services, templates, wheel
 from fedsim.deployment.own_certificate import Own, own_pair
 
 FORMAT = 2
@@ -365,7 +365,8 @@ def _write_server(
     write_file(place / "superlink.crt", superlink.public)
     write_file(place / "superlink-ca.crt", known_by)
     write_file(place / "settings.env", templates.fill(templates.SERVER_SETTINGS, values))
-    write_file(place / example.NAME, example.content())
+    example = configurations.path("deployment")
+    write_file(place / example.name, example.read_bytes())
 
 
 def _write_node(

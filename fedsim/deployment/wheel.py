@@ -17,8 +17,8 @@ from pathlib import Path
 import fedsim
 from adversaries.errors import InputError
 from fedsim import DISTRIBUTION
+from fedsim.common import configurations
 from fedsim.common.installation import PACKAGES
-from fedsim.deployment import example
 
 WHEEL = """\
 Wheel-Version: 1.0
@@ -58,7 +58,8 @@ def file_name(version: str) -> str:
 def running() -> Wheel:
     """Return the wheel of this program. Raises InputError where it was not installed as it is."""
     packed = {path: content for package in PACKAGES for path, content in _modules(package)}
-    packed[example.PACKED] = example.content()
+    for file in sorted(configurations.folder().glob("*.toml")):
+        packed[f"{configurations.PACKED}/{file.name}"] = file.read_bytes()
     information = f"{_stem(fedsim.__version__)}.dist-info"
     packed |= {f"{information}/{name}": text.encode() for name, text in _metadata().items()}
     packed[f"{information}/RECORD"] = _record(packed, f"{information}/RECORD")

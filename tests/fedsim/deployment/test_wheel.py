@@ -11,7 +11,8 @@ import pytest
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.deployment import example, wheel
+from fedsim.common import configurations
+from fedsim.deployment import wheel
 
 ROOT = Path(__file__).parents[3]
 
@@ -29,7 +30,9 @@ def test_what_is_installed_from_the_wheel_is_this_program(tmp_path: Path) -> Non
         assert sources == {p.relative_to(installed) for p in (installed / package).rglob("*.py")}
         assert all((ROOT / path).read_text() == (installed / path).read_text() for path in sources)
         assert (installed / package / "py.typed").exists()
-    assert (installed / example.PACKED).read_bytes() == example.content()
+    carried = {path.name: path.read_text() for path in (ROOT / "configs").glob("*.toml")}
+    there = (installed / configurations.PACKED).glob("*")
+    assert carried == {path.name: path.read_text() for path in there}
     script = (installed / "bin" / "fedsim").read_text()
     assert "from fedsim.cli.entry import main" in script
 
@@ -43,10 +46,10 @@ def test_an_installed_program_knows_its_version_whatever_lies_beside_it(tmp_path
     assert told.split() == [str(tmp_path / "fedsim" / "__init__.py"), fedsim.__version__]
 
 
-def test_the_builder_of_wheels_packs_the_example_as_a_kit_does() -> None:
+def test_the_builder_of_wheels_packs_the_configurations_as_a_kit_does() -> None:
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
     packed = build["targets"]["wheel"]["force-include"]
-    assert packed == {f"configs/{example.NAME}": example.PACKED}
+    assert packed == {"configs": configurations.PACKED}
 
 
 def test_the_same_program_makes_the_same_wheel() -> None:

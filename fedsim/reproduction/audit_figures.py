@@ -1,0 +1,200 @@
+"""Figures 7 to 9 of the core paper: epsilon' by three routes, identification and membership.
+
+At the four values of rho_beta, bounded, with noise scaled to local and to global sensitivity.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy import stats
+
+from adversaries.statistics import estimators
+from fedsim.api import Run
+from fedsim.figures import canvas
+from fedsim.privacy import identifiability
+from fedsim.reproduction.experiments import BELIEFS, TITLES, Cell, play
+from fedsim.reproduction.finding import CONFIDENCE, Finding, Number, Picture, Reference
+from fedsim.reproduction.item import Means
+
+FIGURES = {"mnist": 7, "purchase-100": 8, "adult": 9}
+
+Runs = Mapping[float, Mapping[str, Run]]
+"""By rho_beta, and by what noise was scaled to."""
+
+FROM_BELIEF = {
+    ("mnist", "local"): (0.04, 1.1, 2.3, 4.1),
+    ("mnist", "global"): (0.03, 0.9, 1.6, 3.25),
+    ("adult", "local"): (0.05, 0.85, 1.9, 4.4),
+    ("adult", "global"): (0.02, 0.45, 0.85, 1.65),
+}
+"""Epsilon' from the largest belief, read off the published curves."""
+
+READING = 0.08
+"""How far a value that was read off a curve may be from what was plotted."""
+
+MEMBERSHIP = {"mnist": (0.019, 0.007, 0.011, 0.018), "adult": (0.00075, 0.0, 0.0, 0.00005)}
+"""Advantages of membership inference, as typed into the authors' notebook."""
+
+
+def audit(means: Means, data: str) -> Finding:
+    """Return Figure 7, 8 or 9.
+
+    Args:
+        means: its scale and data.
+        data: a key of `experiments.BELIEFS`.
+
+    Raises:
+        InputError: the data are not there.
+    """
+    chosen = BELIEFS[data][1:3] if means.smoke else BELIEFS[data]
+    runs = {
+        belief: {
+            scaled: play(means, Cell(data, scaled, "replace", belief))
+            for scaled in ("local", "global")
+        }
+        for belief in chosen
+    }
+    numbers = [
+        number
+        for belief, by_scale in runs.items()
+        for scaled, run in by_scale.items()
+        for number in _numbers(data, belief, scaled, run)
+    ]
+    return Finding(
+        "ε′ from the sensitivities lies on the diagonal where noise is scaled to local "
+        "sensitivity: what is left of ε elsewhere is what global sensitivity wastes. ε′ from the "
+        "largest of the beliefs and from the advantage are estimates, with the spread of their "
+        "trials. Membership inference of the losses is far below identification, and Yeom's bound "
+        "far above both.",
+        tuple(numbers),
+        (
+            Picture(
+                f"figure-{FIGURES[data]}",
+                f"ε′ of {TITLES[data]} against ε: (a) from sensitivities, (b) from the largest "
+                "belief, (c) from the advantage; (d) advantage of identification and of "
+                "membership inference, with their bounds.",
+                _drawn(runs),
+            ),
+        ),
+    )
+
+
+def _numbers(data: str, belief: float, scaled: str, run: Run) -> list[Number]:
+    report = run.report
+    measured, at = report.empirical, f"ρβ = {belief:g}, {scaled} sensitivity"
+    place = BELIEFS[data].index(belief)
+    target = identifiability.epsilon_of_rho_beta(belief)
+    numbers = [
+        Number(
+            f"{at}: ε′ from sensitivities",
+            _value(measured.epsilon.sensitivity),
+            None,
+            None,
+            (Reference(target, (0.99 * target, 1.01 * target)),) if scaled == "local" else (),
+        ),
+        _from_belief(data, at, scaled, place, run),
+        Number(
+            f"{at}: ε′ from the advantage",
+            _value(measured.epsilon.advantage),
+            _epsilons(run, measured.advantage_interval),
+        ),
+    ]
+    if scaled == "local" and (attack := report.membership_inference.get("yeom")) is not None:
+        assert attack.advantage is not None
+        known = MEMBERSHIP.get(data)
+        references = () if known is None else (_membership(known[place]),)
+        numbers.append(
+            Number(
+                f"{at}: advantage of membership inference",
+                attack.advantage,
+                attack.advantage_interval,
+                None,
+                references,
+            )
+        )
+    return numbers
+
+
+def _membership(value: float) -> Reference:
+    return Reference(value, (value - 0.0005, value + 0.0005), "recorded")
+
+
+def _from_belief(data: str, at: str, scaled: str, place: int, run: Run) -> Number:
+    """Return epsilon' of the largest belief, and where that of another run would be.
+
+    Log-odds are N(mu^2/2, mu^2) where D was used, so that the largest of n has quantiles of its
+    own; those of mu as the sensitivities of the run have it.
+    """
+    mu = run.report.prediction.mu
+    interval = None
+    if mu is not None:
+        largest = [
+            mu**2 / 2 + mu * float(stats.norm.ppf(share ** (1 / int(run.worlds.sum()))))
+            for share in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
+        ]
+        interval = (largest[0], largest[1])
+    read = FROM_BELIEF.get((data, scaled))
+    references: tuple[Reference, ...] = ()
+    if read is not None:
+        references = (Reference(read[place], (read[place] - READING, read[place] + READING)),)
+    found = _value(run.report.empirical.epsilon.belief)
+    if interval is not None:
+        interval = (min(interval[0], found), max(interval[1], found))
+    return Number(f"{at}: ε′ from the largest belief", found, interval, None, references)
+
+
+def _epsilons(run: Run, advantages: tuple[float, float] | None) -> tuple[float, float] | None:
+    """Return the estimate at either end of an interval."""
+    if advantages is None:
+        return None
+    low, high = (estimators.epsilon_from_advantage(end, run.delta) for end in advantages)
+    return low, high
+
+
+def _value(value: float | None) -> float:
+    """Return an estimate; 0 where nothing could be estimated."""
+    return 0.0 if value is None else value
+
+
+def _drawn(runs: Runs) -> str:
+    routes: tuple[tuple[str, Callable[[Run], float]], ...] = (
+        ("(a) from sensitivities", lambda run: _value(run.report.empirical.epsilon.sensitivity)),
+        ("(b) from the largest belief", lambda run: _value(run.report.empirical.epsilon.belief)),
+        ("(c) from the advantage", lambda run: _value(run.report.empirical.epsilon.advantage)),
+    )
+    targets = [identifiability.epsilon_of_rho_beta(belief) for belief in runs]
+    with canvas.page_style():
+        figure = Figure(figsize=(canvas.WIDTH, 1.7 * canvas.HEIGHT), layout="constrained")
+        panels = figure.subplots(2, 2).ravel()
+        for axes, (title, value) in zip(panels, routes, strict=False):
+            axes.plot(targets, targets, color=canvas.GREEN, linestyle="--", label="ε′ = ε")
+            for scaled, colour in (("local", canvas.VERMILION), ("global", canvas.BLUE)):
+                found = [value(by_scale[scaled]) for by_scale in runs.values()]
+                axes.plot(targets, found, color=colour, marker="o", label=f"{scaled} sensitivity")
+            axes.set_title(title, pad=22)
+            axes.set_xlabel("ε")
+            axes.set_ylabel("ε′")
+        canvas.legend_above(panels[0])
+        _compared(panels[3], targets, [by_scale["local"] for by_scale in runs.values()])
+    return canvas.to_svg(figure)
+
+
+def _compared(axes: Axes, targets: list[float], runs: list[Run]) -> None:
+    rows = [run.report for run in runs]
+    identified = [_value(row.empirical.advantage) for row in rows]
+    inferred = [
+        _value(row.membership_inference["yeom"].advantage)
+        if "yeom" in row.membership_inference
+        else np.nan
+        for row in rows
+    ]
+    axes.plot(targets, identified, color=canvas.VERMILION, marker="o", label="identification")
+    axes.plot(targets, inferred, color=canvas.PURPLE, marker="s", label="membership (Yeom)")
+    axes.plot(targets, [row.bounds.rho_alpha for row in rows], color=canvas.INK, label="ρα")
+    yeom = [min(1.0, row.bounds.yeom_bound) for row in rows]
+    axes.plot(targets, yeom, color=canvas.MUTED, linestyle=":", label="Yeom's bound")
+    axes.set_title("(d) advantage", pad=22)
+    axes.set_xlabel("ε")
+    axes.legend(fontsize=8)

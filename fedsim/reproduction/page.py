@@ -1,0 +1,173 @@
+"""What was made again on one page, as JSON, and as Markdown."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from fedsim.common import private_files
+from fedsim.pages import audit_page
+from fedsim.pages.pictures import embedded
+from fedsim.pages.wording import DASH, number, span
+from fedsim.reproduction.finding import Number, agreement
+from fedsim.reproduction.registry import SOURCES
+from fedsim.reproduction.session import Made
+
+HEADINGS = ("number", "the source", "ours (95 %)", "theory", "agreement")
+
+SMOKE = (
+    "A smoke run, on scikit-learn's digits and few trials, whatever data an item names: it shows "
+    "that everything works. No number of it is to be held against a source's."
+)
+
+CHANCE = "Intervals are of 95 % each: of many numbers a few depart by chance alone."
+
+
+def counted(made: Sequence[Made]) -> str:
+    """Return in a sentence how many numbers are the sources'.
+
+    Args:
+        made: the items.
+    """
+    kinds = [agreement(one).kind for item in made for one in item.finding.numbers]
+    return (
+        f"{len(made)} items with {len(kinds)} numbers: {kinds.count('agrees')} agree with the "
+        f"source, {kinds.count('departs')} depart from it, of {kinds.count('alone')} it has none."
+    )
+
+
+def write(directory: Path, made: Sequence[Made], skipped: Mapping[str, str]) -> Path:
+    """Write reproduction.html and reproduction.json; return the page.
+
+    Args:
+        directory: where.
+        made: the items.
+        skipped: titles of those that lack their data, and how to get them.
+    """
+    document = {
+        "items": [_as_json(item) for item in made],
+        "skipped": dict(skipped),
+    }
+    text = TypeAdapter(dict[str, Any]).dump_json(document, indent=1)
+    private_files.write(directory / "reproduction.json", text)
+    page = directory / "reproduction.html"
+    private_files.write(page, render(made, skipped).encode())
+    return page
+
+
+def _as_json(item: Made) -> dict[str, Any]:
+    encoded: dict[str, Any] = TypeAdapter(Made).dump_python(item, mode="json")
+    for value, one in zip(encoded["finding"]["numbers"], item.finding.numbers, strict=True):
+        found = agreement(one)
+        value |= {"agreement": found.kind, "statement": found.text}
+    return encoded
+
+
+def rows(item: Made) -> list[tuple[str, ...]]:
+    """Return the numbers of an item as words, a row each.
+
+    Args:
+        item: which.
+    """
+    return [
+        (
+            one.name,
+            ", ".join(f"{number(ref.value)} {ref.origin}" for ref in one.references) or DASH,
+            _with_interval(one),
+            number(one.closed_form),
+            agreement(one).text,
+        )
+        for one in item.finding.numbers
+    ]
+
+
+def _with_interval(one: Number) -> str:
+    return number(one.ours) + (f" ({span(one.interval, number)})" if one.interval else "")
+
+
+def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:
+    """Return the page as HTML that needs no other file, script or network.
+
+    Args:
+        made: the items.
+        skipped: titles of those that lack their data, and how to get them.
+    """
+    sections = [
+        {
+            "item": item,
+            "anchor": f"{item.source}-{item.name}",
+            "rows": rows(item),
+            "pictures": [
+                (one.caption, embedded(one.svg, f"{item.source}-{one.name}", one.caption))
+                for one in item.finding.pictures
+            ],
+        }
+        for item in made
+    ]
+    return audit_page.render(
+        PAGE,
+        sources=[SOURCES[key] for key in dict.fromkeys(item.source for item in made)],
+        sections=sections,
+        headings=HEADINGS,
+        concluding=[counted(made), *([SMOKE] if _smoke(made) else [CHANCE])],
+        skipped=dict(skipped),
+    )
+
+
+def markdown(made: Sequence[Made]) -> str:
+    """Return the items as Markdown, without pictures.
+
+    Args:
+        made: the items.
+    """
+    return "\n".join(_markdown(made)) + "\n"
+
+
+def _markdown(made: Sequence[Made]) -> Iterator[str]:
+    yield from (counted(made), "", CHANCE, "")
+    for item in made:
+        yield from (f"### {item.title}", "", f"    {item.command}", "", item.finding.conclusion, "")
+        if item.finding.numbers:
+            yield f"| {' | '.join(HEADINGS)} |"
+            yield "|---" * len(HEADINGS) + "|"
+            yield from (f"| {' | '.join(row)} |" for row in rows(item))
+            yield ""
+
+
+def _smoke(made: Sequence[Made]) -> bool:
+    return any(item.scale == "smoke" for item in made)
+
+
+PAGE = """\
+{% extends "frame" %}
+{% from "parts" import concluded, drawn, tabulated %}
+{% block title %}The sources, made again{% endblock %}
+{% block kind %}Reproduction{% endblock %}
+{% block heading %}The sources, made again{% endblock %}
+{% block body %}
+{{ concluded(concluding) }}
+{% for source in sources %}
+<p class="meta">{{ source }}</p>
+{% endfor %}
+<ul>
+{% for section in sections %}
+<li><a href="#{{ section.anchor }}">{{ section.item.title }}</a></li>
+{% endfor %}
+</ul>
+{% if skipped %}
+<h2>Not made</h2>
+{{ tabulated(["item", "why, and how to have it"], skipped.items()) }}
+{% endif %}
+{% for section in sections %}
+<h2 id="{{ section.anchor }}">{{ section.item.title }}</h2>
+<p>{{ section.item.finding.conclusion }}</p>
+{{ drawn(section.pictures) }}
+{% if section.rows %}
+{{ tabulated(headings, section.rows) }}
+{% endif %}
+<p class="meta"><code>{{ section.item.command }}</code>, {{ "%.0f" | format(section.item.seconds) }}
+s, fedsim {{ section.item.fedsim }}.</p>
+{% endfor %}
+{% endblock %}
+"""

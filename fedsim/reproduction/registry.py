@@ -1,0 +1,77 @@
+"""Every item that is made again, by source. A new item is a function and a line here."""
+
+from functools import partial
+
+from fedsim.reproduction import (
+    audit_figures,
+    complexity,
+    decisions,
+    identification,
+    scores,
+    sensitivities,
+)
+from fedsim.reproduction.experiments import TITLES
+from fedsim.reproduction.item import Item
+
+SOURCES = {
+    "bernau": "Bernau et al., Quantifying identifiability to choose and audit ε in differentially "
+    "private deep learning",
+}
+"""By the name that the command line takes."""
+
+MINUTES = {
+    "sensitivity": {"mnist": 20.0, "adult": 5.0, "purchase-100": 20.0},
+    "table-2a": {"mnist": 20.0, "adult": 5.0, "purchase-100": 20.0},
+    "audit": {"mnist": 35.0, "adult": 9.0, "purchase-100": 35.0},
+}
+"""Of what is made for each data set."""
+
+
+def _of_data(data: str) -> tuple[Item, ...]:
+    title, needs = TITLES[data], (data,)
+    figure = audit_figures.FIGURES[data]
+    return (
+        Item(
+            "bernau",
+            f"figures-4-5-{data}",
+            f"Figures 4 and 5: local sensitivity, {title}",
+            MINUTES["sensitivity"][data],
+            partial(sensitivities.followed, data=data),
+            needs,
+        ),
+        Item(
+            "bernau",
+            f"table-2a-{data}",
+            f"Table 2a: advantage and δ′ at ρβ = 0.9, {title}",
+            MINUTES["table-2a"][data],
+            partial(identification.table, data=data),
+            needs,
+        ),
+        Item(
+            "bernau",
+            f"figure-6-{data}",
+            f"Figure 6: beliefs at ρβ = 0.9, {title}",
+            MINUTES["table-2a"][data],
+            partial(identification.beliefs, data=data),
+            needs,
+        ),
+        Item(
+            "bernau",
+            f"figure-{figure}",
+            f"Figure {figure}: ε′ by three routes, and membership inference, {title}",
+            MINUTES["audit"][data],
+            partial(audit_figures.audit, data=data),
+            needs,
+        ),
+    )
+
+
+ITEMS: tuple[Item, ...] = (
+    Item("bernau", "figure-1", "Figure 1: the decision boundary", 0.1, decisions.boundary),
+    Item("bernau", "figure-2", "Figure 2: regions of error at ε 6 and 3", 0.1, decisions.errors),
+    Item("bernau", "figure-3", "Figure 3: ρβ and ρα against ε", 0.1, scores.curves),
+    Item("bernau", "table-1", "Table 1: complexity, as measured", 1.0, complexity.exponents),
+    Item("bernau", "table-2b", "Table 2b: ε and ρα of ρβ", 0.1, scores.settings),
+    *(item for data in TITLES for item in _of_data(data)),
+)
+"""In the order in which they are made."""
