@@ -5,8 +5,11 @@ from functools import partial
 from fedsim.reproduction import (
     audit_figures,
     complexity,
+    composition,
     decisions,
     identification,
+    means,
+    norms,
     scores,
     sensitivities,
 )
@@ -16,6 +19,9 @@ from fedsim.reproduction.item import Item
 SOURCES = {
     "bernau": "Bernau et al., Quantifying identifiability to choose and audit ε in differentially "
     "private deep learning",
+    "xiao": "Xiao and Devadas, PAC privacy: automatic privacy measurement and control",
+    "abadi": "Abadi et al., Deep learning with differential privacy, as the course's slides have "
+    "it; and Understanding privacy leakage in machine learning, a blog on composition",
 }
 """By the name that the command line takes."""
 
@@ -37,6 +43,14 @@ def _of_data(data: str) -> tuple[Item, ...]:
             f"Figures 4 and 5: local sensitivity, {title}",
             MINUTES["sensitivity"][data],
             partial(sensitivities.followed, data=data),
+            needs,
+        ),
+        Item(
+            "bernau",
+            f"norms-{data}",
+            f"Section 5.1: C as the median of unclipped norms, {title}",
+            0.5,
+            partial(norms.surveyed, data=data),
             needs,
         ),
         Item(
@@ -73,5 +87,7 @@ ITEMS: tuple[Item, ...] = (
     Item("bernau", "table-1", "Table 1: complexity, as measured", 1.0, complexity.exponents),
     Item("bernau", "table-2b", "Table 2b: ε and ρα of ρβ", 0.1, scores.settings),
     *(item for data in TITLES for item in _of_data(data)),
+    Item("xiao", "means", "Mean estimation: information in nats", 0.5, means.estimated),
+    Item("abadi", "composition", "ε against epochs by every composition", 2, composition.compared),
 )
 """In the order in which they are made."""

@@ -1,0 +1,128 @@
+"""Items that play the core paper's game, in their smoke size, against what theory says of it."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from fedsim.cli.main import app
+from fedsim.privacy import calibration
+from fedsim.reproduction import audit_figures, identification, page, sensitivities, session
+from fedsim.reproduction.finding import Finding, agreement
+from fedsim.reproduction.item import Means, Scale
+from fedsim.reproduction.registry import ITEMS
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Means:
+    """One folder for all items, which share their runs."""
+    return Means(Scale.SMOKE, tmp_path_factory.mktemp("reproduction"), say=lambda what: None)
+
+
+def test_noise_scaled_to_local_sensitivity_has_the_advantage_of_the_whole_budget(
+    smoke: Means,
+) -> None:
+    numbers = {one.name: one for one in identification.table(smoke, "mnist").numbers}
+    wanted = calibration.epsilon_at_most(math.log(9), 0.01, "rdp-classic")
+    allowed = gaussian.advantage(math.sqrt(2) / calibration.noise_multiplier(wanted, 2))
+    for name in ("LS bounded: advantage", "LS unbounded: advantage"):
+        assert numbers[name].closed_form == pytest.approx(allowed, rel=1e-6)
+    # What noise scaled to the global sensitivity wastes, the adversary lacks.
+    wasted = numbers["GS bounded: advantage"].closed_form
+    assert wasted is not None
+    assert 0 < wasted < allowed
+    for number in numbers.values():
+        assert number.interval is not None
+        assert number.interval[0] <= number.ours <= number.interval[1]
+
+
+def test_beliefs_in_d_are_above_one_half_on_average_where_d_was_used(smoke: Means) -> None:
+    found = identification.beliefs(smoke, "mnist")
+    assert all(0.3 < one.ours < 0.9 for one in found.numbers)
+    assert found.pictures[0].svg.startswith("<?xml")
+
+
+def test_epsilon_from_sensitivities_is_the_target_under_local_and_less_under_global_noise(
+    smoke: Means,
+) -> None:
+    numbers = {one.name: one for one in audit_figures.audit(smoke, "mnist").numbers}
+    for belief in (0.75, 0.9):
+        local = numbers[f"ρβ = {belief:g}, local sensitivity: ε′ from sensitivities"]
+        assert agreement(local).kind == "agrees"
+        total = numbers[f"ρβ = {belief:g}, global sensitivity: ε′ from sensitivities"]
+        assert total.ours < 0.95 * local.ours
+        inferred = numbers[f"ρβ = {belief:g}, local sensitivity: advantage of membership inference"]
+        assert abs(inferred.ours) < 0.5
+
+
+def test_dissimilar_pairs_move_a_step_more_than_similar_ones(smoke: Means) -> None:
+    numbers = {one.name: one for one in sensitivities.followed(smoke, "mnist").numbers}
+    highest, lowest = numbers["RMS LS, bounded, max 1"], numbers["RMS LS, bounded, min 1"]
+    assert lowest.ours < highest.ours <= 6 * (1 + 1e-6)
+    assert highest.interval is not None
+    assert highest.interval[0] <= highest.ours <= highest.interval[1]
+
+
+def test_what_was_made_is_kept_and_what_is_damaged_is_made_again(smoke: Means) -> None:
+    chosen = [item for item in ITEMS if item.name == "table-2b"]
+    (first,) = session.make(chosen, smoke)
+    counted = replace(chosen[0], make=_never)
+    (again,) = session.make([counted], smoke)
+    assert again == first
+    kept = smoke.folder / "items" / "smoke-bernau-table-2b.json"
+    kept.write_bytes(kept.read_bytes()[:-40])
+    (mended,) = session.make(chosen, smoke)
+    assert mended.finding == first.finding
+
+
+def _never(means: Means) -> Finding:
+    raise AssertionError("what was kept is made again")
+
+
+def test_the_page_has_every_item_with_its_statement_and_its_command(
+    smoke: Means, tmp_path: Path
+) -> None:
+    chosen = [item for item in ITEMS if item.name in ("figure-1", "table-2b")]
+    made = list(session.make(chosen, smoke))
+    text = page.write(tmp_path, made, {"Figure 8": "no data"}).read_text(encoding="utf-8")
+    assert "Not made" in text
+    for item in made:
+        assert item.command in text
+        assert f'id="{item.source}-{item.name}"' in text
+    assert "equal to the digits printed" in text
+    assert "| MNIST, ρβ = 0.9: ε | 2.200 published | 2.197 |" in page.markdown(made)
+
+
+def test_the_command_skips_by_name_what_has_no_data_and_says_how_to_get_it(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ["reproduce", "bernau", "figure-3", "table-2a-adult", "--out", str(out)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert "Skipped: Table 2a: advantage and δ′ at ρβ = 0.9, Adult: put UCI's adult.data" in said
+    assert (out / "reproduction.html").exists()
+    assert (out / "reproduction.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nobody"], "no source is called 'nobody'; there are bernau"),
+        (["bernau", "figure-99"], "bernau has no item 'figure-99'; there are figure-1"),
+        (["bernau", "--data-root", "/nowhere"], "there is no folder '/nowhere'"),
+    ],
+)
+def test_what_is_not_there_is_refused_by_name(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, ["reproduce", *arguments])
+    assert isinstance(result.exception, InputError)
+    assert said in str(result.exception)
+
+
+def test_names_of_items_are_their_own() -> None:
+    assert len({(item.source, item.name) for item in ITEMS}) == len(ITEMS)
