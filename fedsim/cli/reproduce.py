@@ -37,7 +37,8 @@ def reproduce(
         Path, typer.Option(metavar="DIR", help="Where items, runs and the page are kept.")
     ] = Path("fedsim-runs/reproduction"),
     markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the tables there as Markdown too.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the tables there too, between its marks if any."),
     ] = None,
     list_: Annotated[
         bool, typer.Option("--list", help="Show items, what they cost and need; make none.")
@@ -86,7 +87,7 @@ def reproduce(
     made = list(session.make(there, means))
     written = page.write(means.folder, made, skipped)
     if markdown is not None:
-        markdown.write_text(page.markdown(made), encoding="utf-8")
+        page.write_markdown(markdown, made)
     if json_:
         import json  # noqa: PLC0415
 

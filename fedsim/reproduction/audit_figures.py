@@ -10,13 +10,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
+from adversaries.attacks.membership_attacks import ATTACKS
 from adversaries.statistics import estimators
 from fedsim.api import Run
 from fedsim.figures import canvas
+from fedsim.pages.wording import number, span
 from fedsim.privacy import identifiability
 from fedsim.reproduction.experiments import BELIEFS, TITLES, Cell, play
-from fedsim.reproduction.finding import CONFIDENCE, Finding, Number, Picture, Reference
+from fedsim.reproduction.finding import CONFIDENCE, Finding, Grid, Number, Picture, Reference
 from fedsim.reproduction.item import Means
+from fedsim.results.measured import Empirical, MembershipAttack
 
 FIGURES = {"mnist": 7, "purchase-100": 8, "adult": 9}
 
@@ -30,6 +33,9 @@ FROM_BELIEF = {
     ("adult", "global"): (0.02, 0.45, 0.85, 1.65),
 }
 """Epsilon' from the largest belief, read off the published curves."""
+
+ATTACK_TITLES = {"yeom": "Yeom, members and others", "yeom-challenge": "Yeom, the challenge"}
+"""Of attacks that are no entries of `ATTACKS`."""
 
 READING = 0.08
 """How far a value that was read off a curve may be from what was plotted."""
@@ -57,10 +63,10 @@ def audit(means: Means, data: str) -> Finding:
         for belief in chosen
     }
     numbers = [
-        number
+        one
         for belief, by_scale in runs.items()
         for scaled, run in by_scale.items()
-        for number in _numbers(data, belief, scaled, run)
+        for one in _numbers(data, belief, scaled, run)
     ]
     return Finding(
         "ε′ from the sensitivities lies on the diagonal where noise is scaled to local "
@@ -78,7 +84,49 @@ def audit(means: Means, data: str) -> Finding:
                 _drawn(runs),
             ),
         ),
+        (_attacks({belief: by_scale["local"] for belief, by_scale in runs.items()}),),
     )
+
+
+def _attacks(runs: Mapping[float, Run]) -> Grid:
+    """Return the advantage of every adversary at every rho_beta, noise scaled to LS."""
+    columns = []
+    for run in runs.values():
+        report = run.report
+        predicted, measured = report.prediction.advantage, report.empirical
+        cells = {
+            "the bound ρα": number(report.bounds.rho_alpha),
+            "predicted of identification": number(predicted),
+            "measured of identification (DI)": _worded(measured),
+        }
+        for key, row in report.membership_inference.items():
+            title = ATTACK_TITLES.get(key) or ATTACKS[key.replace("_", "-")].title
+            cells[title] = f"{_worded(row)} {_mark(row, measured, predicted)}"
+        columns.append(cells)
+    return Grid(
+        "Identification against membership inference (panel d). Intervals of 95 % each. <: below "
+        "the advantage predicted of identification (exact, as noise is scaled to the pair's "
+        "sensitivity), where identification as measured is told from nothing; >: above it, "
+        "predicted and measured; ≈: cannot be told apart. The interval of Yeom's members and "
+        "others is over fresh ones too.",
+        ("advantage of", *(f"ρβ = {belief:g}" for belief in runs)),
+        tuple((name, *(column[name] for column in columns)) for name in columns[0]),
+    )
+
+
+def _worded(row: Empirical | MembershipAttack) -> str:
+    between = span(row.advantage_interval, number)
+    return number(row.advantage) + (f" ({between})" if between else "")
+
+
+def _mark(row: MembershipAttack, measured: Empirical, predicted: float | None) -> str:
+    """Say where an attack is below identification, above it, or neither for all that is known."""
+    if row.advantage_interval is None or measured.advantage_interval is None or predicted is None:
+        return "≈"
+    (low, high), (least, most) = row.advantage_interval, measured.advantage_interval
+    if high < predicted and least > 0:
+        return "<"
+    return ">" if low > max(most, predicted) else "≈"
 
 
 def _numbers(data: str, belief: float, scaled: str, run: Run) -> list[Number]:

@@ -124,15 +124,39 @@ def markdown(made: Sequence[Made]) -> str:
     return "\n".join(_markdown(made)) + "\n"
 
 
+MARKS = "<!-- reproduction -->", "<!-- /reproduction -->"
+"""Between which a page of the documentation has the tables."""
+
+
+def write_markdown(path: Path, made: Sequence[Made]) -> None:
+    """Write the items as Markdown: between the marks of a page that has them, or as the whole.
+
+    Args:
+        path: of the page.
+        made: the items.
+    """
+    text, (begin, end) = markdown(made), MARKS
+    page = path.read_text(encoding="utf-8") if path.exists() else ""
+    if begin in page and end in page:
+        before, after = page.split(begin)[0], page.split(end)[1]
+        text = f"{before}{begin}\n\n{text}\n{end}{after}"
+    path.write_text(text, encoding="utf-8")
+
+
 def _markdown(made: Sequence[Made]) -> Iterator[str]:
     yield from (counted(made), "", CHANCE, "")
     for item in made:
         yield from (f"### {item.title}", "", f"    {item.command}", "", item.finding.conclusion, "")
         if item.finding.numbers:
-            yield f"| {' | '.join(HEADINGS)} |"
-            yield "|---" * len(HEADINGS) + "|"
-            yield from (f"| {' | '.join(row)} |" for row in rows(item))
-            yield ""
+            yield from _table(HEADINGS, rows(item))
+        for grid in item.finding.grids:
+            yield from (grid.title, "", *_table(grid.headings, grid.rows))
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield from (f"| {' | '.join(headings)} |", "|---" * len(headings) + "|")
+    yield from (f"| {' | '.join(row)} |" for row in rows)
+    yield ""
 
 
 def _smoke(made: Sequence[Made]) -> bool:
@@ -166,6 +190,10 @@ PAGE = """\
 {% if section.rows %}
 {{ tabulated(headings, section.rows) }}
 {% endif %}
+{% for grid in section.item.finding.grids %}
+<p>{{ grid.title }}</p>
+{{ tabulated(grid.headings, grid.rows) }}
+{% endfor %}
 <p class="meta"><code>{{ section.item.command }}</code>, {{ "%.0f" | format(section.item.seconds) }}
 s, fedsim {{ section.item.fedsim }}.</p>
 {% endfor %}
