@@ -1,7 +1,8 @@
 """The core paper's experiments: one federation for each cell of its tables, played once for all."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import product
 
 from rich.console import Console
 
@@ -23,6 +24,11 @@ DELTAS = {"mnist": 0.01, "adult": 0.001, "purchase-100": 0.001}
 """The delta of each data set (Table 2b)."""
 
 TITLES = {"mnist": "MNIST", "adult": "Adult", "purchase-100": "Purchase-100"}
+
+VARIANTS = tuple(product(("local", "global"), ("replace", "add-remove")))
+"""What noise is scaled to, and the neighbouring relation, in the order of Table 2a."""
+
+NAMES = {"local": "LS", "global": "GS", "replace": "bounded", "add-remove": "unbounded"}
 
 TRIALS = {"smoke": 20, "full": 1000}
 """Of every cell; the paper's 1000."""
@@ -89,22 +95,35 @@ def play(means: Means, cell: Cell) -> Run:
     Raises:
         InputError: the data are not there.
     """
-    changes: dict[str, Scalar] = {
-        "trials.count": TRIALS[means.scale],
+    changes: dict[str, Scalar] = {"trials.count": TRIALS[means.scale]}
+    if (cell.sensitivity, cell.neighbouring) != ("local", "replace"):
+        changes["audit.attacks"] = "none"  # Figures 7 to 9 have those of the others
+    return play_with(means, cell, changes, cell.name)
+
+
+def play_with(means: Means, cell: Cell, changes: Mapping[str, Scalar], name: str) -> Run:
+    """Return the run of a cell with changes, which is taken up where it was left.
+
+    Args:
+        means: where runs are kept.
+        cell: which.
+        changes: by key, the number of trials among them.
+        name: of its folder.
+
+    Raises:
+        InputError: the data are not there.
+    """
+    own: dict[str, Scalar] = {
         "privacy.sensitivity": cell.sensitivity,
         "privacy.neighbouring": cell.neighbouring,
         "privacy.rho-beta": cell.rho_beta,
         # Every experiment has coins of its own: no two share an unlucky draw.
         "run.seed": _seed(cell),
-        "run.out": str(_place(means, cell)),
+        "run.out": str(means.folder / "runs" / f"{means.scale.value}-{name}"),
     }
-    means.say(f"{TRIALS[means.scale]} trainings of {cell.name}")
-    config = configured(means, cell.data, changes)
+    config = configured(means, cell.data, own | dict(changes))
+    means.say(f"{config.trials.count} trainings of {name}")
     return load(in_process(prepare(config), Console(quiet=True)).path)
-
-
-def _place(means: Means, cell: Cell) -> Path:
-    return means.folder / "runs" / cell.name
 
 
 def _seed(cell: Cell) -> int:

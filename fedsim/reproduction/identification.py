@@ -1,13 +1,11 @@
 """Table 2a and Figure 6 of the core paper: the game at rho_beta = 0.9, in its four variants."""
 
-from itertools import product
-
 import numpy as np
 
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim.api import Run
 from fedsim.figures import canvas
-from fedsim.reproduction.experiments import TITLES, Cell, play
+from fedsim.reproduction.experiments import NAMES, TITLES, VARIANTS, Cell, play
 from fedsim.reproduction.finding import (
     CONFIDENCE,
     Finding,
@@ -17,11 +15,6 @@ from fedsim.reproduction.finding import (
     advantage_of_wins,
 )
 from fedsim.reproduction.item import Means
-
-VARIANTS = tuple(product(("local", "global"), ("replace", "add-remove")))
-"""What noise is scaled to, and the neighbouring relation, in the order of the table."""
-
-NAMES = {"local": "LS", "global": "GS", "replace": "bounded", "add-remove": "unbounded"}
 
 WINS = {
     "mnist": ((616, 993), (613, 999), (588, 999), (635, 998)),

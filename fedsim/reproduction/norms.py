@@ -36,16 +36,17 @@ def surveyed(means: Means, data: str) -> Finding:
         InputError: the data are not there.
     """
     first, last = _norms(means, data)
-    median, median_of_one = float(np.median(first)), float(np.median(first[0]))
+    median, median_of_one = float(_medians(first).mean()), float(np.median(first[0]))
+    trained = float(_medians(last).mean())
     drawn = private_median(first[0], PAID, LONGEST, np.random.default_rng(5))
     numbers = (
         Number("median norm, first models", median, _spread(_medians(first))),
-        Number("median norm, after 30 steps", float(np.median(last)), _spread(_medians(last))),
+        Number("median norm, after 30 steps", trained, _spread(_medians(last))),
         Number("share of norms above C = 3, first models", float((first > 3).mean())),
         Number(f"private median at ε = {PAID:g}, of the first model's {median_of_one:.3g}", drawn),
     )
     return Finding(
-        f"The median norm is {median:.3g} at first and {np.median(last):.3g} after training, where "
+        f"The median norm is {median:.3g} at first and {trained:.3g} after training, where "
         f"the paper has C = 3 for all data. A median that may be told costs ε = {PAID:g} more, on "
         f"top of the training's (ε, δ = {DELTAS[data]:g}): basic composition.",
         numbers,

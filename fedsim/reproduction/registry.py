@@ -3,6 +3,7 @@
 from functools import partial
 
 from fedsim.reproduction import (
+    accuracy,
     audit_figures,
     complexity,
     composition,
@@ -87,6 +88,7 @@ ITEMS: tuple[Item, ...] = (
     Item("bernau", "table-1", "Table 1: complexity, as measured", 1.0, complexity.exponents),
     Item("bernau", "table-2b", "Table 2b: ε and ρα of ρβ", 0.1, scores.settings),
     *(item for data in TITLES for item in _of_data(data)),
+    Item("bernau", "figure-6d", "Figure 6d: accuracy, MNIST", 20, accuracy.trained, ("mnist",)),
     Item("xiao", "means", "Mean estimation: information in nats", 0.5, means.estimated),
     Item("abadi", "composition", "ε against epochs by every composition", 2, composition.compared),
 )

@@ -11,7 +11,15 @@ from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.cli.main import app
 from fedsim.privacy import calibration
-from fedsim.reproduction import audit_figures, identification, page, sensitivities, session
+from fedsim.reproduction import (
+    accuracy,
+    audit_figures,
+    identification,
+    norms,
+    page,
+    sensitivities,
+    session,
+)
 from fedsim.reproduction.finding import Finding, agreement
 from fedsim.reproduction.item import Means, Scale
 from fedsim.reproduction.registry import ITEMS
@@ -126,3 +134,19 @@ def test_what_is_not_there_is_refused_by_name(arguments: list[str], said: str) -
 
 def test_names_of_items_are_their_own() -> None:
     assert len({(item.source, item.name) for item in ITEMS}) == len(ITEMS)
+
+
+def test_accuracy_is_the_mean_of_its_trainings(smoke: Means) -> None:
+    found = accuracy.trained(smoke)
+    assert len(found.numbers) == 4
+    for number in found.numbers:
+        assert number.interval is not None
+        assert 0 <= number.ours <= 1
+        assert number.interval[0] <= number.ours <= number.interval[1]
+
+
+def test_norms_without_clipping_are_above_those_with_it(smoke: Means) -> None:
+    numbers = {one.name: one for one in norms.surveyed(smoke, "mnist").numbers}
+    share = numbers["share of norms above C = 3, first models"].ours
+    median = numbers["median norm, first models"].ours
+    assert (median > 3) == (share > 0.5)
