@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -69,6 +69,8 @@ def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
         means.say(item.title)
         begun = time.perf_counter()
         finding = item.make(means)
+        if item.needs and means.smoke:
+            finding = _of_other_data(finding)
         made = Made(
             source=item.source,
             name=item.name,
@@ -82,6 +84,11 @@ def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
         )
         private_files.write(_place(item, means), adapter().dump_json(made, indent=1))
         yield made
+
+
+def _of_other_data(finding: Finding) -> Finding:
+    """Return a finding without the source's numbers, which are of other data and more trials."""
+    return replace(finding, numbers=tuple(replace(one, references=()) for one in finding.numbers))
 
 
 def read(item: Item, means: Means) -> Made | None:
