@@ -49,7 +49,7 @@ def reproduce(
 
     Leaves one page with each item's picture or table, the published or recorded value, ours with
     its interval, the closed form where there is one, and whether they agree. What was made is kept:
-    a command that was interrupted, or a later one, goes on from there.
+    a command that was interrupted, or a later one, goes on from there, and the page has all of it.
 
     Examples:
 
@@ -61,6 +61,7 @@ def reproduce(
     """
     from fedsim.reproduction import page, session  # noqa: PLC0415
     from fedsim.reproduction.item import Means  # noqa: PLC0415
+    from fedsim.reproduction.registry import ITEMS  # noqa: PLC0415
 
     chosen = _chosen(source, items or [])
     console = Terminal(stderr=True, quiet=json_)
@@ -84,7 +85,10 @@ def reproduce(
         if item not in there
     }
     _announce(console, there, skipped, means)
-    made = list(session.make(there, means))
+    for _ in session.make(there, means):
+        pass
+    # The page has all that is kept, whatever was asked for this time.
+    made = [kept for item in ITEMS if (kept := session.read(item, means)) is not None]
     written = page.write(means.folder, made, skipped)
     if markdown is not None:
         page.write_markdown(markdown, made)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy import stats
 
 from adversaries.attacks.membership_attacks import ATTACKS
 from adversaries.statistics import estimators
@@ -39,6 +38,9 @@ ATTACK_TITLES = {"yeom": "Yeom, members and others", "yeom-challenge": "Yeom, th
 
 READING = 0.08
 """How far a value that was read off a curve may be from what was plotted."""
+
+REPEATED = 2000
+"""Runs that are simulated for the spread of a largest belief."""
 
 MEMBERSHIP = {"mnist": (0.019, 0.007, 0.011, 0.018), "adult": (0.00075, 0.0, 0.0, 0.00005)}
 """Advantages of membership inference, as typed into the authors' notebook."""
@@ -172,25 +174,24 @@ def _membership(value: float) -> Reference:
 def _from_belief(data: str, at: str, scaled: str, place: int, run: Run) -> Number:
     """Return epsilon' of the largest belief, and where that of another run would be.
 
-    Log-odds are N(mu^2/2, mu^2) where D was used, so that the largest of n has quantiles of its
-    own; those of mu as the sensitivities of the run have it.
+    Log-odds are N(mu^2/2, mu^2) in a trial on D, with the mu of its own sensitivities.
     """
-    mu = run.report.prediction.mu
-    interval = None
-    if mu is not None:
-        largest = [
-            mu**2 / 2 + mu * float(stats.norm.ppf(share ** (1 / int(run.worlds.sum()))))
-            for share in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
-        ]
-        interval = (largest[0], largest[1])
     read = FROM_BELIEF.get((data, scaled))
     references: tuple[Reference, ...] = ()
     if read is not None:
         references = (Reference(read[place], (read[place] - READING, read[place] + READING)),)
     found = _value(run.report.empirical.epsilon.belief)
-    if interval is not None:
-        interval = (min(interval[0], found), max(interval[1], found))
-    return Number(f"{at}: ε′ from the largest belief", found, interval, None, references)
+    return Number(f"{at}: ε′ from the largest belief", found, _largest(run), None, references)
+
+
+def _largest(run: Run) -> tuple[float, float]:
+    """Return the quantiles of the largest log-odds of so many trials on D, by simulation."""
+    ratios = run.transcript["sensitivities"] / run.transcript["noise_stds"]
+    mu = np.sqrt(np.square(ratios).sum(axis=1))[run.worlds]
+    draws = np.random.default_rng(7).standard_normal((REPEATED, len(mu)))
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile((mu * draws + mu**2 / 2).max(axis=1), [tail, 1 - tail])
+    return float(low), float(high)
 
 
 def _epsilons(run: Run, advantages: tuple[float, float] | None) -> tuple[float, float] | None:

@@ -152,6 +152,6 @@ def agreement(number: Number) -> Agreement:
         return Agreement("departs", f"departs from what was {origins} {why}{beside}")
     if number.references:
         exact = number.interval is None
-        said = "equal to the digits printed" if exact else "intervals overlap"
+        said = "within what was printed" if exact else "intervals overlap"
         return Agreement("agrees", said + beside)
     return Agreement("alone", f"nothing was printed{beside}")

@@ -83,7 +83,7 @@ class Item:
         source: the key of its source.
         name: among the items of its source.
         title: what it is.
-        minutes: of the full scale on two cores, as measured.
+        minutes: of the full scale on two cores, about, where no run of it is there.
         make: computes it.
         needs: the data sets, keys of `DATA`; the smoke scale needs none.
     """
