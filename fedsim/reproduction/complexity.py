@@ -18,7 +18,9 @@ from fedsim.training.clipping import Clipper
 REPEATED = 5
 """Times that everything is timed, of which the shortest counts: nothing makes code too fast."""
 
-FEATURES = 64
+FEATURES, PIXELS = 64, 784
+"""Of a record, where distances and where gradients are computed."""
+
 Sizes = tuple[int, ...]
 
 
@@ -65,9 +67,9 @@ def _sensitivity(records: int) -> None:
 def _belief(records: int, rounds: int) -> None:
     """Compute both hypotheses of a belief: the clipped sum of every step."""
     draw = torch.Generator().manual_seed(2)
-    features = torch.rand(records, FEATURES, generator=draw)
+    features = torch.rand(records, PIXELS, generator=draw)
     labels = torch.randint(10, (records,), generator=draw)
-    model = nn.Linear(FEATURES, 10)
+    model = nn.Linear(PIXELS, 10)
     theta = torch.cat([one.detach().flatten() for one in model.parameters()])[None]
     clipper = Clipper(model, 1.0)
     for _ in range(rounds):
