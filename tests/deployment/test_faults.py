@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 # Flower's processes wait for each other more than they compute: a few files beside each other.
-pytestmark = pytest.mark.flower
+# Minutes each: before a release. CI has the session across namespaces, and these faults in process.
+pytestmark = [pytest.mark.flower, pytest.mark.long]
 
 SCRIPT = Path(__file__).with_name("faults.sh")
 
@@ -20,7 +21,6 @@ def _session(tmp_path: Path, part: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_a_run_whose_superlink_was_killed_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     said = _session(tmp_path, "superlink")
     assert "(exit status 1)" in said
@@ -28,7 +28,6 @@ def test_a_run_whose_superlink_was_killed_ends_as_if_it_had_not_been(tmp_path: P
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_a_run_goes_on_without_a_client_whose_supernode_was_killed(tmp_path: Path) -> None:
     said = _session(tmp_path, "supernode")
     assert "(exit status 0)" in said
