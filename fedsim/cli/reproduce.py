@@ -10,10 +10,10 @@ from rich.table import Table
 from adversaries.errors import InputError
 from fedsim.cli.options import AsJson
 from fedsim.cli.terminal import Terminal, print_json
-from fedsim.reproduction.item import DATA, Scale
+from fedsim.reproduction.findings.item import DATA, Scale
 
 if TYPE_CHECKING:  # torch and matplotlib, which take a second
-    from fedsim.reproduction.item import Item, Means
+    from fedsim.reproduction.findings.item import Item, Means
 
 
 def reproduce(
@@ -60,7 +60,7 @@ def reproduce(
     fedsim reproduce bernau --data-root DIR
     """
     from fedsim.reproduction import page, session  # noqa: PLC0415
-    from fedsim.reproduction.item import Means  # noqa: PLC0415
+    from fedsim.reproduction.findings.item import Means  # noqa: PLC0415
     from fedsim.reproduction.registry import ITEMS  # noqa: PLC0415
 
     chosen = _chosen(source, items or [])

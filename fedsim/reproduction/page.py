@@ -10,7 +10,7 @@ from fedsim.common import private_files
 from fedsim.pages import audit_page
 from fedsim.pages.pictures import embedded
 from fedsim.pages.wording import DASH, number, span
-from fedsim.reproduction.finding import Number, agreement
+from fedsim.reproduction.findings.finding import Number, agreement
 from fedsim.reproduction.registry import SOURCES
 from fedsim.reproduction.session import Made
 

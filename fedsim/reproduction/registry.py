@@ -2,20 +2,20 @@
 
 from functools import partial
 
-from fedsim.reproduction import (
+from fedsim.reproduction.abadi import composition
+from fedsim.reproduction.bernau import (
     accuracy,
     audit_figures,
     complexity,
-    composition,
     decisions,
     identification,
-    means,
     norms,
     scores,
     sensitivities,
 )
-from fedsim.reproduction.experiments import TITLES
-from fedsim.reproduction.item import Item
+from fedsim.reproduction.bernau.experiments import TITLES
+from fedsim.reproduction.findings.item import Item
+from fedsim.reproduction.xiao import means
 
 SOURCES = {
     "bernau": "Bernau et al., Quantifying identifiability to choose and audit ε in differentially "

@@ -11,8 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 
 import fedsim
 from fedsim.common import private_files, reading
-from fedsim.reproduction.finding import Finding
-from fedsim.reproduction.item import Item, Means
+from fedsim.reproduction.findings.finding import Finding
+from fedsim.reproduction.findings.item import Item, Means
 
 FOLDER = "items"
 """Of the directory, where each item is kept."""

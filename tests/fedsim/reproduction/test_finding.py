@@ -3,7 +3,13 @@
 import pytest
 from scipy.stats import binomtest
 
-from fedsim.reproduction.finding import Number, Reference, advantage_of_wins, agreement, printed
+from fedsim.reproduction.findings.finding import (
+    Number,
+    Reference,
+    advantage_of_wins,
+    agreement,
+    printed,
+)
 
 
 def test_an_interval_that_overlaps_the_sources_agrees_and_one_apart_departs() -> None:

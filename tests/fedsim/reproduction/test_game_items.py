@@ -11,17 +11,10 @@ from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.cli.main import app
 from fedsim.privacy import calibration
-from fedsim.reproduction import (
-    accuracy,
-    audit_figures,
-    identification,
-    norms,
-    page,
-    sensitivities,
-    session,
-)
-from fedsim.reproduction.finding import Finding, agreement
-from fedsim.reproduction.item import Means, Scale
+from fedsim.reproduction import page, session
+from fedsim.reproduction.bernau import accuracy, audit_figures, identification, norms, sensitivities
+from fedsim.reproduction.findings.finding import Finding, agreement
+from fedsim.reproduction.findings.item import Means, Scale
 from fedsim.reproduction.registry import ITEMS
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from fedsim.reproduction import composition, decisions, means, norms, scores
-from fedsim.reproduction.finding import Finding, Number, agreement
-from fedsim.reproduction.item import Means, Scale
+from fedsim.reproduction.abadi import composition
+from fedsim.reproduction.bernau import decisions, norms, scores
+from fedsim.reproduction.findings.finding import Finding, Number, agreement
+from fedsim.reproduction.findings.item import Means, Scale
+from fedsim.reproduction.xiao import means
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim.reproduction.finding import Finding
+from fedsim.reproduction.findings.finding import Finding
 
 
 class Scale(StrEnum):

@@ -8,8 +8,8 @@ import numpy as np
 from fedsim.figures import canvas
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.reproduction.finding import Finding, Number, Picture, printed
-from fedsim.reproduction.item import Means
+from fedsim.reproduction.findings.finding import Finding, Number, Picture, printed
+from fedsim.reproduction.findings.item import Means
 
 RATE, NOISE, DELTA = 0.01, 4.0, 1e-5
 """q, sigma and delta of the figure."""

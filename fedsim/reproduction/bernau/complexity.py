@@ -11,8 +11,8 @@ from torch import nn
 from adversaries.neighbours import dataset_sensitivity
 from adversaries.statistics import estimators
 from fedsim.figures import canvas
-from fedsim.reproduction.finding import CONFIDENCE, Finding, Number, Picture, Reference
-from fedsim.reproduction.item import Means
+from fedsim.reproduction.findings.finding import CONFIDENCE, Finding, Number, Picture, Reference
+from fedsim.reproduction.findings.item import Means
 from fedsim.training.clipping import Clipper
 
 REPEATED = 5

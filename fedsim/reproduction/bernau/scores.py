@@ -8,9 +8,9 @@ from adversaries.statistics import gaussian
 from fedsim.figures import canvas
 from fedsim.privacy import calibration, identifiability
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.reproduction.experiments import BELIEFS, DELTAS, TITLES
-from fedsim.reproduction.finding import Finding, Number, Picture, Reference, printed
-from fedsim.reproduction.item import Means
+from fedsim.reproduction.bernau.experiments import BELIEFS, DELTAS, TITLES
+from fedsim.reproduction.findings.finding import Finding, Number, Picture, Reference, printed
+from fedsim.reproduction.findings.item import Means
 
 SHOWN_DELTAS = (1e-2, 1e-3, 1e-6)
 """Of the curves of Figure 3b."""

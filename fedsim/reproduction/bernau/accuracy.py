@@ -6,9 +6,9 @@ from scipy import stats
 from fedsim.config import Scalar
 from fedsim.figures import canvas
 from fedsim.figures.canvas import Floats
-from fedsim.reproduction.experiments import NAMES, VARIANTS, Cell, play_with
-from fedsim.reproduction.finding import CONFIDENCE, Finding, Number, Picture, Reference
-from fedsim.reproduction.item import Means
+from fedsim.reproduction.bernau.experiments import NAMES, VARIANTS, Cell, play_with
+from fedsim.reproduction.findings.finding import CONFIDENCE, Finding, Number, Picture, Reference
+from fedsim.reproduction.findings.item import Means
 
 TRAININGS = 5
 """Of every kind of noise: the authors' 3 to 5."""

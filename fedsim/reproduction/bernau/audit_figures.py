@@ -15,9 +15,16 @@ from fedsim.api import Run
 from fedsim.figures import canvas
 from fedsim.pages.wording import number, span
 from fedsim.privacy import identifiability
-from fedsim.reproduction.experiments import BELIEFS, TITLES, Cell, play
-from fedsim.reproduction.finding import CONFIDENCE, Finding, Grid, Number, Picture, Reference
-from fedsim.reproduction.item import Means
+from fedsim.reproduction.bernau.experiments import BELIEFS, TITLES, Cell, play
+from fedsim.reproduction.findings.finding import (
+    CONFIDENCE,
+    Finding,
+    Grid,
+    Number,
+    Picture,
+    Reference,
+)
+from fedsim.reproduction.findings.item import Means
 from fedsim.results.measured import Empirical, MembershipAttack
 
 FIGURES = {"mnist": 7, "purchase-100": 8, "adult": 9}

@@ -15,8 +15,8 @@ from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim.figures import canvas
 from fedsim.figures.canvas import Floats
-from fedsim.reproduction.finding import CONFIDENCE, Finding, Number, Picture
-from fedsim.reproduction.item import Means
+from fedsim.reproduction.findings.finding import CONFIDENCE, Finding, Number, Picture
+from fedsim.reproduction.findings.item import Means
 
 DELTA = 1e-6
 """Of both panels of Figure 2."""

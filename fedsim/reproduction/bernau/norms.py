@@ -10,9 +10,9 @@ from fedsim.figures import canvas
 from fedsim.figures.canvas import Floats
 from fedsim.game import federation
 from fedsim.pages.wording import percent
-from fedsim.reproduction.experiments import DELTAS, TITLES, configured
-from fedsim.reproduction.finding import CONFIDENCE, Finding, Number, Picture
-from fedsim.reproduction.item import Means
+from fedsim.reproduction.bernau.experiments import DELTAS, TITLES, configured
+from fedsim.reproduction.findings.finding import CONFIDENCE, Finding, Number, Picture
+from fedsim.reproduction.findings.item import Means
 from fedsim.studies import gradient_sensitivity
 from fedsim.training.optimizers import ServerOptimizer
 

@@ -5,8 +5,8 @@ import numpy as np
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim.api import Run
 from fedsim.figures import canvas
-from fedsim.reproduction.experiments import NAMES, TITLES, VARIANTS, Cell, play
-from fedsim.reproduction.finding import (
+from fedsim.reproduction.bernau.experiments import NAMES, TITLES, VARIANTS, Cell, play
+from fedsim.reproduction.findings.finding import (
     CONFIDENCE,
     Finding,
     Number,
@@ -14,7 +14,7 @@ from fedsim.reproduction.finding import (
     Reference,
     advantage_of_wins,
 )
-from fedsim.reproduction.item import Means
+from fedsim.reproduction.findings.item import Means
 
 WINS = {
     "mnist": ((616, 993), (613, 999), (588, 999), (635, 998)),

@@ -8,8 +8,8 @@ from scipy import integrate, special, stats
 
 from fedsim.figures import canvas
 from fedsim.figures.canvas import Floats
-from fedsim.reproduction.finding import CONFIDENCE, Finding, Number, Picture, Reference
-from fedsim.reproduction.item import Means
+from fedsim.reproduction.findings.finding import CONFIDENCE, Finding, Number, Picture, Reference
+from fedsim.reproduction.findings.item import Means
 
 RECORDS = (2, 5, 10, 100)
 """n, of which one is the secret."""

@@ -6,9 +6,9 @@ from scipy import stats
 
 from fedsim.figures import canvas, sensitivity_figures
 from fedsim.figures.sensitivity_figures import Followed, Relation
-from fedsim.reproduction.experiments import TITLES, configured
-from fedsim.reproduction.finding import CONFIDENCE, Finding, Number, Picture, Reference
-from fedsim.reproduction.item import Means
+from fedsim.reproduction.bernau.experiments import TITLES, configured
+from fedsim.reproduction.findings.finding import CONFIDENCE, Finding, Number, Picture, Reference
+from fedsim.reproduction.findings.item import Means
 from fedsim.studies import sensitivity_study
 from fedsim.studies.sensitivity_study import Candidate, Study
 

@@ -1,0 +1,1 @@
+"""Abadi et al., Deep learning with differential privacy; a blog on composition."""

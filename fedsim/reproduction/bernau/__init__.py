@@ -1,0 +1,1 @@
+"""Bernau et al., Quantifying identifiability to choose and audit epsilon."""

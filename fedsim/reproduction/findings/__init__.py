@@ -1,0 +1,1 @@
+"""What an item of a source comes to, and what it may use."""

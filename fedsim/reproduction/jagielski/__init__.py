@@ -1,0 +1,1 @@
+"""Jagielski et al., Auditing differentially private machine learning."""

@@ -1,0 +1,1 @@
+"""Triastcyn and Faltings, Bayesian differential privacy for machine learning."""

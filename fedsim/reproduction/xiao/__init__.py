@@ -1,0 +1,1 @@
+"""Xiao and Devadas, PAC privacy."""
