@@ -25,7 +25,7 @@ def reproduce(
     ] = None,
     data_root: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder with mnist/, adult/ and purchase-100/ in it."),
+        typer.Option(metavar="DIR", help="Folder with mnist/, adult/ and so on in it."),
     ] = None,
     download: Annotated[
         bool, typer.Option("--download", help="Download into DIR what may be (MNIST).")

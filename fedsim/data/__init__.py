@@ -9,7 +9,17 @@ from dataclasses import replace
 from functools import lru_cache
 
 from adversaries.registry import lookup
-from fedsim.data.loaders import adult, bundled, cifar, csv_file, idx, image_folder, npz, purchase
+from fedsim.data.loaders import (
+    abalone,
+    adult,
+    bundled,
+    cifar,
+    csv_file,
+    idx,
+    image_folder,
+    npz,
+    purchase,
+)
 from fedsim.data.loaders.dataset import Dataset, Indices, Records, only
 from fedsim.data.loaders.source import Source
 from fedsim.data.splitting import Split, split
@@ -36,6 +46,7 @@ DATASETS: dict[str, Loader] = {
     "cifar-10": cifar.cifar10,
     "purchase-100": purchase.purchase100,
     "adult": adult.adult,
+    "abalone": abalone.abalone,
     "idx": idx.own,
     "npz": npz.own,
     "csv": csv_file.own,

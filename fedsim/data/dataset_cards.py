@@ -55,6 +55,11 @@ DATASET_CARDS: dict[str, Entry] = {
         "folder with UCI's adult.data and adult.test",
         "CC BY 4.0",
     ),
+    "abalone": Entry(
+        "4,177 sea snails, 10 features, 2 classes of age",
+        "folder with UCI's abalone.data",
+        "CC BY 4.0",
+    ),
     "idx": Entry("grey images in the format of MNIST", "folder with four IDX files", OWN),
     "npz": Entry("features and labels as NumPy arrays", "an .npz file", OWN),
     "csv": Entry("a table with a column of labels", "a CSV file", OWN),
