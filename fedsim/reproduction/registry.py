@@ -15,11 +15,13 @@ from fedsim.reproduction.bernau import (
 )
 from fedsim.reproduction.bernau.experiments import TITLES
 from fedsim.reproduction.findings.item import Item
+from fedsim.reproduction.triastcyn import clipping, growth, orders, replaced
 from fedsim.reproduction.xiao import means
 
 SOURCES = {
     "bernau": "Bernau et al., Quantifying identifiability to choose and audit ε in differentially "
     "private deep learning",
+    "triastcyn": "Triastcyn and Faltings, Bayesian differential privacy for machine learning",
     "xiao": "Xiao and Devadas, PAC privacy: automatic privacy measurement and control",
     "abadi": "Abadi et al., Deep learning with differential privacy, as the course's slides have "
     "it; and Understanding privacy leakage in machine learning, a blog on composition",
@@ -90,6 +92,16 @@ ITEMS: tuple[Item, ...] = (
     Item("bernau", "table-2b", "Table 2b: ε and ρα of ρβ", 0.1, scores.settings),
     *(item for data in TITLES for item in _of_data(data)),
     Item("bernau", "figure-6d", "Figure 6d: accuracy, MNIST", 20, accuracy.trained, ("mnist",)),
+    Item("triastcyn", "figure-1", "Figure 1: ε by step, Weibull gradients", 1.0, growth.followed),
+    Item(
+        "triastcyn",
+        "figures-3-4",
+        "Figures 3 and 4: ε against σ, bounded and unbounded",
+        1.0,
+        clipping.compared,
+    ),
+    Item("triastcyn", "figure-5", "Figure 5: ε against λ", 0.1, orders.searched),
+    Item("triastcyn", "theorem-3", "Theorem 3: a replaced record, sampled", 0.1, replaced.shown),
     Item("xiao", "means", "Mean estimation: information in nats", 0.5, means.estimated),
     Item("abadi", "composition", "ε against epochs by every composition", 2, composition.compared),
 )
