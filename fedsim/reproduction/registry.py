@@ -15,7 +15,7 @@ from fedsim.reproduction.bernau import (
 )
 from fedsim.reproduction.bernau.experiments import TITLES
 from fedsim.reproduction.findings.item import Item
-from fedsim.reproduction.triastcyn import clipping, growth, orders, replaced
+from fedsim.reproduction.triastcyn import clipping, estimator, growth, orders, outlier, replaced
 from fedsim.reproduction.xiao import means
 
 SOURCES = {
@@ -92,6 +92,7 @@ ITEMS: tuple[Item, ...] = (
     Item("bernau", "table-2b", "Table 2b: ε and ρα of ρβ", 0.1, scores.settings),
     *(item for data in TITLES for item in _of_data(data)),
     Item("bernau", "figure-6d", "Figure 6d: accuracy, MNIST", 20, accuracy.trained, ("mnist",)),
+    Item("triastcyn", "outlier", "Section 3: one resident far above", 0.1, outlier.attacked),
     Item("triastcyn", "figure-1", "Figure 1: ε by step, Weibull gradients", 1.0, growth.followed),
     Item(
         "triastcyn",
@@ -101,6 +102,13 @@ ITEMS: tuple[Item, ...] = (
         clipping.compared,
     ),
     Item("triastcyn", "figure-5", "Figure 5: ε against λ", 0.1, orders.searched),
+    Item(
+        "triastcyn",
+        "estimator",
+        "Sections 4.3 and 4.4: coverage, percentiles, and the estimator's own cost",
+        0.5,
+        estimator.examined,
+    ),
     Item("triastcyn", "theorem-3", "Theorem 3: a replaced record, sampled", 0.1, replaced.shown),
     Item("xiao", "means", "Mean estimation: information in nats", 0.5, means.estimated),
     Item("abadi", "composition", "ε against epochs by every composition", 2, composition.compared),

@@ -8,6 +8,7 @@ from fedsim.privacy import bayesian
 from fedsim.reproduction.findings.finding import Finding, Number, Picture
 from fedsim.reproduction.findings.item import Means
 from fedsim.reproduction.triastcyn import synthetic
+from fedsim.reproduction.triastcyn.averages import averaged
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.99)
 """Of the norms, where C is."""
@@ -34,17 +35,11 @@ def compared(means: Means) -> Finding:
     unbounded = {one: by_sigma(gradients, one, clip=False) for one in QUANTILES}
     at = int(np.abs(SIGMAS - SHOWN).argmin())
     numbers = [Number(f"DP, σ = {SHOWN:g}: ε", float(dp[at]))]
-    for name, curves in (("bounded", bounded), ("unbounded", unbounded)):
-        for quantile, curve in curves.items():
-            spread = float(curve[:, at].min()), float(curve[:, at].max())
-            numbers.append(
-                Number(
-                    f"BDP {name}, C at the {quantile:g} quantile, σ = {SHOWN:g}: ε, with the least "
-                    "and the most of the draws",
-                    float(curve[:, at].mean()),
-                    spread,
-                )
-            )
+    numbers += [
+        averaged(f"BDP {name}, C at the {one:g} quantile, σ = {SHOWN:g}: ε", curve[:, at])
+        for name, curves in (("bounded", bounded), ("unbounded", unbounded))
+        for one, curve in curves.items()
+    ]
     numbers += [
         Number(f"{name}: largest BDP ε − DP ε", max(float((c - dp).max()) for c in curves.values()))
         for name, curves in (("bounded", bounded), ("unbounded", unbounded))

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy import stats
 
 from fedsim.figures import canvas
 from fedsim.figures.canvas import Floats
 from fedsim.privacy import bayesian
-from fedsim.reproduction.findings.finding import CONFIDENCE, Finding, Number, Picture
+from fedsim.reproduction.findings.finding import Finding, Number, Picture
 from fedsim.reproduction.findings.item import Means
 from fedsim.reproduction.triastcyn import synthetic
+from fedsim.reproduction.triastcyn.averages import averaged
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.99)
 """Of the norms of a step's gradients: half of the noise's standard deviation, as in their code."""
@@ -111,15 +111,9 @@ def _moments(steps: int) -> Growth:
 def _numbers(name: str, growth: Growth) -> list[Number]:
     steps = growth.fixed.shape[1]
     return [
-        _mean(f"{name}, λ = {FIXED}, {steps} steps: ε", growth.fixed[:, -1]),
-        _mean(f"{name}, λ searched, {steps} steps: ε", growth.searched[:, -1]),
+        averaged(f"{name}, λ = {FIXED}, {steps} steps: ε", growth.fixed[:, -1]),
+        averaged(f"{name}, λ searched, {steps} steps: ε", growth.searched[:, -1]),
     ]
-
-
-def _mean(name: str, values: Floats) -> Number:
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(values) - 1) * stats.sem(values))
-    mean = float(values.mean())
-    return Number(name, mean, (mean - half, mean + half))
 
 
 def _concluded(curves: dict[float, Growth], clipped: Growth, ours: Growth) -> str:
