@@ -74,11 +74,12 @@ def examined(means: Means) -> Finding:
         f"is 0, and 1 at confidence 1; a mean p has the failure probability (1 − p)^"
         f"{binary.RECORDS + 1}, one draw more than there are data, because of the flat prior. It "
         f"overestimates in {flat.ours:.3f} of draws from that prior (1 − γ = "
-        f"{1 - binary.SIMULATED:g}); of one fixed mean in as few as {least:.3f}, and never of "
-        f"one near 1. Theorem 4 holds for normal e^L: {normal:.3f} at n = 50. It does not hold in general: of heavy-tailed "
-        f"e^L it overestimates in {heavy:.3f}, and in {extreme.ours:.3f} even at γ = 1e-16, so "
-        "that γ is no probability of failure unless e^L is bounded or nearly normal, and T steps "
-        f"make its tail T times longer in the exponent. {own_cost.concluded()}",
+        f"{1 - binary.SIMULATED:g}); of one fixed mean in as few as {least:.3f}, and never of one "
+        f"near 1. Theorem 4 holds for normal e^L: {normal:.3f} at n = 50. It does not hold in "
+        f"general: of heavy-tailed e^L it overestimates in {heavy:.3f}, and in {extreme.ours:.3f} "
+        "even at γ = 1e-16, so that γ is no probability of failure unless e^L is bounded or nearly "
+        "normal, and T steps make its tail T times longer in the exponent. "
+        f"{own_cost.concluded()}",
         numbers,
         (
             Picture(

@@ -96,10 +96,10 @@ def concluded() -> str:
     few, many = (epsilon(n, MOVES[1]) for n in (SHOWN[0], SHOWN[-1]))
     return (
         "The estimator's own leakage falls with the number of samples, as the source says, when "
-        f"they are many like 1/√n: if its statistics are Gaussian and χ², ε = {few:.3g} at "
-        f"n = {SHOWN[0]} and {many:.2g} at n = {SHOWN[-1]} of a record {MOVES[1]:g} deviations away. That rests on "
-        "the assumed laws and on the distance of the record: it is no guarantee of differential "
-        "privacy, and it is for one step."
+        "they are many like 1/√n: if its statistics are Gaussian and χ², a record "
+        f"{MOVES[1]:g} deviations away has ε = {few:.3g} at n = {SHOWN[0]} and {many:.2g} at n = "
+        f"{SHOWN[-1]}. That rests on the assumed laws and on the distance of the record: it is no "
+        "guarantee of differential privacy, and it is for one step."
     )
 
 
