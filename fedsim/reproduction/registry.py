@@ -15,7 +15,17 @@ from fedsim.reproduction.bernau import (
 )
 from fedsim.reproduction.bernau.experiments import TITLES
 from fedsim.reproduction.findings.item import Item
-from fedsim.reproduction.triastcyn import clipping, estimator, growth, orders, outlier, replaced
+from fedsim.reproduction.triastcyn import (
+    clipping,
+    estimator,
+    growth,
+    members,
+    orders,
+    outlier,
+    replaced,
+    table,
+)
+from fedsim.reproduction.triastcyn.trainings import SETTINGS
 from fedsim.reproduction.xiao import means
 
 SOURCES = {
@@ -96,6 +106,14 @@ ITEMS: tuple[Item, ...] = (
     Item("triastcyn", "figure-1", "Figure 1: ε by step, Weibull gradients", 1.0, growth.followed),
     Item(
         "triastcyn",
+        "figure-2",
+        "Figure 2: gradient distances of members and of others, MNIST",
+        2.0,
+        members.compared,
+        ("mnist",),
+    ),
+    Item(
+        "triastcyn",
         "figures-3-4",
         "Figures 3 and 4: ε against σ, bounded and unbounded",
         1.0,
@@ -108,6 +126,17 @@ ITEMS: tuple[Item, ...] = (
         "Sections 4.3 and 4.4: coverage, percentiles, and the estimator's own cost",
         0.5,
         estimator.examined,
+    ),
+    *(
+        Item(
+            "triastcyn",
+            f"table-1-{data}",
+            f"Table 1: DP against BDP at equal noise, {setting.title}",
+            3.0,
+            partial(table.made, data=data),
+            (data,),
+        )
+        for data, setting in SETTINGS.items()
     ),
     Item("triastcyn", "theorem-3", "Theorem 3: a replaced record, sampled", 0.1, replaced.shown),
     Item("xiao", "means", "Mean estimation: information in nats", 0.5, means.estimated),
