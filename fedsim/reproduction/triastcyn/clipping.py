@@ -13,7 +13,7 @@ from fedsim.reproduction.triastcyn.averages import averaged
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.99)
 """Of the norms, where C is."""
 
-SIGMAS = np.arange(0.55, 1.4, 0.05)
+SIGMAS = {"smoke": np.array([0.55, 0.95, 1.35]), "full": np.arange(0.55, 1.4, 0.05)}
 """Of the authors' code: the noise over 2 C."""
 
 SHOWN = 0.95
@@ -30,10 +30,11 @@ def compared(means: Means) -> Finding:
         means: its scale.
     """
     gradients = synthetic.gradients(np.random.default_rng(7), DRAWS[means.scale])
-    dp = np.array([synthetic.moments_epsilon(float(one), 1) for one in SIGMAS])
-    bounded = {one: by_sigma(gradients, one, clip=True) for one in QUANTILES}
-    unbounded = {one: by_sigma(gradients, one, clip=False) for one in QUANTILES}
-    at = int(np.abs(SIGMAS - SHOWN).argmin())
+    sigmas = SIGMAS[means.scale]
+    dp = np.array([synthetic.moments_epsilon(float(one), 1) for one in sigmas])
+    bounded = {one: by_sigma(gradients, sigmas, one, clip=True) for one in QUANTILES}
+    unbounded = {one: by_sigma(gradients, sigmas, one, clip=False) for one in QUANTILES}
+    at = int(np.abs(sigmas - SHOWN).argmin())
     numbers = [Number(f"DP, σ = {SHOWN:g}: ε", float(dp[at]))]
     numbers += [
         averaged(f"BDP {name}, C at the {one:g} quantile, σ = {SHOWN:g}: ε", curve[:, at])
@@ -48,17 +49,18 @@ def compared(means: Means) -> Finding:
         _concluded(dp, bounded, unbounded),
         tuple(numbers),
         (
-            _picture("figure-3", "Bounded: both clip.", dp, bounded),
-            _picture("figure-4", "DP bounded, BDP unbounded.", dp, unbounded),
+            _picture("figure-3", "Bounded: both clip.", sigmas, dp, bounded),
+            _picture("figure-4", "DP bounded, BDP unbounded.", sigmas, dp, unbounded),
         ),
     )
 
 
-def by_sigma(gradients: Floats, quantile: float, clip: bool) -> Floats:
-    """Return the Bayesian epsilon of one step at each of `SIGMAS`, [draws, sigmas].
+def by_sigma(gradients: Floats, sigmas: Floats, quantile: float, clip: bool) -> Floats:
+    """Return the Bayesian epsilon of one step at each sigma, [draws, sigmas].
 
     Args:
         gradients: [draws, n, d].
+        sigmas: noise over 2 C, [sigmas].
         quantile: of the norms, C; the noise's standard deviation is 2 C sigma.
         clip: whether the gradients are shortened to C.
     """
@@ -66,8 +68,8 @@ def by_sigma(gradients: Floats, quantile: float, clip: bool) -> Floats:
     taken = synthetic.clipped(gradients, bounds) if clip else gradients
     ratios = synthetic.pair_distances(taken) / (2 * bounds[:, None])
     orders = synthetic.ORDERS
-    each = np.broadcast_to(ratios[:, None], (len(ratios), len(SIGMAS), ratios.shape[-1]))
-    costs = bayesian.step_costs(orders, each, SIGMAS, 1, synthetic.RATE)
+    each = np.broadcast_to(ratios[:, None], (len(ratios), len(sigmas), ratios.shape[-1]))
+    costs = bayesian.step_costs(orders, each, sigmas, 1, synthetic.RATE)
     return bayesian.epsilons(costs, orders, synthetic.DELTA, bayesian.GAMMA)[0]
 
 
@@ -88,15 +90,17 @@ def _concluded(dp: Floats, bounded: dict[float, Floats], unbounded: dict[float, 
     )
 
 
-def _picture(name: str, caption: str, dp: Floats, curves: dict[float, Floats]) -> Picture:
+def _picture(
+    name: str, caption: str, sigmas: Floats, dp: Floats, curves: dict[float, Floats]
+) -> Picture:
     colours = (canvas.VERMILION, canvas.PURPLE, canvas.BLUE, canvas.GREEN, canvas.MUTED)
     with canvas.page_style():
         figure, axes = canvas.new_axes()
         for (quantile, curve), colour in zip(curves.items(), colours, strict=True):
             axes.plot(
-                SIGMAS, curve.mean(axis=0), color=colour, linewidth=2, label=f"C at {quantile:g}"
+                sigmas, curve.mean(axis=0), color=colour, linewidth=2, label=f"C at {quantile:g}"
             )
-        axes.plot(SIGMAS, dp, "--", color=canvas.INK, linewidth=1.6, label="DP")
+        axes.plot(sigmas, dp, "--", color=canvas.INK, linewidth=1.6, label="DP")
         axes.set_xlabel("σ")
         axes.set_ylabel("ε")
         canvas.legend_above(axes)

@@ -19,7 +19,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.99)
 FIXED = 16
 """Lambda of the authors' code, where `synthetic.ORDERS` are searched here."""
 
-SIZES = {"smoke": (2, 20), "full": (5, 100)}
+SIZES = {"smoke": (2, 8), "full": (5, 100)}
 """Draws of all gradients, and steps; the authors' one draw of 100 steps."""
 
 
