@@ -13,7 +13,7 @@ import numpy.typing as npt
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -173,6 +173,20 @@ def rounds_axis(axes: Axes, rounds: npt.NDArray[np.int64]) -> None:
     axes.set_xlim(rounds[0] - margin, rounds[-1] + margin)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.set_xlabel("round")
+
+
+def plain_ticks(axes: Axes) -> None:
+    """Write the ticks of logarithmic axes as numbers, not as mathematics, which the style leaves.
+
+    Args:
+        axes: drawn on already; ticks between the powers of ten are labelled where there are few.
+    """
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() == "log":
+            low, high = sorted(axis.get_view_interval())
+            axis.set_major_formatter(plain)
+            axis.set_minor_formatter(plain if high < 10 * low else NullFormatter())
 
 
 def legend_above(axes: Axes, above: float = 0.0) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from rich.console import Console
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from fedsim.config import Config, Scalar
 from fedsim.experiment import in_process, prepare
 from fedsim.game import federation
 from fedsim.game.federation import Federation
+from fedsim.privacy import calibration
 from fedsim.reproduction.findings.item import Means
 from fedsim.training.optimizers import ServerOptimizer
 
@@ -131,14 +133,15 @@ def play(means: Means, data: str, norm: float, rate: float) -> Run:
     return load(in_process(prepare(config), Console(quiet=True)).path)
 
 
-def noiseless(config: Config, known: Federation) -> Tensor:
-    """Return the models [T, P] after the configured rounds without noise.
+def trained(config: Config, known: Federation, multiplier: float = 0.0) -> Tensor:
+    """Return the models [T, P] after the configured rounds.
 
-    All trials take the same sample in a round, and differ by their first models.
+    All trials take the same sample in a round, and differ by their first models and their noise.
 
     Args:
         config: the experiment.
         known: its federation.
+        multiplier: of the noise, over the clipping norm; 0 for none.
     """
     theta = federation.initial_parameters(config, known, range(config.trials.count))
     theta, draw = theta.to(known.device), np.random.default_rng(config.run.seed)
@@ -146,5 +149,19 @@ def noiseless(config: Config, known: Federation) -> Tensor:
     for round in range(1, config.training.rounds + 1):
         taken = draw.random(config.data.records) < config.training.sampling_rate
         total = known.clipped_sum(theta, np.flatnonzero(taken))
+        if multiplier:
+            noise = torch.from_numpy(draw.standard_normal(tuple(theta.shape))).to(total.device)
+            total = total + multiplier * config.training.clipping_norm * noise
         theta = optimizer.step(theta, total.float(), round)
     return theta
+
+
+def multiplier(config: Config) -> float:
+    """Return the noise over the clipping norm with which the rounds have `EPSILON` at `DELTA`.
+
+    Args:
+        config: the experiment.
+    """
+    wanted = calibration.epsilon_at_most(EPSILON, DELTA)
+    training = config.training
+    return calibration.noise_multiplier(wanted, training.rounds, training.sampling_rate)

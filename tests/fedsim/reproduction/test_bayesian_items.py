@@ -164,7 +164,7 @@ def test_the_items_of_data_are_made_of_digits(smoke: Means) -> None:
     for norm in (1, 30):
         assert _number(found, f"C = {norm}: BDP ε, mean of trainings").ours <= worst * (1 + 1e-9)
     assert _number(found, "C = 30: BDP ε, mean of trainings").ours < tight
-    assert len(members.compared(smoke).pictures) == 2
+    assert len(members.compared(smoke).pictures) == 3
 
 
 def test_every_item_is_listed_with_the_data_that_it_needs() -> None:
