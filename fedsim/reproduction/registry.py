@@ -132,7 +132,7 @@ ITEMS: tuple[Item, ...] = (
             "triastcyn",
             f"table-1-{data}",
             f"Table 1: DP against BDP at equal noise, {setting.title}",
-            3.0,
+            table.MINUTES[data],
             partial(table.made, data=data),
             (data,),
         )

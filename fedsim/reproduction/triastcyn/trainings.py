@@ -64,7 +64,7 @@ IMAGES = ((1.0, 2.0), (30.0, 0.1))
 SETTINGS = {
     "mnist": Setting("MNIST", 20_000, 2_000, 0.0128, IMAGES),
     "fashion-mnist": Setting("Fashion-MNIST", 20_000, 2_000, 0.0128, IMAGES),
-    "cifar-10": Setting("CIFAR-10", 20_000, 2_000, 0.0128, IMAGES),
+    "cifar-10": Setting("CIFAR-10", 20_000, 2_000, 0.0064, IMAGES),
     "adult": Setting("Adult", 20_000, 2_000, 0.0128, ((1.0, 1.0), (10.0, 0.2))),
     "abalone": Setting("Abalone", 3_000, 1_000, 0.05, ((1.0, 1.0), (10.0, 0.2))),
 }
