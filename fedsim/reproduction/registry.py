@@ -15,7 +15,7 @@ from fedsim.reproduction.bernau import (
 )
 from fedsim.reproduction.bernau.experiments import TITLES
 from fedsim.reproduction.findings.item import Item
-from fedsim.reproduction.xiao import means
+from fedsim.reproduction.xiao import clusters, means, network
 
 SOURCES = {
     "bernau": "Bernau et al., Quantifying identifiability to choose and audit ε in differentially "
@@ -91,6 +91,10 @@ ITEMS: tuple[Item, ...] = (
     *(item for data in TITLES for item in _of_data(data)),
     Item("bernau", "figure-6d", "Figure 6d: accuracy, MNIST", 20, accuracy.trained, ("mnist",)),
     Item("xiao", "means", "Mean estimation: information in nats", 0.5, means.estimated),
+    Item("xiao", "k-means", "K-means on MNIST at one nat", 6, clusters.clustered, ("mnist",)),
+    Item(
+        "xiao", "network", "A network of half of MNIST at one nat", 8, network.released, ("mnist",)
+    ),
     Item("abadi", "composition", "ε against epochs by every composition", 2, composition.compared),
 )
 """In the order in which they are made."""
