@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from fedsim.reproduction.abadi import composition
+from fedsim.reproduction.abadi import accuracies, composition
 from fedsim.reproduction.bernau import (
     accuracy,
     audit_figures,
@@ -96,5 +96,8 @@ ITEMS: tuple[Item, ...] = (
         "xiao", "network", "A network of half of MNIST at one nat", 8, network.released, ("mnist",)
     ),
     Item("abadi", "composition", "ε against epochs by every composition", 2, composition.compared),
+    Item(
+        "abadi", "accuracy", "Accuracy on MNIST at ε 8, 2, 0.5", 45, accuracies.private, ("mnist",)
+    ),
 )
 """In the order in which they are made."""
