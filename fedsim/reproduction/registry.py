@@ -8,6 +8,7 @@ from fedsim.reproduction.bernau import (
     audit_figures,
     complexity,
     decisions,
+    dissimilarities,
     identification,
     norms,
     scores,
@@ -45,6 +46,14 @@ def _of_data(data: str) -> tuple[Item, ...]:
             f"Figures 4 and 5: local sensitivity, {title}",
             MINUTES["sensitivity"][data],
             partial(sensitivities.followed, data=data),
+            needs,
+        ),
+        Item(
+            "bernau",
+            f"dissimilarities-{data}",
+            f"Section 6.1: dissimilarity against local sensitivity, {title}",
+            MINUTES["sensitivity"][data],
+            partial(dissimilarities.compared, data=data),
             needs,
         ),
         Item(
