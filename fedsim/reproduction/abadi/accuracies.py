@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -60,10 +61,10 @@ def private(means: Means) -> Finding:
     for reduced in (True, False):
         for epsilon, known in PRINTED.items():
             means.say(f"ε = {epsilon:g}, {'with' if reduced else 'without'} components")
-            mechanism = _mechanism(epsilon, steps, reduced)
-            inputs = _inputs(train, test, mechanism, reduced)
-            values = _accuracies(train, test, inputs, mechanism, (steps, HIDDEN[means.scale]))
-            numbers += _numbers(epsilon, known, reduced, mechanism, values)
+            noise = spent(epsilon, steps, reduced)
+            inputs = _inputs(train, test, noise.components, reduced)
+            values = _accuracies(train, test, inputs, noise, HIDDEN[means.scale])
+            numbers += _numbers(epsilon, known, reduced, noise, values)
     return Finding(
         "Accuracy falls with ε as published, and by less: fewer epochs with less noise each have "
         "the same ε. The moments accountant's ε is what the noise was made for; the privacy loss "
@@ -84,31 +85,56 @@ def _records(means: Means) -> tuple[Records, Records]:
     return found.train, found.test
 
 
-def _mechanism(epsilon: float, steps: int, reduced: bool) -> Mechanism | None:
-    """Return noisy components, if any, and steps whose moments have this epsilon in all."""
-    if math.isinf(epsilon):
-        return None
+@dataclass(frozen=True)
+class Spent:
+    """Where the noise is.
 
-    def built(log_multiplier: float) -> Mechanism:
-        first = (Steps(PCA_MULTIPLIERS[epsilon], 1),) if reduced else ()
-        return Mechanism((*first, Steps(math.exp(log_multiplier), steps, RATE)))
+    Attributes:
+        components: multiplier of the principal components' noise; 0 for none.
+        step: that of every step; 0 for none.
+        steps: how many.
+    """
+
+    components: float
+    step: float
+    steps: int
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """All that is released: noisy components, where there are any, and every step."""
+        first = (Steps(self.components, 1),) if self.components else ()
+        return Mechanism((*first, Steps(self.step, self.steps, RATE)))
+
+
+def spent(epsilon: float, steps: int, reduced: bool) -> Spent:
+    """Return the least noise of steps at which the moments of all have this epsilon.
+
+    Args:
+        epsilon: inf for no noise.
+        steps: how many.
+        reduced: whether principal components are released too.
+    """
+    if math.isinf(epsilon):
+        return Spent(0.0, 0.0, steps)
+    components = PCA_MULTIPLIERS[epsilon] if reduced else 0.0
+
+    def built(log_multiplier: float) -> Spent:
+        return Spent(components, math.exp(log_multiplier), steps)
 
     def excess(log_multiplier: float) -> float:
-        return accountant("rdp-classic").epsilon(built(log_multiplier), DELTA) - epsilon
+        mechanism = built(log_multiplier).mechanism
+        return accountant("rdp-classic").epsilon(mechanism, DELTA) - epsilon
 
     # The end that has been seen to spend no more than epsilon.
     root = float(optimize.brentq(excess, math.log(0.3), math.log(100), xtol=1e-7))
     return built(root + 2e-7)
 
 
-def _inputs(
-    train: Records, test: Records, mechanism: Mechanism | None, reduced: bool
-) -> tuple[Tensor, Tensor]:
+def _inputs(train: Records, test: Records, noise: float, reduced: bool) -> tuple[Tensor, Tensor]:
     """Return what the network sees of training and test records, [n, F] each."""
     pixels = _flat(train), _flat(test)
     if not reduced:
         return pixels
-    noise = mechanism.groups[0].noise_multiplier if mechanism else 0.0
     axes = torch.from_numpy(components(pixels[0], noise, np.random.default_rng(7))).float()
     return pixels[0] @ axes, pixels[1] @ axes
 
@@ -117,24 +143,22 @@ def _accuracies(
     train: Records,
     test: Records,
     inputs: tuple[Tensor, Tensor],
-    mechanism: Mechanism | None,
-    size: tuple[int, int],
+    noise: Spent,
+    hidden: int,
 ) -> Floats:
-    """Return the accuracy of each training on the test set, [T]; size: steps and hidden units."""
-    steps, hidden = size
+    """Return the accuracy of each training on the test set, [T]."""
     seen, classes = inputs[0].shape[1], int(train.labels.max()) + 1
 
     def build() -> nn.Module:
         return nn.Sequential(nn.Linear(seen, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
     structure = models.structural_model(build, SEED)
-    multiplier = mechanism.groups[-1].noise_multiplier if mechanism else 0.0
     theta = sampled_training.train(
-        Clipper(structure, CLIPPING_NORM if mechanism else math.inf),
+        Clipper(structure, CLIPPING_NORM if noise.step else math.inf),
         models.initial_parameters(build, SEED, range(TRAININGS)),
         inputs[0],
         torch.from_numpy(train.labels.copy()),
-        sampled_training.Steps(steps, RATE, multiplier, LEARNING_RATE),
+        sampled_training.Steps(noise.steps, RATE, noise.step, LEARNING_RATE),
         SEED,
     )
     _, right = evaluation.evaluate(
@@ -172,7 +196,7 @@ def _numbers(
     epsilon: float,
     known: Reference,
     reduced: bool,
-    mechanism: Mechanism | None,
+    noise: Spent,
     values: Floats,
 ) -> list[Number]:
     name = f"ε = {epsilon:g}, {'60 components' if reduced else 'all pixels'}".replace("inf", "∞")
@@ -187,7 +211,7 @@ def _numbers(
             departs=f"{EPOCHS['full']} epochs are not the published training",
         )
     ]
-    if mechanism is not None:
-        tight = accountant("pld").epsilon(mechanism, DELTA)
+    if noise.step:
+        tight = accountant("pld").epsilon(noise.mechanism, DELTA)
         found.append(Number(f"{name}: ε by the privacy loss distribution", tight))
     return found

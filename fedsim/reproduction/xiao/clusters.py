@@ -36,8 +36,8 @@ BUDGET = 1.0
 """Nats."""
 
 WHY = (
-    "no reading of the slide that we tried gives its numbers: at K = 2 they are below the least "
-    "noise that half of the deviation of a single clustering's centroids allows"
+    "the slide does not say what its noise was computed from; at K = 2 it is below the deviation "
+    "of a single clustering's centroids over √2, under which the theorem allows no noise"
 )
 
 
