@@ -16,12 +16,15 @@ from fedsim.reproduction.bernau import (
 )
 from fedsim.reproduction.bernau.experiments import TITLES
 from fedsim.reproduction.findings.item import Item
+from fedsim.reproduction.jagielski import attacks, table
 from fedsim.reproduction.xiao import clusters, means, network
 
 SOURCES = {
     "bernau": "Bernau et al., Quantifying identifiability to choose and audit ε in differentially "
     "private deep learning",
     "xiao": "Xiao and Devadas, PAC privacy: automatic privacy measurement and control",
+    "jagielski": "Jagielski et al., Auditing differentially private machine learning: how private "
+    "is private SGD?",
     "abadi": "Abadi et al., Deep learning with differential privacy, as the course's slides have "
     "it; and Understanding privacy leakage in machine learning, a blog on composition",
 }
@@ -107,6 +110,36 @@ ITEMS: tuple[Item, ...] = (
     Item("abadi", "composition", "ε against epochs by every composition", 2, composition.compared),
     Item(
         "abadi", "accuracy", "Accuracy on MNIST at ε 8, 2, 0.5", 45, accuracies.private, ("mnist",)
+    ),
+    *(
+        Item(
+            "jagielski",
+            f"table-2-{initialisation}",
+            f"Table 2: ClipBKD, {words}, in the published size",
+            1700,
+            partial(table.published, initialisation=initialisation),
+            ("fashion-mnist",),
+        )
+        for initialisation, words in table.WORDS.items()
+    ),
+    Item(
+        "jagielski",
+        "table-2-small",
+        "Table 2 at C = 1, shrunk",
+        15,
+        table.small,
+        ("fashion-mnist",),
+    ),
+    *(
+        Item(
+            "jagielski",
+            f"figure-2-{network}",
+            f"Figure 2: three attacks, {network}, shrunk",
+            10,
+            partial(attacks.compared, network=network),
+            ("fashion-mnist",),
+        )
+        for network in attacks.SIZES
     ),
 )
 """In the order in which they are made."""
