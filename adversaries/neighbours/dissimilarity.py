@@ -95,6 +95,31 @@ def ssim_gaussian(a: Features, b: Features, dtype: torch.dtype = torch.float64) 
     return _one_minus_ssim(a, b, weights / weights.sum(), 1.0, dtype)
 
 
+def ssim_flat(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distances:
+    """Return 1 - SSIM of all pairs of records as lines of numbers, [A, B]: rows after one another.
+
+    As scikit-image with its defaults on vectors: a uniform window of 7 samples, which knows nothing
+    of rows. It is what the core paper's authors computed (of images that they had flattened).
+
+    Args:
+        a: features [A, *shape], values in [0, 1].
+        b: features [B, ...] of the same shape.
+        dtype: float32 takes half the time and is within SSIM_ROUNDING.
+
+    Raises:
+        InputError: records of fewer than 7 numbers.
+    """
+    lines = [one.reshape(len(one), 1, -1) for one in (a, b)]
+    if lines[0].shape[-1] < SSIM_WINDOW:
+        raise InputError(
+            f"ssim-flat compares records of at least {SSIM_WINDOW} numbers, but one has "
+            f"{lines[0].shape[-1]}; choose another measure, for example euclidean"
+        )
+    weights = torch.full((SSIM_WINDOW,), 1 / SSIM_WINDOW, dtype=torch.float64)
+    unbiased = SSIM_WINDOW / (SSIM_WINDOW - 1)
+    return _one_minus_ssim(lines[0], lines[1], weights, unbiased, dtype)
+
+
 def _refuse_all_but_images(name: str, features: Features, side: int) -> None:
     if features.ndim not in (3, 4) or min(features.shape[-2:]) < side:
         raise InputError(
@@ -109,6 +134,8 @@ def _one_minus_ssim(
 ) -> Distances:
     """Return 1 - SSIM of all pairs of images; weights: of a window along each of its two sides.
 
+    Images of one row have a window along that row alone.
+
     unbiased: n / (n - 1) for the sample covariance of n pixels, 1 for the weighted one; dtype: of
     what is computed for each pair. Means and variances of an image are float64 before.
 
@@ -117,7 +144,8 @@ def _one_minus_ssim(
     matrices too. Axes are [row, A, column, B] from there on, B last for contiguous arithmetic.
     """
     height, width = a.shape[-2:]
-    down, across = _window_means(height, weights), _window_means(width, weights)
+    down = _window_means(height, weights if height > 1 else torch.ones(1, dtype=torch.float64))
+    across = _window_means(width, weights)
     down_rounded, weights_across = down.to(dtype), (2 * unbiased * across).to(dtype)
 
     def with_moments(images: Tensor) -> list[Tensor]:
@@ -354,13 +382,14 @@ MEASURES: dict[str, Measure] = {
     "cosine": cosine,
     "gower": gower,
     "ssim-gaussian": ssim_gaussian,
+    "ssim-flat": ssim_flat,
 }
 """Measures by name."""
 
 BY_COLUMN = frozenset({"gower"})
 """Measures that take the column of each feature besides."""
 
-OF_RAW_FEATURES = frozenset({"ssim", "ssim-gaussian", "hamming", "gower"})
+OF_RAW_FEATURES = frozenset({"ssim", "ssim-gaussian", "ssim-flat", "hamming", "gower"})
 """Measures of pixels, bits or columns, which an embedding does not have."""
 
 
@@ -382,5 +411,6 @@ def measure(name: str, columns: Columns | None = None) -> Callable[[Features, Fe
 COARSE: dict[str, tuple[Measure, float]] = {
     "ssim": (partial(ssim, dtype=torch.float32), SSIM_ROUNDING),
     "ssim-gaussian": (partial(ssim_gaussian, dtype=torch.float32), SSIM_ROUNDING),
+    "ssim-flat": (partial(ssim_flat, dtype=torch.float32), SSIM_ROUNDING),
 }
 """Faster variants of measures, for features in [0, 1], and how far they may be off."""

@@ -29,6 +29,7 @@ from fedsim.cli.experiments.trials import trials
 from fedsim.cli.reproduce import reproduce
 from fedsim.cli.theory.account import account
 from fedsim.cli.theory.calibrate import calibrate
+from fedsim.cli.theory.pac import pac
 from fedsim.common import installation
 from fedsim.common.foreign_text import shown
 
@@ -50,6 +51,7 @@ for command in (
     audit,
     calibrate,
     account,
+    pac,
     data,
     sensitivity,
     membership,

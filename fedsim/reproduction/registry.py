@@ -1,145 +1,29 @@
-"""Every item that is made again, by source. A new item is a function and a line here."""
+"""Every item that is made again, by source; each source's room lists its own."""
 
-from functools import partial
-
-from fedsim.reproduction.abadi import composition
-from fedsim.reproduction.bernau import (
-    accuracy,
-    audit_figures,
-    complexity,
-    decisions,
-    identification,
-    norms,
-    scores,
-    sensitivities,
-)
-from fedsim.reproduction.bernau.experiments import TITLES
+from fedsim.reproduction.abadi import items as abadi
+from fedsim.reproduction.bernau import items as bernau
 from fedsim.reproduction.findings.item import Item
-from fedsim.reproduction.triastcyn import (
-    clipping,
-    estimator,
-    growth,
-    members,
-    orders,
-    outlier,
-    replaced,
-    table,
-)
-from fedsim.reproduction.triastcyn.trainings import SETTINGS
-from fedsim.reproduction.xiao import means
+from fedsim.reproduction.jagielski import items as jagielski
+from fedsim.reproduction.triastcyn import items as triastcyn
+from fedsim.reproduction.xiao import items as xiao
 
 SOURCES = {
     "bernau": "Bernau et al., Quantifying identifiability to choose and audit ε in differentially "
     "private deep learning",
     "triastcyn": "Triastcyn and Faltings, Bayesian differential privacy for machine learning",
     "xiao": "Xiao and Devadas, PAC privacy: automatic privacy measurement and control",
+    "jagielski": "Jagielski et al., Auditing differentially private machine learning: how private "
+    "is private SGD?",
     "abadi": "Abadi et al., Deep learning with differential privacy, as the course's slides have "
     "it; and Understanding privacy leakage in machine learning, a blog on composition",
 }
 """By the name that the command line takes."""
 
-MINUTES = {
-    "sensitivity": {"mnist": 3.0, "adult": 0.5, "purchase-100": 3.0},
-    "table-2a": {"mnist": 30.0, "adult": 2.0, "purchase-100": 30.0},
-    "audit": {"mnist": 58.0, "adult": 2.5, "purchase-100": 58.0},
-}
-"""Of what is made for each data set: Adult's as measured, MNIST's from some of its trials, those of
-Purchase-100, which nobody here has, as MNIST's."""
-
-
-def _of_data(data: str) -> tuple[Item, ...]:
-    title, needs = TITLES[data], (data,)
-    figure = audit_figures.FIGURES[data]
-    return (
-        Item(
-            "bernau",
-            f"figures-4-5-{data}",
-            f"Figures 4 and 5: local sensitivity, {title}",
-            MINUTES["sensitivity"][data],
-            partial(sensitivities.followed, data=data),
-            needs,
-        ),
-        Item(
-            "bernau",
-            f"norms-{data}",
-            f"Section 5.1: C as the median of unclipped norms, {title}",
-            0.5,
-            partial(norms.surveyed, data=data),
-            needs,
-        ),
-        Item(
-            "bernau",
-            f"table-2a-{data}",
-            f"Table 2a: advantage and δ′ at ρβ = 0.9, {title}",
-            MINUTES["table-2a"][data],
-            partial(identification.table, data=data),
-            needs,
-        ),
-        Item(
-            "bernau",
-            f"figure-6-{data}",
-            f"Figure 6: beliefs at ρβ = 0.9, {title}",
-            MINUTES["table-2a"][data],
-            partial(identification.beliefs, data=data),
-            needs,
-        ),
-        Item(
-            "bernau",
-            f"figure-{figure}",
-            f"Figure {figure}: ε′ by three routes, and membership inference, {title}",
-            MINUTES["audit"][data],
-            partial(audit_figures.audit, data=data),
-            needs,
-        ),
-    )
-
-
 ITEMS: tuple[Item, ...] = (
-    Item("bernau", "figure-1", "Figure 1: the decision boundary", 0.1, decisions.boundary),
-    Item("bernau", "figure-2", "Figure 2: regions of error at ε 6 and 3", 0.1, decisions.errors),
-    Item("bernau", "figure-3", "Figure 3: ρβ and ρα against ε", 0.1, scores.curves),
-    Item("bernau", "table-1", "Table 1: complexity, as measured", 1.0, complexity.exponents),
-    Item("bernau", "table-2b", "Table 2b: ε and ρα of ρβ", 0.1, scores.settings),
-    *(item for data in TITLES for item in _of_data(data)),
-    Item("bernau", "figure-6d", "Figure 6d: accuracy, MNIST", 20, accuracy.trained, ("mnist",)),
-    Item("triastcyn", "outlier", "Section 3: one resident far above", 0.1, outlier.attacked),
-    Item("triastcyn", "figure-1", "Figure 1: ε by step, Weibull gradients", 1.0, growth.followed),
-    Item(
-        "triastcyn",
-        "figure-2",
-        "Figure 2: gradient distances of members and of others, MNIST",
-        2.0,
-        members.compared,
-        ("mnist",),
-    ),
-    Item(
-        "triastcyn",
-        "figures-3-4",
-        "Figures 3 and 4: ε against σ, bounded and unbounded",
-        1.0,
-        clipping.compared,
-    ),
-    Item("triastcyn", "figure-5", "Figure 5: ε against λ", 0.1, orders.searched),
-    Item(
-        "triastcyn",
-        "estimator",
-        "Sections 4.3 and 4.4: coverage, percentiles, and the estimator's own cost",
-        0.5,
-        estimator.examined,
-    ),
-    *(
-        Item(
-            "triastcyn",
-            f"table-1-{data}",
-            f"Table 1: DP against BDP at equal noise, {setting.title}",
-            table.MINUTES[data],
-            partial(table.made, data=data),
-            (data,),
-        )
-        for data, setting in SETTINGS.items()
-    ),
-    Item("triastcyn", "theorem-3", "Theorem 3: a replaced record, sampled", 0.1, replaced.shown),
-    Item("xiao", "means", "Mean estimation: information in nats", 0.5, means.estimated),
-    Item("abadi", "composition", "ε against epochs by every composition", 2, composition.compared),
+    *bernau.ITEMS,
+    *triastcyn.ITEMS,
+    *xiao.ITEMS,
+    *abadi.ITEMS,
+    *jagielski.ITEMS,
 )
 """In the order in which they are made."""

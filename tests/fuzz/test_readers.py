@@ -19,7 +19,7 @@ from readers import READERS, played
 
 from adversaries.errors import InputError
 
-MUTATIONS = int(os.environ.get("FUZZ", "1000"))
+MUTATIONS = int(os.environ.get("FUZZ", "400"))
 
 MOST_MEMORY = 2**29
 """Bytes that reading one of these files, of less than a megabyte, may take."""

@@ -82,7 +82,7 @@ def configured(means: Means, data: str, changes: dict[str, Scalar]) -> Config:
     where = dict(SMOKE)
     if not means.smoke:
         where = {"data.root": str(means.data(data)), "data.download": means.download}
-    return configuration.load(configurations.path(data), changes | where)
+    return configuration.load(configurations.path(data), where | changes)
 
 
 def play(means: Means, cell: Cell) -> Run:

@@ -66,15 +66,16 @@ class Means:
 
 DATA: Mapping[str, str] = {
     "mnist": "put its four files into DIR/mnist and give --data-root DIR, or add --download",
+    "fashion-mnist": "put its four files into DIR/fashion-mnist and give --data-root DIR, or add "
+    "--download",
     "adult": "put UCI's adult.data and adult.test into DIR/adult and give --data-root DIR",
     "abalone": "put UCI's abalone.data into DIR/abalone and give --data-root DIR",
-    "fashion-mnist": "put its four files into DIR/fashion-mnist and give --data-root DIR",
     "cifar-10": "put its original batches into DIR/cifar-10 and give --data-root DIR",
     "purchase-100": "put your own features.npy and labels.npy into DIR/purchase-100",
 }
 """Data that items need, by the name of the folder, with how to get them."""
 
-DOWNLOADED = ("mnist",)
+DOWNLOADED = ("mnist", "fashion-mnist")
 """Those that can be downloaded."""
 
 

@@ -69,6 +69,18 @@ def test_ssim_of_small_images_uses_the_largest_odd_window(
     np.testing.assert_allclose(ssim(a, b), scikit_image(a, b, win_size=window), atol=1e-12)
 
 
+def test_flat_ssim_is_that_of_scikit_image_on_vectors() -> None:
+    a, b = noise(4, 9, 8), noise(5, 9, 8)
+    expected = scikit_image(a.reshape(4, -1), b.reshape(5, -1))
+    np.testing.assert_allclose(measure("ssim-flat")(a, b), expected, atol=1e-12)
+    # Rows after one another: not what windows of an image see.
+    assert np.abs(ssim(a, b) - expected).max() > 0.01
+    coarse, off = COARSE["ssim-flat"]
+    assert np.abs(coarse(a, b) - expected).max() < off
+    with pytest.raises(InputError, match="at least 7 numbers"):
+        measure("ssim-flat")(noise(2, 6), noise(2, 6))
+
+
 def test_ssim_averages_channels_as_scikit_image_does() -> None:
     a, b = noise(3, 3, 12, 12, seed=1), noise(4, 3, 12, 12, seed=2)
     np.testing.assert_allclose(ssim(a, b), scikit_image(a, b, channel_axis=0), atol=1e-12)

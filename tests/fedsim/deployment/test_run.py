@@ -389,6 +389,7 @@ def test_a_deployment_gives_the_bits_of_a_run_in_process_and_an_auditor_its_beli
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_auditor_may_join_late_and_be_killed(
     server_up: Path, small: Callable[..., Config], tmp_path: Path
 ) -> None:

@@ -12,10 +12,19 @@ from adversaries.statistics import gaussian
 from fedsim.cli.main import app
 from fedsim.privacy import calibration
 from fedsim.reproduction import page, session
-from fedsim.reproduction.bernau import accuracy, audit_figures, identification, norms, sensitivities
+from fedsim.reproduction.abadi import accuracies
+from fedsim.reproduction.bernau import (
+    accuracy,
+    audit_figures,
+    dissimilarities,
+    identification,
+    norms,
+    sensitivities,
+)
 from fedsim.reproduction.findings.finding import Finding, agreement
 from fedsim.reproduction.findings.item import Means, Scale
 from fedsim.reproduction.registry import ITEMS
+from fedsim.reproduction.xiao import clusters, network
 
 pytestmark = pytest.mark.slow
 
@@ -143,3 +152,39 @@ def test_norms_without_clipping_are_above_those_with_it(smoke: Means) -> None:
     share = numbers["share of norms above C = 3, first models"].ours
     median = numbers["median norm, first models"].ours
     assert (median > 3) == (share > 0.5)
+
+
+def test_k_means_needs_more_noise_for_more_clusters(smoke: Means) -> None:
+    few, many = clusters.clustered(smoke).numbers
+    assert few.ours < many.ours
+    for number in (few, many):
+        assert number.interval is not None
+        assert number.interval[0] <= number.ours <= number.interval[1]
+
+
+def test_a_private_network_is_between_chance_and_the_one_without_noise(smoke: Means) -> None:
+    numbers = {one.name: one.ours for one in network.released(smoke).numbers}
+    estimated = numbers["noise √E|B|², as if the spread were known"]
+    assert estimated < numbers["noise √E|B|², with 95 % confidence"] < 2 * estimated
+    without = numbers["accuracy without noise"]
+    assert 0.5 < numbers["accuracy with noise of 95 % confidence"] < without + 0.02
+    # At even odds, and as much information as all records share: hardly more than chance.
+    assert 0.5 < list(numbers.values())[-1] < 0.52
+
+
+def test_dissimilarities_choose_pairs_and_are_ordered(smoke: Means) -> None:
+    numbers = {one.name: one for one in dissimilarities.compared(smoke, "mnist").numbers}
+    assert "rank correlation, SSIM of the flattened vector, as in the authors' code" in numbers
+    order = [one.ours for name, one in numbers.items() if name.startswith("rank")]
+    assert order == sorted(order, reverse=True)
+    chosen = [one for name, one in numbers.items() if name.startswith("RMS")]
+    assert len(chosen) == 3
+    assert all(0 < one.ours <= 6 for one in chosen)
+
+
+def test_accuracy_falls_with_epsilon(smoke: Means) -> None:
+    numbers = {one.name: one.ours for one in accuracies.private(smoke).numbers}
+    plain = numbers["ε = ∞, all pixels: accuracy"]
+    assert plain > numbers["ε = 0.5, all pixels: accuracy"]
+    assert plain > 0.85
+    assert 0.5 > numbers["ε = 0.5, all pixels: ε by the privacy loss distribution"] > 0.1

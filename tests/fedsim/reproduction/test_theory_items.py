@@ -1,12 +1,16 @@
 """Items that train nothing, held against closed forms and what was printed."""
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from scipy import integrate, stats
 
-from fedsim.reproduction.abadi import composition
+from fedsim.privacy.accounting import accountant
+from fedsim.privacy.mechanism import Mechanism, Steps
+from fedsim.reproduction.abadi import accuracies, composition
 from fedsim.reproduction.bernau import decisions, norms, scores
 from fedsim.reproduction.findings.finding import Finding, Number, agreement
 from fedsim.reproduction.findings.item import Means, Scale
@@ -99,3 +103,25 @@ def test_a_private_median_is_near_the_median_and_private() -> None:
     ]
     shares = [np.array([(one == cell).mean() for cell in range(4)]) for one in draws]
     assert np.abs(np.log(shares[0] / shares[1])).max() < 1.1
+
+
+def test_noisy_components_span_the_data_and_less_of_it_with_more_noise() -> None:
+    draw = np.random.default_rng(5)
+    # Records in a plane of eighty dimensions.
+    plane = np.linalg.qr(draw.standard_normal((80, 2)))[0]
+    records = torch.from_numpy((draw.standard_normal((500, 2)) @ plane.T).astype(np.float32))
+    kept = [
+        np.linalg.norm(plane.T @ accuracies.components(records, noise, draw))
+        for noise in (0.0, 1.0, 1e4)
+    ]
+    assert kept[0] == pytest.approx(math.sqrt(2), abs=1e-6)
+    assert kept[1] > 0.99 * math.sqrt(2) > kept[2]
+
+
+def test_all_steps_and_the_components_together_have_the_wanted_epsilon() -> None:
+    noise = accuracies.spent(2.0, 300, reduced=True)
+    assert noise.components == 7.0
+    both = Mechanism((Steps(7.0, 1), Steps(noise.step, 300, 0.01)))
+    assert 2.0 - 1e-4 < accountant("rdp-classic").epsilon(both, 1e-5) <= 2.0
+    # Whoever gives no components away has more left for the steps.
+    assert accuracies.spent(2.0, 300, reduced=False).step < noise.step

@@ -1,0 +1,141 @@
+"""`fedsim pac`: a function of one's own with as much noise as its results need."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adversaries import registry
+from adversaries.errors import InputError
+from fedsim.cli.options import AsJson
+from fedsim.cli.terminal import Terminal, print_json
+
+if TYPE_CHECKING:  # NumPy and SciPy, which take half a second
+    from fedsim.studies.black_box import PrivateResult
+
+
+def pac(
+    function: Annotated[
+        str,
+        typer.Argument(
+            metavar="FUNCTION",
+            help="mean, class-means, or package.module:name of your own: from features, labels and "
+            "a random generator to numbers, of one shape whatever the number of records.",
+        ),
+    ],
+    data: Annotated[
+        str, typer.Option(metavar="NAME", help="A data set, as fedsim data lists them.")
+    ] = "digits",
+    data_root: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Its folder or file.")
+    ] = None,
+    rate: Annotated[
+        float, typer.Option(help="Probability that a record is used: the adversary's prior.")
+    ] = 0.5,
+    budget: Annotated[
+        float, typer.Option(help="What may be told about which records were used, in nats.")
+    ] = 1.0,
+    simulations: Annotated[
+        int, typer.Option(help="Simulated subsets that the noise is made from.")
+    ] = 400,
+    confidence: Annotated[float, typer.Option(help="That it keeps the budget.")] = 0.95,
+    seed: Annotated[
+        int, typer.Option(help="Of simulations; the secret subset and the noise do not use it.")
+    ] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the released numbers there, as .npz."),
+    ] = None,
+    json_: AsJson = False,
+) -> None:
+    """Release what any function makes of a secret subset of records, with PAC private noise.
+
+    The function is a black box: it is run on simulated subsets, its results say how much noise
+    there must be, and along what. The budget is an average over subsets. It is no differential
+    privacy, and says nothing of a record that could not have been among the data.
+
+    Examples:
+
+    fedsim pac mean --budget 0.1
+
+    fedsim pac my_analysis:coefficients --data npz --data-root records.npz --out released.npz
+    """
+    from fedsim.data import load  # noqa: PLC0415
+    from fedsim.studies import black_box  # noqa: PLC0415
+
+    if out is not None and (out.exists() or not out.absolute().parent.is_dir()):
+        raise InputError(f"--out: '{out}' is there already, or its folder is not; name a new file")
+    if registry.is_code(function):
+        # Whoever writes it on this command line owns the machine's session.
+        registry.allow([function])
+        _import_from_here()
+    console = Terminal(stderr=True, quiet=json_)
+    records = load(data, "" if data_root is None else str(data_root))
+    found = black_box.privatised(
+        function,
+        records,
+        rate,
+        budget,
+        simulations,
+        confidence,
+        seed,
+        followed=lambda seeds: _followed(seeds, console),
+    )
+    if out is not None:
+        _write(out, found)
+    if json_:
+        print_json(found.document)
+    else:
+        _print(found, out)
+
+
+def _import_from_here() -> None:
+    """Find the user's own module in the current folder, as `python -m` does."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+
+
+def _followed(seeds: Iterable[Any], console: Terminal) -> Iterable[Any]:
+    from rich.progress import track  # noqa: PLC0415
+
+    return track(seeds, "Simulated", console=console, transient=True, disable=console.quiet)
+
+
+def _write(path: Path, found: "PrivateResult") -> None:
+    import numpy as np  # noqa: PLC0415
+
+    from fedsim.common import private_files  # noqa: PLC0415
+
+    with private_files.replacing(path) as file:
+        np.savez(file, released=found.released, noise_std=np.sqrt(found.noise.variances))
+
+
+def _print(found: "PrivateResult", out: Path | None) -> None:
+    console, noise = Terminal(highlight=False), found.noise
+    console.print(
+        f"{found.function} of some of {found.records} records, each used with probability "
+        f"{found.rate:g}: {len(noise.centre)} numbers, released along {len(noise.variances)} "
+        f"directions that {found.simulations} simulations found."
+    )
+    relative = f", {noise.size / found.length:.3g} of the result's length" if found.length else ""
+    console.print(
+        f"Noise: {noise.size:.4g} (root of its mean square){relative}; what no direction holds: "
+        f"{found.residual:.4g}."
+    )
+    console.print(
+        f"It tells at most {noise.budget:g} nats about which records were used, with confidence "
+        f"{noise.confidence:.0%} over the simulations. Guesses whether a record was used are right "
+        f"in at most {found.average_success:.1%} of cases, on average over records "
+        f"({found.chance:.1%} without the release); of a single record, whichever it is, "
+        + (
+            "nothing is bounded."
+            if found.any_success == 1
+            else f"in at most {found.any_success:.1%}."
+        )
+    )
+    console.print("An average over subsets, and no differential privacy.")
+    if out is not None:
+        console.print(f"Released: {out}", soft_wrap=True)
