@@ -1,4 +1,4 @@
-"""Items of Triastcyn and Faltings, held against closed forms and what their code recorded."""
+"""Items of Triastcyn and Faltings, held against closed forms, plain counts and integrals."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from fedsim.privacy import bayesian
-from fedsim.reproduction.findings.finding import Finding, Number, agreement
+from fedsim.reproduction.findings.finding import Finding, Number
 from fedsim.reproduction.findings.item import Means, Scale
 from fedsim.reproduction.registry import ITEMS
 from fedsim.reproduction.triastcyn import (
@@ -34,13 +34,18 @@ def _number(finding: Finding, name: str) -> Number:
     return next(one for one in finding.numbers if one.name == name)
 
 
-def test_lambda_must_be_searched_as_their_code_recorded(smoke: Means) -> None:
-    numbers = orders.searched(smoke).numbers
-    assert {agreement(one).kind for one in numbers if one.references} == {"agrees"}
-    assert sum(bool(one.references) for one in numbers) == 2
-    # With equal distances the accountant is the moments accountant, at its integer orders.
-    least, core = numbers[-3].ours, numbers[-1].ours
-    assert least == pytest.approx(core, rel=1e-9)
+def test_lambda_must_be_searched_and_equal_distances_are_the_moments_accountant(
+    smoke: Means,
+) -> None:
+    least, unsearched, core = orders.searched(smoke).numbers[-3:]
+    assert least.name.endswith("at λ = 12")
+    # 10,000 times log E exp(K(K-1)/2) of K ~ Binomial(lambda + 1, q): without the accountant.
+    for order, number in ((12, least), (32, unsearched)):
+        count = np.arange(order + 2)
+        law = stats.binom.pmf(count, order + 1, orders.RATE) @ np.exp(count * (count - 1) / 2)
+        assert number.ours == pytest.approx((1e4 * np.log(law) + np.log(1e5)) / order, rel=1e-6)
+    assert (least.ours, unsearched.ours) == pytest.approx((1.1065, 94_430), rel=1e-4)
+    assert least.ours == pytest.approx(core.ours, rel=1e-9)
 
 
 def test_distances_of_pairs_are_those_of_a_plain_count() -> None:
