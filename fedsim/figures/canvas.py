@@ -13,7 +13,7 @@ import numpy.typing as npt
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogFormatter, MaxNLocator, NullFormatter
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -63,6 +63,7 @@ STYLE = {
 def to_svg(figure: Figure) -> str:
     """Return the figure as a standalone SVG document without dates or addresses of makers."""
     buffer = io.StringIO()
+    _plain_ticks(figure)
     with page_style():
         metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(buffer, format="svg", metadata=metadata)
@@ -72,9 +73,24 @@ def to_svg(figure: Figure) -> str:
 def to_png(figure: Figure) -> bytes:
     """Return the figure as a PNG fit for high-resolution screens and print."""
     buffer = io.BytesIO()
+    _plain_ticks(figure)
     with page_style():
         figure.savefig(buffer, format="png", dpi=200, metadata={"Software": None})
     return buffer.getvalue()
+
+
+def _plain_ticks(figure: Figure) -> None:
+    """Write the ticks of logarithmic axes as numbers, where matplotlib would as mathematics.
+
+    The style leaves mathematics as it is written. Ticks between the powers of ten are labelled
+    where there are few.
+    """
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        if axis.get_scale() == "log" and isinstance(axis.get_major_formatter(), LogFormatter):
+            low, high = sorted(axis.get_view_interval())
+            axis.set_major_formatter(plain)
+            axis.set_minor_formatter(plain if high < 10 * low else NullFormatter())
 
 
 def page_style() -> AbstractContextManager[None]:
@@ -173,20 +189,6 @@ def rounds_axis(axes: Axes, rounds: npt.NDArray[np.int64]) -> None:
     axes.set_xlim(rounds[0] - margin, rounds[-1] + margin)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.set_xlabel("round")
-
-
-def plain_ticks(axes: Axes) -> None:
-    """Write the ticks of logarithmic axes as numbers, not as mathematics, which the style leaves.
-
-    Args:
-        axes: drawn on already; ticks between the powers of ten are labelled where there are few.
-    """
-    plain = FuncFormatter(lambda value, _: f"{value:g}")
-    for axis in (axes.xaxis, axes.yaxis):
-        if axis.get_scale() == "log":
-            low, high = sorted(axis.get_view_interval())
-            axis.set_major_formatter(plain)
-            axis.set_minor_formatter(plain if high < 10 * low else NullFormatter())
 
 
 def legend_above(axes: Axes, above: float = 0.0) -> None:

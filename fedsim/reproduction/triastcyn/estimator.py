@@ -144,6 +144,5 @@ def _drawn(curves: Mapping[str, Floats]) -> str:
         axes.invert_xaxis()
         axes.set_xlabel("share of the records that it does not hold for")
         axes.set_ylabel("ε")
-        canvas.plain_ticks(axes)
         canvas.legend_above(axes)
     return canvas.to_svg(figure)

@@ -163,7 +163,6 @@ def _drawn(curves: dict[float, Growth], clipped: Growth, ours: Growth) -> str:
             axes.semilogy(steps, dp, "--", color=canvas.INK, label="moments")
             axes.semilogy(steps, short, ":", color=canvas.VERMILION, label="0.05, clipped")
             axes.set_xlabel("step")
-            canvas.plain_ticks(axes)
         figure.axes[0].set_ylabel("ε")
         handles = figure.axes[0].get_legend_handles_labels()[0]
         figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))

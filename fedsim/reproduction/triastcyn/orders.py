@@ -78,6 +78,5 @@ def _drawn(curves: dict[float, Floats]) -> str:
             axes.plot(SEARCHED[curve.argmin()], curve.min(), "o", color=colour)
         axes.set_xlabel("λ")
         axes.set_ylabel("ε")
-        canvas.plain_ticks(axes)
         canvas.legend_above(axes)
     return canvas.to_svg(figure)

@@ -177,6 +177,5 @@ def _drawn(dp: Floats, bdp: Floats) -> str:
         right.loglog(dp, bdp, "o-", color=canvas.GREEN, label="BDP")
         right.set_xlabel("DP ε")
         right.set_ylabel("ε")
-        canvas.plain_ticks(right)
         canvas.legend_above(right)
     return canvas.to_svg(figure)

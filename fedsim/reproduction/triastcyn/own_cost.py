@@ -113,7 +113,6 @@ def picture() -> Picture:
             axes.loglog(SAMPLES, curve, color=colour, linewidth=2, label=label)
         axes.set_xlabel("samples n")
         axes.set_ylabel("ε")
-        canvas.plain_ticks(axes)
         canvas.legend_above(axes)
     return Picture(
         "own-cost",

@@ -95,6 +95,5 @@ def _drawn(exact: Floats, printed: float, bound: float) -> str:
         canvas.level_line(axes, bound, "by convexity", canvas.GREEN, "--")
         axes.set_xlabel("|g′| over the noise")
         axes.set_ylabel("log-moment")
-        canvas.plain_ticks(axes)
         canvas.legend_above(axes)
     return canvas.to_svg(figure)
