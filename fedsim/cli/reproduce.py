@@ -10,10 +10,12 @@ from rich.table import Table
 from adversaries.errors import InputError
 from fedsim.cli.options import AsJson
 from fedsim.cli.terminal import Terminal, print_json
+from fedsim.common import report_directory
 from fedsim.reproduction.findings.item import DATA, Scale
 
 if TYPE_CHECKING:  # torch and matplotlib, which take a second
     from fedsim.reproduction.findings.item import Item, Means
+    from fedsim.reproduction.session import Made
 
 
 def reproduce(
@@ -61,10 +63,11 @@ def reproduce(
     """
     from fedsim.reproduction import page, session  # noqa: PLC0415
     from fedsim.reproduction.findings.item import Means  # noqa: PLC0415
-    from fedsim.reproduction.registry import ITEMS  # noqa: PLC0415
 
     chosen = _chosen(source, items or [])
     console = Terminal(stderr=True, quiet=json_)
+    if markdown is not None and not markdown.absolute().parent.is_dir():
+        raise InputError(f"--markdown: there is no folder '{markdown.parent}'")
     root = None if data_root is None else data_root.expanduser().absolute()
     if root is not None and not root.is_dir():
         raise InputError(f"--data-root: there is no folder '{root}'")
@@ -76,28 +79,35 @@ def reproduce(
         say=lambda what: console.print(f"  {what}", highlight=False),
     )
     if list_:
-        Terminal().print(_listing(chosen, means))
+        for key in dict.fromkeys(item.source for item in chosen):
+            Terminal().print(_listing(key, [item for item in chosen if item.source == key], means))
         return
-    there = [item for item in chosen if not item.missing(means)]
-    skipped = {
-        item.title: "; ".join(DATA[name] for name in item.missing(means))
-        for item in chosen
-        if item not in there
-    }
+    why_not = {item.title: _why_not(item, means, named=bool(items)) for item in chosen}
+    skipped = {title: why for title, why in why_not.items() if why}
+    there = [item for item in chosen if item.title not in skipped]
+    report_directory.create(means.folder)
     _announce(console, there, skipped, means)
+    made = _publish(means, skipped)
     for _ in session.make(there, means):
-        pass
-    # The page has all that is kept, whatever was asked for this time.
-    made = [kept for item in ITEMS if (kept := session.read(item, means)) is not None]
-    written = page.write(means.folder, made, skipped)
+        made = _publish(means, skipped)
     if markdown is not None:
         page.write_markdown(markdown, made)
     if json_:
         import json  # noqa: PLC0415
 
-        print_json(json.loads((means.folder / "reproduction.json").read_text(encoding="utf-8")))
+        print_json(json.loads((means.folder / page.JSON).read_text(encoding="utf-8")))
     console.print(page.counted(made), highlight=False)
-    console.print(f"Page: {written}", soft_wrap=True, highlight=False)
+    console.print(f"Page: {means.folder / page.PAGE}", soft_wrap=True, highlight=False)
+
+
+def _publish(means: "Means", skipped: dict[str, str]) -> "list[Made]":
+    """Write the page with all that is kept, whatever was asked for this time; return that."""
+    from fedsim.reproduction import page, session  # noqa: PLC0415
+    from fedsim.reproduction.registry import ITEMS  # noqa: PLC0415
+
+    made = [kept for item in ITEMS if (kept := session.read(item, means)) is not None]
+    page.write(means.folder, made, skipped)
+    return made
 
 
 def _chosen(source: str | None, names: list[str]) -> "list[Item]":
@@ -114,14 +124,25 @@ def _chosen(source: str | None, names: list[str]) -> "list[Item]":
     return [item for name, item in of_source.items() if not names or name in names]
 
 
-def _listing(items: "list[Item]", means: "Means") -> Table:
-    table = Table("item", "what", "minutes", "data", box=SIMPLE)
+def _why_not(item: "Item", means: "Means", named: bool) -> str:
+    """Return why an item is not made, and how to have it; "" for one that is."""
+    from fedsim.reproduction import session  # noqa: PLC0415
+
+    if missing := item.missing(means):
+        return "; ".join(DATA[name] for name in missing)
+    if item.too_long(means) and not named and session.read(item, means) is None:
+        return f"takes about {item.minutes / 60:.0f} hours: name it to make it"
+    return ""
+
+
+def _listing(source: str, items: "list[Item]", means: "Means") -> Table:
+    table = Table("item", "what", "minutes", "data", box=SIMPLE, title=f"fedsim reproduce {source}")
     table.columns[0].no_wrap = True
     for item in items:
         missing = item.missing(means)
         data = [f"{name}, missing" if name in missing else name for name in item.needs]
-        row = f"{item.source} {item.name}", item.title, f"{item.minutes:g}", "; ".join(data)
-        table.add_row(*row)
+        only = ", when named" if item.too_long(means) else ""
+        table.add_row(item.name, item.title, f"{item.minutes:g}{only}", "; ".join(data))
     return table
 
 

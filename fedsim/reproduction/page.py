@@ -16,6 +16,9 @@ from fedsim.reproduction.session import Made
 
 HEADINGS = ("number", "the source", "ours (95 %)", "theory", "agreement")
 
+PAGE, JSON = "reproduction.html", "reproduction.json"
+"""The files, in the directory that everything is kept in."""
+
 SMOKE = (
     "A smoke run, on scikit-learn's digits and few trials, whatever data an item names: it shows "
     "that everything works. No number of it is to be held against a source's."
@@ -37,23 +40,21 @@ def counted(made: Sequence[Made]) -> str:
     )
 
 
-def write(directory: Path, made: Sequence[Made], skipped: Mapping[str, str]) -> Path:
-    """Write reproduction.html and reproduction.json; return the page.
+def write(directory: Path, made: Sequence[Made], skipped: Mapping[str, str]) -> None:
+    """Write the page and its JSON.
 
     Args:
         directory: where.
         made: the items.
-        skipped: titles of those that lack their data, and how to get them.
+        skipped: titles of those that were not made, and how to have them.
     """
     document = {
         "items": [_as_json(item) for item in made],
         "skipped": dict(skipped),
     }
     text = TypeAdapter(dict[str, Any]).dump_json(document, indent=1)
-    private_files.write(directory / "reproduction.json", text)
-    page = directory / "reproduction.html"
-    private_files.write(page, render(made, skipped).encode())
-    return page
+    private_files.write(directory / JSON, text)
+    private_files.write(directory / PAGE, render(made, skipped).encode())
 
 
 def _as_json(item: Made) -> dict[str, Any]:
@@ -91,28 +92,37 @@ def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:
 
     Args:
         made: the items.
-        skipped: titles of those that lack their data, and how to get them.
+        skipped: titles of those that were not made, and how to have them.
     """
-    sections = [
-        {
-            "item": item,
-            "anchor": f"{item.source}-{item.name}",
-            "rows": rows(item),
-            "pictures": [
-                (one.caption, embedded(one.svg, f"{item.source}-{one.name}", one.caption))
-                for one in item.finding.pictures
-            ],
-        }
-        for item in made
-    ]
     return audit_page.render(
-        PAGE,
-        sources=[SOURCES[key] for key in dict.fromkeys(item.source for item in made)],
-        sections=sections,
+        TEMPLATE,
+        sources=[(SOURCES[key], [_section(item) for item in of]) for key, of in by_source(made)],
         headings=HEADINGS,
         concluding=[counted(made), *([SMOKE] if _smoke(made) else [CHANCE])],
         skipped=dict(skipped),
     )
+
+
+def by_source(made: Sequence[Made]) -> list[tuple[str, list[Made]]]:
+    """Return the items of each source, by its key.
+
+    Args:
+        made: the items.
+    """
+    keys = dict.fromkeys(item.source for item in made)
+    return [(key, [item for item in made if item.source == key]) for key in keys]
+
+
+def _section(item: Made) -> dict[str, Any]:
+    return {
+        "item": item,
+        "anchor": f"{item.source}-{item.name}",
+        "rows": rows(item),
+        "pictures": [
+            (one.caption, embedded(one.svg, f"{item.source}-{one.name}", one.caption))
+            for one in item.finding.pictures
+        ],
+    }
 
 
 def markdown(made: Sequence[Made]) -> str:
@@ -145,12 +155,18 @@ def write_markdown(path: Path, made: Sequence[Made]) -> None:
 
 def _markdown(made: Sequence[Made]) -> Iterator[str]:
     yield from (counted(made), "", CHANCE, "")
-    for item in made:
-        yield from (f"### {item.title}", "", f"    {item.command}", "", item.finding.conclusion, "")
-        if item.finding.numbers:
-            yield from _table(HEADINGS, rows(item))
-        for grid in item.finding.grids:
-            yield from (grid.title, "", *_table(grid.headings, grid.rows))
+    for source, items in by_source(made):
+        yield from (f"## {SOURCES[source]}", "")
+        for item in items:
+            yield from _item(item)
+
+
+def _item(item: Made) -> Iterator[str]:
+    yield from (f"### {item.title}", "", f"    {item.command}", "", item.finding.conclusion, "")
+    if item.finding.numbers:
+        yield from _table(HEADINGS, rows(item))
+    for grid in item.finding.grids:
+        yield from (grid.title, "", *_table(grid.headings, grid.rows))
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -163,7 +179,7 @@ def _smoke(made: Sequence[Made]) -> bool:
     return any(item.scale == "smoke" for item in made)
 
 
-PAGE = """\
+TEMPLATE = """\
 {% extends "frame" %}
 {% from "parts" import concluded, drawn, tabulated %}
 {% block title %}The sources, made again{% endblock %}
@@ -171,20 +187,22 @@ PAGE = """\
 {% block heading %}The sources, made again{% endblock %}
 {% block body %}
 {{ concluded(concluding) }}
-{% for source in sources %}
+{% for source, sections in sources %}
 <p class="meta">{{ source }}</p>
-{% endfor %}
 <ul>
 {% for section in sections %}
 <li><a href="#{{ section.anchor }}">{{ section.item.title }}</a></li>
 {% endfor %}
 </ul>
+{% endfor %}
 {% if skipped %}
 <h2>Not made</h2>
 {{ tabulated(["item", "why, and how to have it"], skipped.items()) }}
 {% endif %}
+{% for source, sections in sources %}
+<h2>{{ source }}</h2>
 {% for section in sections %}
-<h2 id="{{ section.anchor }}">{{ section.item.title }}</h2>
+<h3 id="{{ section.anchor }}">{{ section.item.title }}</h3>
 <p>{{ section.item.finding.conclusion }}</p>
 {{ drawn(section.pictures) }}
 {% if section.rows %}
@@ -196,6 +214,7 @@ PAGE = """\
 {% endfor %}
 <p class="meta"><code>{{ section.item.command }}</code>, {{ "%.0f" | format(section.item.seconds) }}
 s, fedsim {{ section.item.fedsim }}.</p>
+{% endfor %}
 {% endfor %}
 {% endblock %}
 """

@@ -79,6 +79,10 @@ DOWNLOADED = ("mnist", "fashion-mnist")
 """Those that can be downloaded."""
 
 
+LONG = 300.0
+"""Minutes above which an item is made only when it is named."""
+
+
 @dataclass(frozen=True)
 class Item:
     """One thing that a source published.
@@ -98,6 +102,14 @@ class Item:
     minutes: float
     make: Callable[[Means], Finding]
     needs: tuple[str, ...] = ()
+
+    def too_long(self, means: Means) -> bool:
+        """Return whether it is made only when it is named.
+
+        Args:
+            means: the scale.
+        """
+        return self.minutes > LONG and not means.smoke
 
     def missing(self, means: Means) -> list[str]:
         """Return the data sets that it needs and that are not there.

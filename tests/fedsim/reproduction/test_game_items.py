@@ -23,7 +23,7 @@ from fedsim.reproduction.bernau import (
 )
 from fedsim.reproduction.findings.finding import Finding, agreement
 from fedsim.reproduction.findings.item import Means, Scale
-from fedsim.reproduction.registry import ITEMS
+from fedsim.reproduction.registry import ITEMS, SOURCES
 from fedsim.reproduction.xiao import clusters, network
 
 pytestmark = pytest.mark.slow
@@ -100,13 +100,16 @@ def test_the_page_has_every_item_with_its_statement_and_its_command(
 ) -> None:
     chosen = [item for item in ITEMS if item.name in ("figure-1", "table-2b")]
     made = list(session.make(chosen, smoke))
-    text = page.write(tmp_path, made, {"Figure 8": "no data"}).read_text(encoding="utf-8")
+    page.write(tmp_path, made, {"Figure 8": "no data"})
+    text = (tmp_path / page.PAGE).read_text(encoding="utf-8")
     assert "Not made" in text
     for item in made:
         assert item.command in text
         assert f'id="{item.source}-{item.name}"' in text
     assert "within what was printed" in text
     assert "| MNIST, ρβ = 0.9: ε | 2.200 published | 2.197 |" in page.markdown(made)
+    assert page.markdown(made).count(f"## {SOURCES['bernau']}\n") == 1
+    assert text.count(f"<h2>{SOURCES['bernau']}</h2>") == 1
 
 
 def test_the_command_skips_by_name_what_has_no_data_and_says_how_to_get_it(tmp_path: Path) -> None:
@@ -120,12 +123,40 @@ def test_the_command_skips_by_name_what_has_no_data_and_says_how_to_get_it(tmp_p
     assert (out / "reproduction.json").exists()
 
 
+def test_what_takes_days_is_made_only_when_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = replace(next(one for one in ITEMS if not one.needs), minutes=1700.0, make=_never)
+    monkeypatch.setattr("fedsim.reproduction.registry.ITEMS", (item,))
+    unnamed = CliRunner().invoke(app, ["reproduce", item.source, "--out", str(tmp_path)])
+    assert "takes about 28 hours: name it to make it" in " ".join(unnamed.output.split())
+    arguments = ["reproduce", item.source, item.name, "--out", str(tmp_path)]
+    assert isinstance(CliRunner().invoke(app, arguments).exception, AssertionError)
+
+
+def test_the_page_is_there_before_the_last_item_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(means: Means) -> Finding:
+        assert "Figure 3" in (means.folder / page.PAGE).read_text(encoding="utf-8")
+        raise KeyboardInterrupt
+
+    first, second = (one for one in ITEMS if one.name in ("figure-3", "table-1"))
+    changed = (first, replace(second, make=interrupted))
+    monkeypatch.setattr("fedsim.reproduction.registry.ITEMS", changed)
+    result = CliRunner().invoke(app, ["reproduce", "--scale", "smoke", "--out", str(tmp_path)])
+    assert result.exit_code != 0
+    assert "1 items with" in (tmp_path / page.PAGE).read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["nobody"], "no source is called 'nobody'; there are bernau"),
         (["bernau", "figure-99"], "bernau has no item 'figure-99'; there are figure-1"),
         (["bernau", "--data-root", "/nowhere"], "there is no folder '/nowhere'"),
+        (["bernau", "--markdown", "/nowhere/page.md"], "there is no folder '/nowhere'"),
+        (["bernau", "--out", __file__], "name another directory with --out"),
     ],
 )
 def test_what_is_not_there_is_refused_by_name(arguments: list[str], said: str) -> None:
