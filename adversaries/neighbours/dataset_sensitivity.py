@@ -74,12 +74,8 @@ def rank_records(
     Source:
         Eq. 18.
     """
-    distance = dissimilarity.measure(measure, columns)
-    sums, positions = np.zeros(len(features)), np.arange(len(features))
-    for tile in distance_tiles(distance, features, features, threads, progress):
-        tile.distances[positions[tile.rows, None] == positions[tile.columns]] = 0
-        sums[tile.rows] += tile.distances.sum(axis=1)
-    return sums
+    alone = np.arange(len(features))
+    return _sums_to_others(features, alone, measure, progress, columns, threads)
 
 
 def rank_clients(
@@ -110,15 +106,26 @@ def rank_clients(
     Source:
         Eq. 18 for whole clients.
     """
-    distance = dissimilarity.measure(measure, columns)
-    holds = client_of[:, None] == np.arange(client_of.max() + 1)
-    sums = np.zeros((holds.shape[1], holds.shape[1]))
-    for tile in distance_tiles(distance, features, features, threads, progress):
-        sums += holds[tile.rows].T @ (tile.distances @ holds[tile.columns])
-    np.fill_diagonal(sums, 0)
-    sizes = holds.sum(axis=0)
-    means: npt.NDArray[np.float64] = sums.sum(axis=1) / (sizes * (len(features) - sizes))
+    of_records = _sums_to_others(features, client_of, measure, progress, columns, threads)
+    sums, sizes = np.bincount(client_of, of_records), np.bincount(client_of)
+    means: npt.NDArray[np.float64] = sums / (sizes * (len(features) - sizes))
     return means
+
+
+def _sums_to_others(
+    features: Features,
+    client_of: npt.NDArray[np.integer[Any]],
+    measure: str,
+    progress: Progress | None,
+    columns: Columns | None,
+    threads: int,
+) -> npt.NDArray[np.float64]:
+    """Return the sum of each record's distances to the records of all other clients, [n]."""
+    distance, sums = dissimilarity.measure(measure, columns), np.zeros(len(features))
+    for tile in distance_tiles(distance, features, features, threads, progress):
+        tile.distances[client_of[tile.rows, None] == client_of[tile.columns]] = 0
+        sums[tile.rows] += tile.distances.sum(axis=1)
+    return sums
 
 
 def select_one(values: npt.NDArray[np.float64], choice: str) -> int:
