@@ -60,7 +60,9 @@ class FederationConfig(Table):
     Attributes:
         clients: how many there are.
         partition: the scheme by which D is divided among them.
-        partition_key: the column that `partition = "key"` does not split, or "label".
+        partition_key: the column that `partition = "key"` does not split, or "label"; what a
+            partitioner of Flower goes by, "" for the labels.
+        partition_options: what a partitioner of Flower takes besides, as "name=value, name=value".
         dirichlet_alpha: concentration of the schemes "dirichlet" and "quantity".
         adversary: number of the curious client; -1 for the last that does not hold the challenge.
         trust: who adds the noise.
@@ -80,6 +82,7 @@ class FederationConfig(Table):
     clients: Annotated[int, Field(ge=2)] = 2
     partition: str = "iid"
     partition_key: str = ""
+    partition_options: str = ""
     dirichlet_alpha: Annotated[float, Field(gt=0)] = 0.5
     adversary: Annotated[int, Field(ge=-1)] = -1
     trust: Annotated[Trust, Field(strict=False)] = Trust.CENTRAL

@@ -16,6 +16,9 @@ from fedsim.config.federation import OWN
 from fedsim.config.jobs import JOBS
 from fedsim.config.values import Scalar
 
+HUGGING_FACE = "hf:"
+"""What data.name begins with that is followed by the folder of a data set of Hugging Face."""
+
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (dotted key, value) of nested tables, as Flower does.
@@ -49,7 +52,7 @@ def from_run_config(values: Mapping[str, Any]) -> Config:
         InputError: one line that names the key that is unknown or whose value does not do.
     """
     tree: dict[str, dict[str, Any]] = {}
-    for key, value in values.items():
+    for key, value in _with_path(values).items():
         if key not in KNOWN_KEYS:
             raise InputError(f"unknown key '{key}'{_suggestion(key)}")
         table, name = key.split(".")
@@ -84,6 +87,19 @@ def load(
         job = "training"  # what each client has for itself is made for nothing else
     _read_schema(values, path.parent)
     return from_run_config(values if job is None else JOBS[job](values))
+
+
+def _with_path(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the values with data.name = "hf:PATH" written as a name and a root."""
+    name = values.get("data.name")
+    if not (isinstance(name, str) and name.startswith(HUGGING_FACE)):
+        return values
+    path = name.removeprefix(HUGGING_FACE)
+    if values.get("data.root", path) != path:
+        raise InputError(
+            f"data.name is '{name}' and data.root is '{values['data.root']}'; name the folder once"
+        )
+    return {**values, "data.name": HUGGING_FACE.rstrip(":"), "data.root": path}
 
 
 def _read_schema(values: dict[str, Any], folder: Path) -> None:

@@ -15,6 +15,7 @@ from fedsim.data.loaders import (
     bundled,
     cifar,
     csv_file,
+    hugging_face,
     idx,
     image_folder,
     npz,
@@ -51,6 +52,7 @@ DATASETS: dict[str, Loader] = {
     "npz": npz.own,
     "csv": csv_file.own,
     "images": image_folder.own,
+    "hf": hugging_face.own,
 }
 """Loaders by name. A loader takes a `Source` and raises InputError."""
 

@@ -64,6 +64,11 @@ DATASET_CARDS: dict[str, Entry] = {
     "npz": Entry("features and labels as NumPy arrays", "an .npz file", OWN),
     "csv": Entry("a table with a column of labels", "a CSV file", OWN),
     "images": Entry("images sorted by class", "folder with a folder for each class", OWN),
+    "hf": Entry(
+        "a data set of Hugging Face: pictures, lists of numbers or a table",
+        "what save_to_disk wrote, or a folder of Parquet files",
+        "the data set's own",
+    ),
 }
 """By name; a dataset of an extension that has no entry is listed by its name alone."""
 

@@ -16,7 +16,7 @@ from fedsim import data
 from fedsim.config import Config
 from fedsim.config.federation import CLIENT, OWN
 from fedsim.data import Dataset, Split, own_records
-from fedsim.data.partition import partition
+from fedsim.data.partition import FLOWER, partition
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -205,6 +205,7 @@ def divide(config: Config, split: Split) -> Ints:
         federation.dirichlet_alpha,
         config.data.seed,
         keys(config, split),
+        federation.partition_options,
     )
 
 
@@ -223,7 +224,8 @@ def keys(config: Config, split: Split) -> npt.NDArray[Any] | None:
             where a column of the dataset's own has the same name.
     """
     name, scheme = config.federation.partition_key, config.federation.partition
-    if scheme != "key":
+    by_key = scheme == "key" or (scheme.startswith(FLOWER) and name)
+    if not by_key:
         if name:
             raise InputError(
                 f"federation.partition-key is '{name}', but federation.partition is '{scheme}', "

@@ -1,8 +1,9 @@
 """Which client holds which record of D."""
 
 import heapq
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from adversaries.registry import lookup
+from fedsim.data import flower_partition
 
 REDRAWS = 100
 """Draws before a partition that leaves a client without a record is refused."""
@@ -25,12 +27,14 @@ class Division:
         alpha: concentration of the skewed schemes, above 0.
         keys: [n], what each record has in the column that must not be split; None where no column
             was named.
+        options: what a partitioner of Flower is given besides, by name.
     """
 
     labels: npt.NDArray[np.int64]
     clients: int
     alpha: float
     keys: npt.NDArray[Any] | None = None
+    options: Mapping[str, int | float | str | bool] = field(default_factory=dict)
 
 
 def _iid(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
@@ -91,12 +95,19 @@ def _key(division: Division, generator: np.random.Generator) -> npt.NDArray[np.i
     return holder[value_of]
 
 
+FLOWER = "flwr:"
+"""What the names of Flower's partitioners begin with."""
+
 Scheme = Callable[[Division, np.random.Generator], npt.NDArray[np.int64]]
 PARTITIONS: dict[str, Scheme] = {
     "iid": _iid,
     "dirichlet": _dirichlet,
     "quantity": _quantity,
     "key": _key,
+    **{
+        f"{FLOWER}{name}": partial(flower_partition.divide, name)
+        for name in flower_partition.PARTITIONERS
+    },
 }
 """Schemes by name: (what is to be divided, generator) -> client of each record [n]."""
 
@@ -108,6 +119,7 @@ def partition(
     alpha: float,
     seed: int,
     keys: npt.NDArray[Any] | None = None,
+    options: str = "",
 ) -> npt.NDArray[np.int64]:
     """Return the client of each record, from the seed alone.
 
@@ -119,7 +131,8 @@ def partition(
         scheme: a key of `PARTITIONS`.
         alpha: concentration of "dirichlet" and "quantity", above 0; other schemes ignore it.
         seed: of the data.
-        keys: [n], what "key" goes by; other schemes ignore them.
+        keys: [n], what "key" goes by, and a partitioner of Flower instead of the labels.
+        options: of a partitioner of Flower, as "name=value, name=value".
 
     Returns:
         int64 [n] in 0..clients-1.
@@ -135,7 +148,12 @@ def partition(
         )
     if not alpha > 0:
         raise InputError(f"federation.dirichlet-alpha is {alpha}; give a number above 0")
-    division = Division(labels, clients, alpha, keys)
+    if options and not scheme.startswith(FLOWER):
+        raise InputError(
+            f"federation.partition-options is '{options}', but federation.partition is '{scheme}', "
+            "which has none; leave them out"
+        )
+    division = Division(labels, clients, alpha, keys, _options(options))
     for draw in range(REDRAWS):
         # Hashed, and keyed by the draw: the split of the dataset uses the bare seed as its key.
         key = np.random.SeedSequence(seed, spawn_key=(draw,))
@@ -147,3 +165,27 @@ def partition(
         f"with federation.dirichlet-alpha = {alpha}, {REDRAWS} draws left some of the {clients} "
         "clients without a record; raise it or data.records, or lower federation.clients"
     )
+
+
+def _options(text: str) -> dict[str, int | float | str | bool]:
+    """Return the options of "name=value, name=value": numbers, true and false, or words."""
+    found: dict[str, int | float | str | bool] = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        name, equals, value = (one.strip() for one in part.partition("="))
+        if not (name and equals and value):
+            raise InputError(
+                f"federation.partition-options has '{part}'; write name=value, with commas between"
+            )
+        found[name] = _value(value)
+    return found
+
+
+def _value(text: str) -> int | float | str | bool:
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

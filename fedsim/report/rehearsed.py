@@ -15,6 +15,7 @@ OWN_OF_EACH = (
     "privacy.noise-source",
     "federation.partition",
     "federation.partition-key",
+    "federation.partition-options",
     "federation.dirichlet-alpha",
     "federation.adversary",
     "federation.auditor-sees",

@@ -1,8 +1,9 @@
 """Pictures of the user's own, in a folder with one subfolder for each class."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,9 @@ from fedsim.common import reading
 from fedsim.data.loaders.dataset import Dataset, Records
 from fedsim.data.loaders.source import Source
 from fedsim.data.loaders.validation import class_numbers
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 GREY = ("1", "L", "LA")
 """Pillow's modes of pictures without colour."""
@@ -75,35 +79,57 @@ def pictures(
                 unpacked += len(picture.getbands()) * picture.width * picture.height
                 if unpacked > reading.most_unpacked(packed):
                     raise ValueError("it has too many pixels for the size of its file")
-                grey = picture.mode in GREY
-                if picture.mode.startswith(("I", "F")):
-                    raise InputError(
-                        f"'{name}' has more than 8 bits a pixel; save it with 8, or give an .npz"
-                    )
-                pixels = picture.convert("L" if grey else "RGB")
-                if size:
-                    pixels = pixels.resize((size, size), Image.Resampling.BILINEAR)
-                found.append(np.asarray(pixels))
+                found.append(pixels(picture, name, size))
+    names = [Path(name).relative_to(root).as_posix() for name, _ in files]
+    stacked = stack(found, [name for name, _ in files])
+    return stacked, [Path(name).parts[0] for name in names], names
+
+
+def pixels(picture: "Image.Image", name: str, size: int) -> npt.NDArray[np.uint8]:
+    """Return a picture as uint8 [H, W] if it is grey, else [H, W, 3].
+
+    Args:
+        picture: opened.
+        name: of it, for error messages.
+        size: the side of the square that it is brought to; 0 to leave it.
+
+    Raises:
+        InputError: it has more than 8 bits a pixel.
+    """
+    from PIL import Image  # noqa: PLC0415
+
+    if picture.mode.startswith(("I", "F")):
+        raise InputError(f"'{name}' has more than 8 bits a pixel; save it with 8, or give an .npz")
+    converted = picture.convert("L" if picture.mode in GREY else "RGB")
+    if size:
+        converted = converted.resize((size, size), Image.Resampling.BILINEAR)
+    return np.asarray(converted)
+
+
+def stack(found: Sequence[npt.NDArray[np.uint8]], names: Sequence[str]) -> npt.NDArray[np.uint8]:
+    """Return grey [H, W] and colour [H, W, 3] pictures as [N, C, H, W].
+
+    Args:
+        found: the pictures.
+        names: of them, for error messages.
+
+    Raises:
+        InputError: they differ in size.
+    """
     shapes = [picture.shape[:2] for picture in found]
     if other := [position for position, shape in enumerate(shapes) if shape != shapes[0]]:
         raise InputError(
-            f"'{files[0][0]}' has {_size(shapes[0])} pixels and '{files[other[0]][0]}' "
+            f"'{names[0]}' has {_size(shapes[0])} pixels and '{names[other[0]]}' "
             f"{_size(shapes[other[0]])}; give data.image-size, to which all are brought"
         )
-    names = [Path(name).relative_to(root).as_posix() for name, _ in files]
-    return _stack(found), [Path(name).parts[0] for name in names], names
+    if all(picture.ndim == 2 for picture in found):
+        return np.stack(found)[:, None]
+    colour = [np.stack([p] * 3, axis=-1) if p.ndim == 2 else p for p in found]
+    return np.moveaxis(np.stack(colour), -1, 1)
 
 
 def _refusal(name: str, reason: str) -> InputError:
     return InputError(f"'{name}' is damaged or no picture ({reason}); mend or remove it")
-
-
-def _stack(pictures: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:
-    """Return grey [H, W] and colour [H, W, 3] pictures as [N, C, H, W]."""
-    if all(picture.ndim == 2 for picture in pictures):
-        return np.stack(pictures)[:, None]
-    colour = [np.stack([p] * 3, axis=-1) if p.ndim == 2 else p for p in pictures]
-    return np.moveaxis(np.stack(colour), -1, 1)
 
 
 def _size(shape: tuple[int, ...]) -> str:

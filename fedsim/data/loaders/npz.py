@@ -35,16 +35,38 @@ def own(source: Source) -> Dataset:
             f"'{path}' has no array '{min(missing)}', it has {', '.join(sorted(found)) or 'none'}; "
             "save it with numpy.savez(file, features=..., labels=...)"
         )
-    values, raw_labels = found.pop("features"), numbered(found.pop("labels"))
+    features, labels = found.pop("features"), numbered(found.pop("labels"))
+    return of_arrays(source.name, path, features, labels, found)
+
+
+def of_arrays(
+    name: str,
+    path: Path,
+    values: npt.NDArray[Any],
+    raw_labels: npt.NDArray[Any],
+    found: dict[str, npt.NDArray[Any]],
+) -> Dataset:
+    """Return the dataset of features, labels and other columns.
+
+    Args:
+        name: of the dataset.
+        path: of the file, for error messages.
+        values: the features, as of `own`.
+        raw_labels: [N] numbers or text.
+        found: the other columns [N], by name.
+
+    Raises:
+        InputError: an array is not of such a kind.
+    """
     if values.dtype.kind not in "buif" or values.ndim not in (2, 3, 4) or not values.size:
         raise InputError(
             f"features of '{path}' are {values.dtype} {values.shape}; give numbers [N, F], or "
             "images [N, H, W] or [N, C, H, W]"
         )
-    for name, array in (("labels", raw_labels), *found.items()):
+    for column, array in (("labels", raw_labels), *found.items()):
         if array.ndim != 1 or len(array) != len(values):
             raise InputError(
-                f"{name} of '{path}' have shape {array.shape}; give one value for each of the "
+                f"{column} of '{path}' have shape {array.shape}; give one value for each of the "
                 f"{len(values)} features"
             )
     if raw_labels.dtype.kind not in "buiUS":
@@ -52,14 +74,14 @@ def own(source: Source) -> Dataset:
     labels, classes = class_numbers(raw_labels, path, "labels")
     if values.ndim > 2:
         records = Records(_images(values, path), labels)
-        return Dataset(source.name, records, None, classes, "image", columns=found)
+        return Dataset(name, records, None, classes, "image", columns=found)
     names = tuple(f"x{number}" for number in range(values.shape[1]))
     if twice := set(names) & set(found):
         raise InputError(
             f"array '{min(twice)}' of '{path}' has the name of a feature; give it another"
         )
     return Dataset(
-        source.name,
+        name,
         Records(finite(values, path), labels),
         None,
         classes,
