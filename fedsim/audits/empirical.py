@@ -135,7 +135,7 @@ def _epsilon_from_sensitivities(run: AuditedRun, chosen_accountant: Accountant) 
     replace neighbours these depend on both gradients, and not only on how far they lie apart.
     """
     config, steps = run.config, run.rounds
-    q = config.training.sampling_rate
+    q = config.sampling_rate
     if config.privacy.pac_prior == "halves":
         return None
     if q < 1 and config.privacy.neighbouring is Neighbouring.REPLACE:

@@ -54,7 +54,7 @@ def mechanism(run: AuditedRun) -> Mechanism:
         steps=run.mechanism.steps,
         mu=run.mechanism.mu,
         local_steps=config.training.local_steps,
-        sampling_rate=config.training.sampling_rate,
+        sampling_rate=config.sampling_rate,
         learning_rate=config.training.learning_rate,
         rounding=trust_report.rounding(config, nominal, run.facts["parameters"], run.rounds),
         dp_guarantee=run.together.given,

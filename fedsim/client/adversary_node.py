@@ -15,6 +15,7 @@ from flwr.app import ArrayRecord, Context, Message
 from adversaries.attacks import membership_attacks
 from fedsim.client import inputs
 from fedsim.config import Config
+from fedsim.game import participation
 from fedsim.game.federation import Federation
 from fedsim.mechanisms import vantages
 from fedsim.protocol import consent, messages, node_memory
@@ -239,7 +240,7 @@ def _expect_late(memory: participant.Memory, received: Received) -> participant.
         known,
         before.game,
         torch.from_numpy(awaiting["model"]).to(known.device),
-        inputs.taking_part(config, known, before),
+        participation.coins(config, known, before.game),
     )
     return participant.expect(
         memory,

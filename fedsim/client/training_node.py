@@ -23,7 +23,7 @@ from fedsim.common.randomness import generator
 from fedsim.config import Config, from_run_config
 from fedsim.config.federation import OWN
 from fedsim.data import schema as schemas
-from fedsim.game import canary, federation
+from fedsim.game import canary, federation, participation
 from fedsim.game.canary import Canaries
 from fedsim.game.client import (
     candidate_masks,
@@ -115,7 +115,7 @@ def train(message: Message, context: Context) -> Message:
     partition = messages.partition(context)
     _may_drop_out(config, request, partition)
     parameters = inputs.model(message, known)
-    taking_part = inputs.taking_part(config, known, request)
+    taking_part = participation.coins(config, known, request.game)
     disclosing = at_server.seat(config).reads_noise or request.role == Role.COLLUDER
     grid = summing.grid(config, request.noise_multiplier, parameters.shape[1])
     noises: list[torch.Tensor] = []
@@ -459,7 +459,7 @@ def _measurement(
     if config.privacy.neighbouring is Neighbouring.REPLACE:
         measured["absent"] = absent
     if taking_part is not None:
-        measured["participation"] = taking_part[:, request.record]
+        measured["participation"] = taking_part[:, request.game.unit]
     return measured
 
 

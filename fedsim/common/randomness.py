@@ -33,6 +33,7 @@ class Role(IntEnum):
     INCLUSION = 12
     CRAFTED = 13
     PAIRED_WORLDS = 14
+    CLIENT_SAMPLING = 15
 
 
 SERVER = -1

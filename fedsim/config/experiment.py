@@ -54,11 +54,21 @@ class Config(Table):
     def normaliser(self) -> float:
         """n, the public constant that a released sum is divided by.
 
-        The expected number of records in a step; the number of clients where each sends one update.
+        The expected number of records in a step, or of clients where each sends one update.
         """
-        if self.privacy.unit == "client":
-            return float(self.federation.clients)
-        return self.training.sampling_rate * self.data.records
+        return self.sampling_rate * self.units
+
+    @property
+    def units(self) -> int:
+        """How many records there are in D, or clients where privacy is a client's."""
+        by_client = self.privacy.unit == "client"
+        return self.federation.clients if by_client else self.data.records
+
+    @property
+    def sampling_rate(self) -> float:
+        """q, the probability with which a record, or a client by the unit, takes part in a step."""
+        by_client = self.privacy.unit == "client"
+        return self.federation.sampling_rate if by_client else self.training.sampling_rate
 
     @property
     def candidates(self) -> int:

@@ -64,6 +64,8 @@ class FederationConfig(Table):
             partitioner of Flower goes by, "" for the labels.
         partition_options: what a partitioner of Flower takes besides, as "name=value, name=value".
         dirichlet_alpha: concentration of the schemes "dirichlet" and "quantity".
+        sampling_rate: the probability that a client takes part in a round (1: every client in every
+            round).
         adversary: number of the curious client; -1 for the last that does not hold the challenge.
         trust: who adds the noise.
         vantage: what the adversary sees.
@@ -84,6 +86,7 @@ class FederationConfig(Table):
     partition_key: str = ""
     partition_options: str = ""
     dirichlet_alpha: Annotated[float, Field(gt=0)] = 0.5
+    sampling_rate: Annotated[float, Field(gt=0, le=1)] = 1.0
     adversary: Annotated[int, Field(ge=-1)] = -1
     trust: Annotated[Trust, Field(strict=False)] = Trust.CENTRAL
     vantage: Annotated[Vantage, Field(strict=False)] = Vantage.PARTICIPANT

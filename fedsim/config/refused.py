@@ -143,6 +143,23 @@ REFUSED = (
         instead='privacy.unit = "record"',
     ),
     Need(
+        what=(below("federation.sampling-rate", 1),),
+        needs=(
+            equals("privacy.unit", "client"),
+            equals("privacy.neighbouring", "add-remove"),
+            equals("privacy.sensitivity", "global"),
+            equals("privacy.noise-source", "seed"),
+            equals("federation.trust", "central"),
+            equals("federation.tolerated-dropouts", 0),
+            equals("federation.dropout-rate", 0),
+            equals("canaries.count", 0),
+            equals("run.job", "experiment"),
+        ),
+        why="where only some clients are asked: that is simulated of whole clients under central "
+        "noise",
+        instead="federation.sampling-rate = 1.0",
+    ),
+    Need(
         what=(equals("privacy.unit", "record"),),
         needs=(equals("training.local-epochs", 1), equals("training.batch-size", 0)),
         why="where a client sends its gradients and one record is the target",

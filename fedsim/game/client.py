@@ -38,13 +38,15 @@ def contribution(
         parameters: float32 [T, P], the models that the round begins with.
         game: the round, its trials and the challenge.
         worlds: bool [T], for the target client only: False where a trial trains on D'.
-        participation: bool [T, n], which records of D take part; None for all.
+        participation: bool [T, n], which records of D, or which clients, take part; None for all.
 
     Returns:
         float64 [T, P].
     """
     if config.privacy.unit == "client":
-        own = client_level.contribution(config, federation, client, parameters, game, worlds)
+        own = client_level.contribution(
+            config, federation, client, parameters, game, worlds, participation
+        )
     else:
         record, replacement = game.record, game.replacement
         own = clean_sum(federation, client, parameters, record, replacement, worlds, participation)
@@ -92,15 +94,15 @@ def common_part(
         clients: the partitions.
         parameters: float32 [T, P].
         game: the round, its trials and the challenge.
-        participation: bool [T, n], which records of D take part, None for all; the column of the
-            challenge record is not looked at.
+        participation: bool [T, n], which records of D, or which clients, take part, None for all;
+            the column of the challenge is not looked at.
 
     Returns:
         float64 [T, P].
     """
     if config.privacy.unit == "client":
         others = set(clients) - {game.target_client}
-        known = client_level.total(config, federation, others, parameters, game)
+        known = client_level.total(config, federation, others, parameters, game, participation)
     else:
         inside = np.isin(federation.client_of, sorted(clients))
         inside[game.the_record] = False

@@ -28,8 +28,9 @@ def contribution(
     parameters: Tensor,
     game: RoundGame,
     worlds: Tensor | None = None,
+    participation: Tensor | None = None,
 ) -> Tensor:
-    """Return what a client adds to the sum of a round.
+    """Return what a client adds to the sum of a round: 0 where it takes no part.
 
     Args:
         config: the experiment.
@@ -39,6 +40,7 @@ def contribution(
         game: the round, its trials and the challenge.
         worlds: bool [T], for the target client: where False, all its data are missing, or
             replaced. None for others.
+        participation: bool [T, m], which clients take part; None for all.
 
     Returns:
         float64 [T, P], each row of norm at most C.
@@ -46,11 +48,16 @@ def contribution(
     Raises:
         FloatingPointError: the client's training diverges.
     """
+    there = None if participation is None else participation[:, client, None]
+    if there is not None and not bool(there.any()):
+        return torch.zeros_like(parameters, dtype=torch.float64)
     if worlds is None:
         records = federation.members(federation.owned_by(client))
-        return _contribution(config, federation, client, parameters, game, *records)
-    present, absent = challenge_contributions(config, federation, parameters, game)
-    return torch.where(worlds[:, None], present, absent)
+        sent = _contribution(config, federation, client, parameters, game, *records)
+    else:
+        present, absent = challenge_contributions(config, federation, parameters, game)
+        sent = torch.where(worlds[:, None], present, absent)
+    return sent if there is None else sent * there
 
 
 def challenge_contributions(
@@ -84,6 +91,7 @@ def total(
     clients: Collection[int],
     parameters: Tensor,
     game: RoundGame,
+    participation: Tensor | None = None,
 ) -> Tensor:
     """Return what some clients add to the sum together, float64 [T, P].
 
@@ -93,10 +101,13 @@ def total(
         clients: the partitions.
         parameters: float32 [T, P].
         game: the round, its trials and the challenge.
+        participation: bool [T, m], which clients take part; None for all.
     """
     added = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
     for client in sorted(clients):
-        added += contribution(config, federation, client, parameters, game)
+        added += contribution(
+            config, federation, client, parameters, game, participation=participation
+        )
     return added
 
 

@@ -346,9 +346,7 @@ def _trial_bytes(config: Config, model: nn.Module) -> int:
     """
     several = config.candidates if config.candidates > 1 else 0
     replayed = config.training.rounds if Vantage.RELEASED_MODEL in measured(config) else 0
-    return models.size(model) * (
-        160
-        + 16 * config.federation.clients
-        + several * (32 + 16 * config.federation.clients)
-        + 4 * replayed
-    )
+    # Of sampled clients those that are asked, the target and the adversary among them.
+    asked = math.ceil(config.federation.sampling_rate * config.federation.clients) + 2
+    asked = min(asked, config.federation.clients)
+    return models.size(model) * (160 + 16 * asked + several * (32 + 16 * asked) + 4 * replayed)

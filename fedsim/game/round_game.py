@@ -52,6 +52,11 @@ class RoundGame:
         return replace(self, round=round)
 
     @property
+    def unit(self) -> int:
+        """The target among those that a step samples: its record, or the client itself."""
+        return self.target_client if self.record is None else self.record
+
+    @property
     def the_record(self) -> int:
         """The target record.
 

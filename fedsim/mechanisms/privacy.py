@@ -32,7 +32,7 @@ def noise_multiplier(config: Config) -> float:
     effective = calibration.noise_multiplier(
         _requirement(config),
         training.rounds * training.local_steps,
-        training.sampling_rate,
+        config.sampling_rate,
         privacy.neighbouring,
     )
     return nominal_noise_multiplier(
@@ -72,7 +72,7 @@ def describe(config: Config, nominal: float) -> Releases:
     rounds = Rounds(
         nominal,
         training.rounds,
-        training.sampling_rate,
+        config.sampling_rate,
         training.local_steps,
         federation.fewest_participants if federation.tolerated_dropouts else None,
     )

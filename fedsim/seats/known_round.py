@@ -18,8 +18,8 @@ class KnownRound:
         federation: its data and model, as far as background knowledge covers them.
         game: the round, its trials and the challenge.
         parameters: float32 [T, P], the model as it was sent.
-        participation: bool [T, n], which records of D take part, None for all; the challenge
-            record's column is not looked at.
+        participation: bool [T, n], which records of D take part, or which clients where privacy is
+            a client's, None for all; the challenge's column is not looked at.
     """
 
     config: Config

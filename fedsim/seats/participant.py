@@ -211,11 +211,11 @@ def expect(
         present,
         absent if config.privacy.neighbouring is Neighbouring.REPLACE else None,
         multiplier * _scale(config, bound, present, absent),
-        config.training.sampling_rate,
+        config.sampling_rate,
     )
     # With x^' where it surely takes part: what is left then differs by g - g' alone.
-    common = known if config.training.sampling_rate < 1 else known + absent
-    batch = _batch(game, seen.participation)
+    common = known if config.sampling_rate < 1 else known + absent
+    batch = _batch(config, game, seen.participation)
     return replace(memory, pending=pending, known=common.float(), batch=batch)
 
 
@@ -238,9 +238,9 @@ def _scale(config: Config, bound: float, present: Tensor, absent: Tensor) -> Ten
     return torch.full(present.shape[:1], bound, dtype=torch.float64, device=present.device)
 
 
-def _batch(game: RoundGame, participation: Tensor | None) -> Tensor | None:
+def _batch(config: Config, game: RoundGame, participation: Tensor | None) -> Tensor | None:
     """Return how many records besides the challenge's take part, float64 [T]; None if all do."""
-    if participation is None:
+    if participation is None or config.privacy.unit == "client":  # whose coins all trials share
         return None
     # The challenge record's own coin is not for the adversary to know.
     others = participation.sum(dim=1) - participation[:, game.the_record].long()

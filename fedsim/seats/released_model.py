@@ -36,7 +36,7 @@ def why_not(config: Config) -> str | None:
         )
     if training.local_steps > 1:
         return "clients took steps of their own, whose models would have to be guessed as well"
-    if config.federation.tolerated_dropouts:
+    if config.federation.tolerated_dropouts or config.federation.sampling_rate < 1:
         return "which clients took part in which round is known to those who saw the rounds alone"
     if (noise := config.privacy.noise.mechanism).own_law:
         return f"the law of {noise.title} depends on the way there, which was not seen"

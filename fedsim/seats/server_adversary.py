@@ -13,13 +13,13 @@ from torch import Tensor
 
 from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio, ratio_without_noise
 from fedsim.game import federation as data
+from fedsim.game import participation
 from fedsim.game.client import challenge_contributions, common_part
 from fedsim.mechanisms.step import Step
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.seats.known_round import KnownRound
 from fedsim.seats.participant import replay_target
 from fedsim.seats.seat import Seat, Seen
-from fedsim.training.sampling import participation as coins_of
 from fedsim.trust.model import Vantage
 
 ROUNDING = 1e-5
@@ -41,19 +41,12 @@ class CuriousServer(Seat):
         message, within = seen.total, seen.participants
         if not config.federation.trust.model.summed_securely:
             message, within = seen.message(target), (target,)
-        coins = coins_of(
-            config.noise_seed,
-            config.trials.streams(game.trials),
-            game.round,
-            config.data.records,
-            config.training.sampling_rate,
-        )
         of_round = KnownRound(
             config,
             known,
             game,
             torch.tensor(seen.model).to(known.device),
-            None if coins is None else torch.from_numpy(coins).to(known.device),
+            participation.coins(config, known, game),
         )
         noise_std = seen.unknown_noise[Vantage.SERVER].noise_std.to(known.device)
         step = conclude(of_round, within, noise_std, torch.tensor(message).to(known.device))
@@ -71,7 +64,7 @@ def conclude(seen: KnownRound, summed: Collection[int], noise_std: Tensor, messa
         message: [T, P], what it received, less the noise that was disclosed to it.
     """
     config, federation, game, parameters = seen.config, seen.federation, seen.game, seen.parameters
-    steps, rate = config.training.local_steps, config.training.sampling_rate
+    steps, rate = config.training.local_steps, config.sampling_rate
     if steps > 1:
         with_record, known = replay_target(seen)
         present, absent = with_record - known, torch.zeros_like(known)

@@ -123,6 +123,7 @@ def accept_round(
             f"round {round.number}",
             batch.config.federation.tolerated_dropouts,
             needed=batch.challenge.adversary if follows else None,
+            asked=batch.asked(round.number),
             inspect=lambda reply: _check_reply(batch, round, secure, reply),
             log_event=log_event,
         )
@@ -271,7 +272,7 @@ def _asked_of(batch: Batch, partition: int) -> dict[str, set[str]]:
         measured.add("present")
         if config.privacy.neighbouring is Neighbouring.REPLACE:
             measured.add("absent")
-        if config.training.sampling_rate < 1:
+        if config.sampling_rate < 1:
             measured.add("participation")
         if batch.by_candidate:
             measured.add("membership")

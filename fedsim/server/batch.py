@@ -10,7 +10,7 @@ import numpy.typing as npt
 from flwr.app import ArrayRecord, Message
 
 from fedsim.config import Config
-from fedsim.game import challenge
+from fedsim.game import challenge, federation, participation
 from fedsim.game.challenge import Challenge
 from fedsim.game.round_game import RoundGame
 from fedsim.mechanisms.fixed_point import FixedPoint
@@ -57,6 +57,23 @@ class Batch:
     def concluding(self) -> list[int]:
         """The clients that conclude something from the final model; of a training, nobody."""
         return [] if self.challenge is challenge.NOBODY else [self.challenge.adversary]
+
+    def asked(self, round: int) -> list[int]:
+        """Return the clients that are asked in a round.
+
+        Those that take part in it in any trial; the target, of whose coins no other knows, and the
+        adversary, which follows every round, in all.
+
+        Args:
+            round: counts from 1.
+        """
+        config, target = self.config, self.challenge
+        if config.federation.sampling_rate == 1:
+            return list(self.nodes)
+        coins = participation.coins(config, federation.load(config), self.game(round))
+        assert coins is not None
+        there = set(np.flatnonzero(coins.any(dim=0).cpu().numpy()).tolist())
+        return sorted(there | {target.client, target.adversary})
 
     def role(self, partition: int) -> Role:
         """Return the part that a client plays."""

@@ -62,7 +62,7 @@ class DPSGD(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return every client's message, with the model and the aggregate of the round before.
+        """Return the messages to the clients of a round: the model, and the aggregate before it.
 
         The round is charged first: once its messages are out it may be seen.
 
@@ -77,7 +77,8 @@ class DPSGD(Strategy):
         """
         self._charge(server_round)
         self._round = self._begin(server_round, arrays, grid)
-        requests = self._ask(MessageType.TRAIN, server_round, arrays, grid, self.batch.nodes)
+        asked = self.batch.asked(server_round)
+        requests = self._ask(MessageType.TRAIN, server_round, arrays, grid, asked)
         return self._with_keys(requests, grid)
 
     def aggregate_train(

@@ -1,4 +1,4 @@
-"""Poisson sampling: which records take part in a round.
+"""Poisson sampling: which records, or clients, take part in a round.
 
 Every record of D takes part with the same probability q, independently of all others and of other
 rounds: what the subsampled accountants assume, and batches of a fixed size or shuffling are not.
@@ -42,6 +42,36 @@ def participation(
         )
         np.random.Generator(np.random.Philox(key=stream)).random(out=row)
     return coins < rate
+
+
+def clients(
+    seed: int | None, trials: Sequence[int], round: int, clients: int, rate: float, target: int
+) -> npt.NDArray[np.bool_] | None:
+    """Return which clients take part in a round.
+
+    All trials share the coins of the others, which the adversary knows: it asks for a share q of
+    the clients and not for all that some trial samples, and inference is conditional on them. The
+    target's coins are each trial's own.
+
+    Args:
+        seed: of the run; None draws from the operating system's entropy.
+        trials: the numbers of the T trials.
+        round: counts from 1.
+        clients: how many there are.
+        rate: the probability q of a client.
+        target: the client whose coins are the trials' own.
+
+    Returns:
+        bool [T, clients]; None if all do (q = 1).
+    """
+    own = participation(seed, trials, round, 1, rate)
+    if own is None:
+        return None
+    stream = secrets.randbits(128) if seed is None else key(seed, Role.CLIENT_SAMPLING, round=round)
+    generator = np.random.Generator(np.random.Philox(key=stream))
+    coins = np.tile(generator.random(clients) < rate, (len(trials), 1))
+    coins[:, target] = own[:, 0]
+    return coins
 
 
 def groups(

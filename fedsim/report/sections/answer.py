@@ -20,6 +20,7 @@ from fedsim.report.sections.facts import (
     is_clipped,
     is_halves,
     is_pac,
+    is_sampled,
     score_caution,
     success,
     success_ends,
@@ -317,7 +318,8 @@ def _neighbour(report: Report) -> str:
         return ""
     if report.neighbouring == "replace":
         return ", where as many others take their place"
-    return ", where it has none and its update is 0; that it takes part is no secret"
+    drawn = "" if is_sampled(report) else "; that it takes part is no secret"
+    return f", where it has none and its update is 0{drawn}"
 
 
 def _words(report: Report) -> list[Block]:

@@ -1,6 +1,7 @@
 """The settings of a run."""
 
 from dataclasses import fields
+from statistics import median
 from typing import Any
 
 from fedsim.pages.blocks import Block, Heading, Listing
@@ -11,6 +12,9 @@ from fedsim.results.report import Report
 
 Settings = dict[str, Any]
 """Values by how they are named."""
+
+LISTED = 50
+"""Clients whose sizes are named one by one."""
 
 OPTIMIZER_KEYS = {"sgd": {"momentum"}, "adam": {"beta1", "beta2", "adam_epsilon"}}
 
@@ -55,7 +59,7 @@ def _data(report: Report) -> Settings:
         "Held out": data.held_out,
         "Partition": data.partition,
         **({"Never split": data.partition_key} if data.partition_key else {}),
-        "Records per client": data.client_sizes,
+        "Records per client": _sizes(data.client_sizes),
         **({"Label skew": data.label_skew} if data.label_skew else {}),
         "Model": model.name,
         "Parameters": model.parameters,
@@ -65,6 +69,13 @@ def _data(report: Report) -> Settings:
         "Precision": report.precision,
         "Layers through torch.func": model.gradient_fallbacks,
     }
+
+
+def _sizes(sizes: list[int]) -> list[int] | str:
+    """Return the clients' numbers of records, in short where there are many."""
+    if len(sizes) <= LISTED:
+        return sizes
+    return f"{min(sizes)} to {max(sizes)}, median {median(sizes):g}"
 
 
 def _challenge(report: Report) -> Settings:

@@ -54,7 +54,7 @@ def _rate(report: Report) -> str:
 
 def _step(report: Report) -> str:
     """Say what a round's step is."""
-    if is_sampled(report):
+    if is_sampled(report) and not is_client(report):
         return (
             f"In each of {report.rounds} rounds every record took part with probability "
             f"{_rate(report)}, by itself (Poisson sampling). The bounds count on it that nobody "
@@ -73,14 +73,28 @@ def _step(report: Report) -> str:
             "part, one of several random halves of the records of all clients but the adversary."
         )
     if is_client(report):
-        epochs, size = report.training.local_epochs, report.training.batch_size
-        return (
-            f"In each of {report.rounds} rounds every client trained a copy of the model on its "
-            f"own records, without noise, for {epochs} epoch{'s' * (epochs != 1)} in "
-            f"{f'batches of {size}' if size else 'one batch'}, and sent how far it came, "
-            "clipped as a whole. Only that is accounted for, whatever the client did in between."
-        )
+        return _round_of_clients(report)
     return f"In each of {report.rounds} rounds every record took part, in one step."
+
+
+def _round_of_clients(report: Report) -> str:
+    epochs, size = report.training.local_epochs, report.training.batch_size
+    sampled = ""
+    if is_sampled(report):
+        sampled = (
+            f" Each took part with probability {_rate(report)}, by itself (Poisson sampling). The "
+            "bounds count on it that nobody learns whether the target client did; the adversary is "
+            "taken to know of all others, whose coins all trials share: what is measured is given "
+            "these coins."
+        )
+    return (
+        f"In each of {report.rounds} rounds {'clients' if sampled else 'every client'} trained a "
+        f"copy of the model on {'their' if sampled else 'its'} own records, without noise, for "
+        f"{epochs} epoch{'s' * (epochs != 1)} in "
+        f"{f'batches of {size}' if size else 'one batch'}, and sent how far "
+        f"{'they' if sampled else 'it'} came, clipped as a whole. Only that is accounted for, "
+        f"whatever the client did in between.{sampled}"
+    )
 
 
 def _optimisation(report: Report) -> str:

@@ -1,0 +1,29 @@
+"""Who takes part in a round: the coins of records, or of clients where privacy is a client's."""
+
+import torch
+
+from fedsim.config import Config
+from fedsim.game.federation import Federation
+from fedsim.game.round_game import RoundGame
+from fedsim.training import sampling
+
+
+def coins(config: Config, known: Federation, game: RoundGame) -> torch.Tensor | None:
+    """Return which records of D, or which clients, take part in a round.
+
+    Args:
+        config: the experiment.
+        known: the federation, whose device the answer is on.
+        game: the round, its trials and the target.
+
+    Returns:
+        bool [T, n], or [T, m] of clients; None if all do.
+    """
+    streams, rate = config.trials.streams(game.trials), config.sampling_rate
+    if config.privacy.unit == "client":
+        clients, target = config.federation.clients, game.target_client
+        drawn = sampling.clients(config.noise_seed, streams, game.round, clients, rate, target)
+    else:
+        records = len(known.client_of)
+        drawn = sampling.participation(config.noise_seed, streams, game.round, records, rate)
+    return None if drawn is None else torch.from_numpy(drawn).to(known.device)
