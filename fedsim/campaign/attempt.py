@@ -200,11 +200,12 @@ class _Course:
         """Return what every client has spent with this row."""
         spent: dict[int, Mapping[str, float]] = {}
         found: dict[Any, dict[str, float]] = {}  # clients with one history share its values
+        asked = frozenset(row.participants)
         for client, total in self.total.items():
-            counts = self.counts(row, client)
-            history = frozenset(counts.items()), frozenset(total.items())
+            before = frozenset(self.account.spent(client).items())
+            history = client in asked, before, frozenset(total.items())
             if history not in found:
-                found[history] = at_vantages(self.config, counts, total)
+                found[history] = at_vantages(self.config, self.counts(row, client), total)
             spent[client] = found[history]
             if client in row.colluders:
                 spent[client] = found[history] | {vantage.value: math.inf for vantage in HELPED}
