@@ -1,5 +1,7 @@
 """Section 6.1 of the core paper: which dissimilarity finds the pair that moves a step most."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from scipy import stats
 
@@ -48,15 +50,9 @@ def compared(means: Means, data: str) -> Finding:
     ]
     numbers += [_rms(f"RMS LS of the pair chosen by {_name(n)}", s) for n, s in studies.items()]
     best, *_, worst = ordered
-    ours, others = measures[0], measures[-1]
-    better = ordered[ours].rho > ordered[others].rho if {ours, others} <= ordered.keys() else None
-    said = {
-        True: f"As published, {_name(ours)} orders pairs better than {_name(others)} does.",
-        False: f"The paper finds {_name(ours)} better than {_name(others)}; here it is not.",
-        None: "What the paper compares has no rank correlation here.",
-    }[better]
     return Finding(
-        f"{said} Best at the first model is {_name(best)}, worst {_name(worst)}.",
+        f"{better(measures[0], measures[-1], ordered)} Best at the first model is {_name(best)}, "
+        f"worst {_name(worst)}.",
         tuple(numbers),
         (
             Picture(
@@ -67,6 +63,26 @@ def compared(means: Means, data: str) -> Finding:
             ),
         ),
     )
+
+
+def better(ours: str, other: str, correlations: Mapping[str, RankCorrelation]) -> str:
+    """Return whether one dissimilarity orders pairs better than another, as the paper finds.
+
+    Args:
+        ours: the measure that it finds better.
+        other: than this one.
+        correlations: with local sensitivity, by measure.
+    """
+    if not {ours, other} <= correlations.keys():
+        return "What the paper compares has no rank correlation here."
+    first, second = correlations[ours], correlations[other]
+    said = f"The paper finds {_name(ours)} better than {_name(other)} at ordering pairs"
+    values = f"rank correlations {first.rho:.3f} and {second.rho:.3f}"
+    if first.low > second.high:
+        return f"{said}, and so it is here: {values}, intervals apart."
+    if second.low > first.high:
+        return f"{said}; here it is the other way round: {values}, intervals apart."
+    return f"{said}; no difference is seen here: {values}, and their intervals overlap."
 
 
 def _study(means: Means, data: str, measure: str) -> Study:

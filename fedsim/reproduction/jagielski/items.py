@@ -21,7 +21,7 @@ ITEMS: tuple[Item, ...] = (
         "jagielski",
         "table-2-small",
         "Table 2 at C = 1, shrunk",
-        15,
+        10,
         table.small,
         ("fashion-mnist",),
     ),
@@ -30,7 +30,7 @@ ITEMS: tuple[Item, ...] = (
             "jagielski",
             f"figure-2-{network}",
             f"Figure 2: three attacks, {network}, shrunk",
-            10,
+            4,
             partial(attacks.compared, network=network),
             ("fashion-mnist",),
         )

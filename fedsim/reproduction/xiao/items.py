@@ -5,9 +5,9 @@ from fedsim.reproduction.xiao import clusters, means, network
 
 ITEMS: tuple[Item, ...] = (
     Item("xiao", "means", "Mean estimation: information in nats", 0.5, means.estimated),
-    Item("xiao", "k-means", "K-means on MNIST at one nat", 6, clusters.clustered, ("mnist",)),
+    Item("xiao", "k-means", "K-means on MNIST at one nat", 4, clusters.clustered, ("mnist",)),
     Item(
-        "xiao", "network", "A network of half of MNIST at one nat", 8, network.released, ("mnist",)
+        "xiao", "network", "A network of half of MNIST at one nat", 4, network.released, ("mnist",)
     ),
 )
 """In the order in which they are made."""

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from adversaries.errors import InputError
+from adversaries.neighbours.rank_correlation import RankCorrelation
 from adversaries.statistics import gaussian
 from fedsim.cli.main import app
 from fedsim.privacy import calibration
@@ -211,6 +212,24 @@ def test_dissimilarities_choose_pairs_and_are_ordered(smoke: Means) -> None:
     chosen = [one for name, one in numbers.items() if name.startswith("RMS")]
     assert len(chosen) == 3
     assert all(0 < one.ours <= 6 for one in chosen)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (0.31, 0.4, "and so it is here"),
+        (0.0, 0.1, "the other way round"),
+        (0.1, 0.3, "no difference is seen"),
+    ],
+)
+def test_a_measure_is_better_where_the_intervals_are_apart(
+    low: float, high: float, said: str
+) -> None:
+    found = {
+        "ssim": RankCorrelation((low + high) / 2, low, high),
+        "euclidean": RankCorrelation(0.25, 0.2, 0.3),
+    }
+    assert said in dissimilarities.better("ssim", "euclidean", found)
 
 
 def test_accuracy_falls_with_epsilon(smoke: Means) -> None:
