@@ -105,7 +105,13 @@ def simulate(
     Raises:
         InputError: it does not give vectors of one length, or numbers that are not finite.
     """
-    return np.stack([check(mechanism(draw(coins), coins)) for coins in seeds])
+    results = [check(mechanism(draw(coins), coins)) for coins in seeds]
+    if len(lengths := sorted({len(each) for each in results})) > 1:
+        raise InputError(
+            f"the mechanism gives from {lengths[0]} to {lengths[-1]} numbers, by the data; let it "
+            "return an array of one shape for all data"
+        )
+    return np.stack(results)
 
 
 def check(result: npt.ArrayLike) -> Floats:

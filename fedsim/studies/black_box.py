@@ -219,4 +219,13 @@ def _applied(
 ) -> npt.ArrayLike:
     if not len(inside):
         raise InputError("a simulation drew no record at all; give a higher rate")
-    return own(pool.features[inside], pool.labels[inside], coins)
+    try:
+        return own(pool.features[inside], pool.labels[inside], coins)
+    except InputError:
+        raise
+    except Exception as error:  # of a function that is not ours, whatever it raises
+        raise InputError(
+            f"the function failed on a subset of {len(inside)} records: {type(error).__name__}: "
+            f"{' '.join(str(error).split())}; it is called with features, labels and a random "
+            "generator"
+        ) from None

@@ -188,7 +188,8 @@ def _from_belief(data: str, at: str, scaled: str, place: int, run: Run) -> Numbe
     if read is not None:
         references = (Reference(read[place], (read[place] - READING, read[place] + READING)),)
     found = _value(run.report.empirical.epsilon.belief)
-    return Number(f"{at}: ε′ from the largest belief", found, _largest(run), None, references)
+    name = f"{at}: ε′ from the largest belief (interval: of 95 % of runs, by theory)"
+    return Number(name, found, _largest(run), None, references)
 
 
 def _largest(run: Run) -> tuple[float, float]:

@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from adversaries.errors import InputError
+from fedsim import data
 from fedsim.cli.main import app
 from fedsim.data.loaders.dataset import Dataset, Records
 from fedsim.studies import black_box
@@ -53,6 +56,30 @@ def test_the_command_releases_what_a_module_of_ones_own_makes(
     again = CliRunner().invoke(app, arguments)
     assert isinstance(again.exception, InputError)
     assert "is there already" in str(again.exception)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("raise KeyError('age')", "failed on a subset of .* records: KeyError: 'age'"),
+        ("return features[0, 0, 0, 0, 0]", "failed on a subset of .* records: IndexError"),
+        ("return labels", "gives from .* to .* numbers, by the data"),
+        ("return labels * float('nan')", "numbers that are not finite"),
+        ("return 'words'", "no array of numbers"),
+    ],
+)
+def test_a_function_that_fails_is_one_line(body: str, said: str) -> None:
+    def own(features: Any, labels: Any, coins: Any) -> Any:
+        made: dict[str, Any] = {}
+        exec(f"def own(features, labels, coins):\n    {body}", made)
+        return made["own"](features, labels, coins)
+
+    with (
+        patch.dict(black_box.FUNCTIONS, {"own": own}),
+        pytest.raises(InputError, match=said) as error,
+    ):
+        black_box.privatised("own", data.load("digits"), 0.5, 1.0, 40, 0.95)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
