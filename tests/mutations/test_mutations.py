@@ -9,8 +9,8 @@ import pytest
 from variants import CORRECT, MUTANTS, Variant, play
 
 from fedsim.audits.residual_report import SHARED
-from fedsim.client import inputs
 from fedsim.config import Scalar
+from fedsim.training import sampling
 from fedsim.training.sampling import participation
 
 TRIALS, ROUNDS = 32, 8
@@ -61,7 +61,7 @@ ORACLE: dict[str, Scalar] = {
 def joined_more_often() -> AbstractContextManager[Any]:
     """Let records take part half as often again as is accounted for."""
     return patch.object(
-        inputs,
+        sampling,
         "participation",
         lambda *stream: participation(*stream[:-1], 1.5 * stream[-1]),
     )

@@ -22,7 +22,7 @@ from fedsim import client_app
 from fedsim.audits import audit
 from fedsim.campaign import ledger, spending
 from fedsim.campaign.run_directory import RunDirectory
-from fedsim.client import inputs, training_node
+from fedsim.client import training_node
 from fedsim.common.randomness import Role, gaussian_noise, generator
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.game import federation as federations
@@ -36,6 +36,7 @@ from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import acceptance, noise, server_app
 from fedsim.server.batch import Batch, Received, Round
 from fedsim.server.plan import preflight
+from fedsim.training import sampling
 from fedsim.training.models import parameter_shapes
 
 BASE: dict[str, Scalar] = {
@@ -300,7 +301,7 @@ def shuffled_batches() -> Iterator[None]:
         return chosen
 
     # The clients and the adversary, who is told which of the others take part.
-    with patch.object(inputs, "participation", batch):
+    with patch.object(sampling, "participation", batch):
         yield
 
 

@@ -13,7 +13,7 @@ from scipy import stats
 from adversaries.attacks.posterior import hypotheses, log_odds
 from fedsim import client_app
 from fedsim.campaign.run_directory import Arrays, RunDirectory
-from fedsim.client import adversary_node, inputs, training_node
+from fedsim.client import adversary_node, training_node
 from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.game import client, federation
@@ -347,12 +347,14 @@ def test_the_sampled_posterior_looks_at_everybodys_coins_but_the_challenges(
     grid, transcript, partition = _record(config, directory)
     record = directory.read_json("facts.json")["challenge"]["record"]
 
+    drawn = sampling.participation
+
     def background_knowledge(_: int, trials: range, *rest: object) -> np.ndarray:
-        coins = sampling.participation(config.run.seed, trials, *rest)  # type: ignore[arg-type]
+        coins = drawn(config.run.seed, trials, *rest)  # type: ignore[arg-type]
         coins[:, record] ^= True
         return coins
 
-    monkeypatch.setattr(inputs, "participation", background_knowledge)
+    monkeypatch.setattr(sampling, "participation", background_knowledge)
     replayed = _replayed(config, grid.recorded[partition], partition, monkeypatch)
     np.testing.assert_array_equal(replayed, transcript["log_odds"])
 
