@@ -87,6 +87,6 @@ ITEMS: tuple[Item, ...] = (
     Item("bernau", "table-1", "Table 1: complexity, as measured", 1.0, complexity.exponents),
     Item("bernau", "table-2b", "Table 2b: ε and ρα of ρβ", 0.1, scores.settings),
     *(item for data in TITLES for item in _of_data(data)),
-    Item("bernau", "figure-6d", "Figure 6d: accuracy, MNIST", 20, accuracy.trained, ("mnist",)),
+    Item("bernau", "figure-6d", "Figure 6d: accuracy, MNIST", 25, accuracy.trained, ("mnist",)),
 )
 """In the order in which they are made."""
