@@ -60,8 +60,7 @@ def divide(
         from flwr_datasets import partitioner as flower  # noqa: PLC0415
     except ImportError as error:
         raise InputError(
-            f"{scheme}, which flwr-datasets makes; install it: pip install "
-            f"'fedsim-identifiability[hf]' ({error})"
+            f"{scheme}, which flwr-datasets makes: pip install flwr-datasets ({error})"
         ) from None
     made = getattr(flower, PARTITIONERS[name])
     arguments = _arguments(scheme, made, division, generator)

@@ -163,9 +163,7 @@ def _parquet(path: Path, schema: Schema) -> Raw:
     try:
         from pyarrow import parquet  # noqa: PLC0415  (an extra)
     except ImportError:
-        raise InputError(
-            f"'{path}' is Parquet, which pyarrow reads: pip install 'fedsim[parquet]'"
-        ) from None
+        raise InputError(f"'{path}' is Parquet, which pyarrow reads: pip install pyarrow") from None
     wanted = [schema.label, *schema.columns, *([schema.text.column] if schema.text else ())]
     try:
         present = parquet.read_schema(path).names

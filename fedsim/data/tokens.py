@@ -18,7 +18,7 @@ from fedsim.common import reading
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 
-EXTRA = "pip install 'fedsim[text]'"
+EXTRA = "pip install 'transformers>=5,<6'"
 
 
 def settings(directory: str) -> dict[str, Any]:

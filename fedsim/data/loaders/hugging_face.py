@@ -70,8 +70,7 @@ def _read(path: Path) -> "datasets.Dataset":
         from pyarrow import concat_tables, parquet  # noqa: PLC0415
     except ImportError as error:
         raise InputError(
-            "data.name is 'hf', which the library datasets reads; install it: pip install "
-            f"'fedsim-identifiability[hf]' ({error})"
+            f"data.name is 'hf', which the library datasets reads: pip install datasets ({error})"
         ) from None
     if not path.is_dir():
         raise InputError(f"there is no folder '{path}'; name one with data.root=PATH")
