@@ -62,8 +62,9 @@ class Account:
                     self.counts[client] -= self._cost(superseded, superseded.kind)
             self.releases[row.release] = kind
             self.settled.add(row.place)
+        cost = self._cost(row, kind)
         for client in row.participants:
-            self.counts.setdefault(client, Counter()).update(self._cost(row, kind))
+            self.counts.setdefault(client, Counter()).update(cost)
 
     def has(self, row: Row) -> bool:
         """Return whether a row is about what is there: the same release, or a settled round."""

@@ -62,6 +62,7 @@ class Attempt:
     ) -> None:
         self._config, self._append, self._account = config, append, account
         kind = planned_kind(config, noise_multiplier)
+        sampled = config.federation.sampling_rate < 1
         self._provisional = config.federation.tolerated_dropouts > 0
         self._template = Row(
             trials.start,
@@ -71,12 +72,12 @@ class Attempt:
             kind.noise_multiplier,
             kind.sampling_rate,
             kind.local_steps,
-            tuple(range(config.federation.clients)),
+            tuple(config.accounts),
             config.privacy.noise_source,
             config.privacy.delta,
             {},
             {},
-            kind.participants if self._provisional else None,
+            kind.participants if self._provisional or sampled else None,
             colluders=colluders,
         )
         planned = [
@@ -116,7 +117,7 @@ class Attempt:
             BudgetExceededError: it would exceed privacy.stop-at for a client at the configured
                 vantage; nothing is entered.
         """
-        asked = tuple(sorted(participants))
+        asked = tuple(sorted({self._config.account_of(client) for client in participants}))
         self._enter(
             replace(self._template, round=round, participants=asked, provisional=self._provisional)
         )
@@ -188,8 +189,7 @@ class _Course:
         final = account.copy()
         for row in planned:
             final.add(row)
-        clients = range(config.federation.clients)
-        return cls(config, account, {client: final.spent(client) for client in clients})
+        return cls(config, account, {client: final.spent(client) for client in config.accounts})
 
     def counts(self, row: Row, client: int) -> Counts:
         """Return the rounds of a client with this row among them."""

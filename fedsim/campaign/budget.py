@@ -122,7 +122,7 @@ def _ahead(
     config: Config, kind: Rounds, rows: Sequence[Row], left: Sequence[range], rounds: int
 ) -> list[Ahead]:
     """Return what is still to run: all of it together, or from the seed every batch by itself."""
-    clients = range(config.federation.clients)
+    clients = config.accounts
     if not left:
         return []
     if adds_up(config):

@@ -104,10 +104,10 @@ def curve(config: Config, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np
         rows: of its ledger; without any it is of all rounds that are planned.
 
     Returns:
-        float64 [clients, vantages, k], infinite without noise; the vantages are in the order of
-        `Vantage`.
+        float64 [accounts, vantages, k], of each client or of all that are sampled; infinite without
+        noise; the vantages are in the order of `Vantage`.
     """
-    clients = range(config.federation.clients)
+    clients = config.accounts
     if rows:
         last, earlier = _last_attempt(config, rows)
     else:
@@ -172,7 +172,7 @@ def _worst(
     """
     colluders = {each for account in books for each in account.colluders}
     clients = (
-        sorted(set(range(config.federation.clients)) - colluders) if client is None else [client]
+        sorted(set(config.accounts) - colluders) if client is None else [config.account_of(client)]
     )
     vantage = config.federation.vantage
     spent = [

@@ -231,7 +231,7 @@ def _expect_late(memory: participant.Memory, received: Received) -> participant.
     clients = messages.participants(message.content)
     disclosed: dict[str, npt.NDArray[Any]] = {}
     if messages.DISCLOSED in message.content:
-        disclosed = messages.arrays_of(message.content.array_records[messages.DISCLOSED])
+        disclosed = messages.arrays_of(messages.array_records(message.content)[messages.DISCLOSED])
     contribution = torch.from_numpy(awaiting["message"]).to(known.device)
     for disclosed_noise in disclosed.values():
         contribution = contribution + torch.from_numpy(disclosed_noise).to(known.device)

@@ -25,4 +25,6 @@ def array(message: Message, name: str, known: Federation) -> torch.Tensor:
         name: of the record.
         known: the federation.
     """
-    return torch.tensor(messages.only(message.content.array_records[name])).to(known.device)
+    return torch.tensor(messages.only(messages.array_records(message.content)[name])).to(
+        known.device
+    )

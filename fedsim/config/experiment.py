@@ -1,5 +1,6 @@
 """A whole experiment: all tables, and what they say together."""
 
+from collections.abc import Sequence
 from typing import Self
 
 from pydantic import model_validator
@@ -7,7 +8,7 @@ from pydantic import model_validator
 from fedsim.common.tables import Table
 from fedsim.config.campaign import AuditConfig, RunConfig, TrialsConfig
 from fedsim.config.challenge import CanariesConfig, ChallengeConfig
-from fedsim.config.federation import DataConfig, FederationConfig
+from fedsim.config.federation import EVERYBODY, DataConfig, FederationConfig
 from fedsim.config.limits import LIMITS
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.refused import REFUSED
@@ -69,6 +70,19 @@ class Config(Table):
         """q, the probability with which a record, or a client by the unit, takes part in a step."""
         by_client = self.privacy.unit == "client"
         return self.federation.sampling_rate if by_client else self.training.sampling_rate
+
+    @property
+    def accounts(self) -> Sequence[int]:
+        """The clients that a ledger has accounts of, one `EVERYBODY` where clients are sampled.
+
+        A round costs a sampled client alike whether it joined, which nobody is told.
+        """
+        sampled = self.federation.sampling_rate < 1
+        return (EVERYBODY,) if sampled else range(self.federation.clients)
+
+    def account_of(self, client: int) -> int:
+        """Return whose account a client's is, itself or `EVERYBODY`."""
+        return client if client in self.accounts else EVERYBODY
 
     @property
     def candidates(self) -> int:

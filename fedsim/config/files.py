@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,18 @@ def from_run_config(values: Mapping[str, Any]) -> Config:
     Raises:
         InputError: one line that names the key that is unknown or whose value does not do.
     """
+    # The types too: 1, 1.0 and true are equal, and not the same value of a key.
+    items, types = tuple(values.items()), tuple(map(type, values.values()))
+    try:
+        return _parsed(items, types)
+    except TypeError:  # a list, which is no key of a cache
+        return _parsed.__wrapped__(items, types)
+
+
+@lru_cache(maxsize=64)
+def _parsed(items: tuple[tuple[str, Any], ...], _: tuple[type, ...]) -> Config:
+    """Return the configuration of a flat map; cached, since a node reads it with each message."""
+    values = dict(items)
     tree: dict[str, dict[str, Any]] = {}
     for key, value in _with_path(values).items():
         if key not in KNOWN_KEYS:

@@ -161,9 +161,21 @@ REFUSED = (
     ),
     Need(
         what=(equals("privacy.unit", "record"),),
-        needs=(equals("training.local-epochs", 1), equals("training.batch-size", 0)),
+        needs=(
+            equals("training.local-epochs", 1),
+            equals("training.local-batches", 0),
+            equals("training.local-momentum", 0),
+            equals("training.proximal-term", 0),
+            equals("training.batch-size", 0),
+        ),
         why="where a client sends its gradients and one record is the target",
         instead='privacy.unit = "client"',
+    ),
+    Need(
+        what=(above("training.local-batches", 0),),
+        needs=(equals("training.local-epochs", 1),),
+        why="which says by itself how long a client trains",
+        instead="training.local-batches = 0",
     ),
     Need(
         what=(at_least("challenge.client", 0),),

@@ -64,6 +64,10 @@ class TrainingConfig(Table):
         local_learning_rate: their learning rate, or that of a client's own training; 0 for that of
             the server.
         local_epochs: of a client's own training.
+        local_batches: of a client's own training, in place of whole epochs; 0 for local_epochs.
+        local_momentum: of a client's own training, which begins anew in every round.
+        proximal_term: of a client's own training, how strongly it is drawn back to the model of the
+            round (mu of FedProx).
         batch_size: of a client's own training; 0 for all its records in one batch.
         optimizer: the server's.
         momentum: of "sgd".
@@ -84,6 +88,9 @@ class TrainingConfig(Table):
     local_steps: PositiveInt = 1
     local_learning_rate: Annotated[float, Field(ge=0)] = 0.0
     local_epochs: PositiveInt = 1
+    local_batches: Annotated[int, Field(ge=0)] = 0
+    local_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    proximal_term: Annotated[float, Field(ge=0)] = 0.0
     batch_size: Annotated[int, Field(ge=0)] = 0
     optimizer: str = "sgd"
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0

@@ -7,16 +7,15 @@ is a function of the model, its data and the public order of its batches: whoeve
 the two hypotheses about a round, and the posterior is exact whatever the client did in between.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.common.randomness import Role, generator
-from fedsim.config import Config, TrainingConfig
+from fedsim.config import Config
+from fedsim.game import cohort
 from fedsim.game.federation import Federation
+from fedsim.game.local_training import alike, clip, contributions, planned, updates
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -52,8 +51,7 @@ def contribution(
     if there is not None and not bool(there.any()):
         return torch.zeros_like(parameters, dtype=torch.float64)
     if worlds is None:
-        records = federation.members(federation.owned_by(client))
-        sent = _contribution(config, federation, client, parameters, game, *records)
+        sent = cohort.sent(config, federation, client, parameters, game)
     else:
         present, absent = challenge_contributions(config, federation, parameters, game)
         sent = torch.where(worlds[:, None], present, absent)
@@ -82,7 +80,9 @@ def challenge_contributions(
     if config.privacy.neighbouring is not Neighbouring.REPLACE:
         return present, torch.zeros_like(present)
     records = federation.pool(replacements(federation, client))
-    return present, _contribution(config, federation, client, parameters, game, *records)
+    plan = planned(config, client, game, len(records[1]))
+    update = updates(config.training, federation, parameters, *records, [plan])
+    return present, clip(update[0], config.training.clipping_norm)
 
 
 def total(
@@ -104,10 +104,13 @@ def total(
         participation: bool [T, m], which clients take part; None for all.
     """
     added = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
-    for client in sorted(clients):
-        added += contribution(
-            config, federation, client, parameters, game, participation=participation
-        )
+    there = None if participation is None else participation.any(0).tolist()
+    asked = [client for client in clients if there is None or there[client]]
+    for batch in alike(federation, asked, parameters):
+        sent = contributions(config, federation, batch, parameters, game)
+        if participation is not None:
+            sent = sent * participation[:, batch].T[:, :, None]
+        added += sent.sum(0)
     return added
 
 
@@ -121,122 +124,3 @@ def replacements(federation: Federation, client: int) -> list[int]:
         client: the partition.
     """
     return list(range(len(federation.owned_by(client))))
-
-
-def clip(update: Tensor, clipping_norm: float) -> Tensor:
-    """Return u min(1, C/|u|) for each trial, [T, P].
-
-    Args:
-        update: u, float64 [T, P].
-        clipping_norm: C.
-
-    Raises:
-        FloatingPointError: an update is not finite.
-    """
-    norms = torch.linalg.vector_norm(update, dim=-1, keepdim=True)
-    if not bool(torch.isfinite(norms).all()):
-        raise FloatingPointError(
-            "a client's update is not finite: its own training diverged; lower "
-            "training.local-learning-rate or training.local-epochs"
-        )
-    return update * (clipping_norm / norms).clamp(max=1.0)
-
-
-def local_update(
-    federation: Federation,
-    parameters: Tensor,
-    features: Tensor,
-    labels: Tensor,
-    rate: float,
-    batches: Iterator[Tensor | None],
-) -> Tensor:
-    """Return u = theta - theta_j after plain SGD on a client's records, unclipped.
-
-    A descent direction, as a gradient is one: the server subtracts it.
-
-    Args:
-        federation: whose model is trained.
-        parameters: theta, float32 [T, P].
-        features: [n, *shape].
-        labels: [n] integers.
-        rate: of each step along a batch's mean gradient.
-        batches: for each step, which records take part, bool [T, n], as many in every trial; None
-            for all.
-
-    Returns:
-        float64 [T, P].
-    """
-    # Summed in float64 beside the model: the difference of two float32 models would be rounded.
-    update = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
-    model = parameters
-    for batch in batches:
-        weights = None if batch is None else batch.to(parameters)
-        size = len(labels) if batch is None else int(batch[0].sum())
-        update += (rate / size) * federation.clipper.clipped_sum(model, features, labels, weights)
-        model = (parameters.double() - update).float()
-    return update
-
-
-def batches(
-    training: TrainingConfig,
-    seed: int,
-    trials: Sequence[int],
-    round: int,
-    client: int,
-    records: int,
-) -> Iterator[npt.NDArray[np.bool_] | None]:
-    """Yield which of a client's records each step takes.
-
-    Every epoch is a new order of the records, cut into batches of `training.batch-size`, the last
-    perhaps smaller. The order of a trial is a function of (seed, trial, round, client) alone. It is
-    no secret: clipping bounds the update whatever the order, and the adversary knows it.
-
-    Args:
-        training: says how many epochs, and the size of a batch.
-        seed: of the run.
-        trials: the numbers of the T trials.
-        round: counts from 1.
-        client: the partition.
-        records: n, how many it has.
-
-    Yields:
-        bool [T, n]; None where a step takes all of them.
-    """
-    size, epochs = training.batch_size, training.local_epochs
-    if not 0 < size < records:
-        yield from [None] * epochs
-        return
-    keys = np.empty((len(trials), epochs, records))
-    for row, trial in zip(keys, trials, strict=True):
-        stream = generator(seed, Role.LOCAL_ORDER, trial=trial, round=round, partition=client)
-        stream.random(out=row)
-    order = keys.argsort(axis=-1)
-    for epoch in range(epochs):
-        for first in range(0, records, size):
-            chosen = np.zeros((len(trials), records), dtype=np.bool_)
-            np.put_along_axis(chosen, order[:, epoch, first : first + size], True, axis=1)
-            yield chosen
-
-
-def _contribution(
-    config: Config,
-    federation: Federation,
-    client: int,
-    parameters: Tensor,
-    game: RoundGame,
-    features: Tensor,
-    labels: Tensor,
-) -> Tensor:
-    training = config.training
-    seed, count = config.run.seed, len(labels)
-    streams = config.trials.streams(game.trials)
-    drawn = batches(training, seed, streams, game.round, client, count)
-    update = local_update(
-        federation,
-        parameters,
-        features,
-        labels,
-        training.local_learning_rate or training.learning_rate,
-        (None if each is None else torch.from_numpy(each).to(parameters.device) for each in drawn),
-    )
-    return clip(update, training.clipping_norm)

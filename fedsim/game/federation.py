@@ -7,7 +7,7 @@ takes only its own records out of it, and the adversary those that its backgroun
 import hashlib
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +71,14 @@ class Federation:
 
     def owned_by(self, client: int) -> npt.NDArray[np.intp]:
         """Return the positions in D of a client's records."""
-        return np.flatnonzero(self.client_of == client)
+        return self._owned.get(client, np.empty(0, dtype=np.intp))
+
+    @cached_property
+    def _owned(self) -> dict[int, npt.NDArray[np.intp]]:
+        """The positions of every client's records, in order; of those that have any."""
+        order = np.argsort(self.client_of, kind="stable")
+        clients, first = np.unique(self.client_of[order], return_index=True)
+        return dict(zip(clients.tolist(), np.split(order, first[1:]), strict=True))
 
     def clipped_sum(
         self,

@@ -1,11 +1,15 @@
 """Who takes part in a round: the coins of records, or of clients where privacy is a client's."""
 
+from functools import lru_cache
+
 import torch
 
 from fedsim.config import Config
 from fedsim.game.federation import Federation
 from fedsim.game.round_game import RoundGame
 from fedsim.training import sampling
+
+_clients = lru_cache(maxsize=4)(sampling.clients)
 
 
 def coins(config: Config, known: Federation, game: RoundGame) -> torch.Tensor | None:
@@ -22,7 +26,9 @@ def coins(config: Config, known: Federation, game: RoundGame) -> torch.Tensor | 
     streams, rate = config.trials.streams(game.trials), config.sampling_rate
     if config.privacy.unit == "client":
         clients, target = config.federation.clients, game.target_client
-        drawn = sampling.clients(config.noise_seed, streams, game.round, clients, rate, target)
+        # Every client that one process plays asks for the same coins.
+        draw = sampling.clients if config.noise_seed is None else _clients
+        drawn = draw(config.noise_seed, tuple(streams), game.round, clients, rate, target)
     else:
         records = len(known.client_of)
         drawn = sampling.participation(config.noise_seed, streams, game.round, records, rate)

@@ -152,7 +152,7 @@ def check_records(
     Raises:
         ValueError: it has not.
     """
-    found = {name: set(record) for name, record in reply.content.array_records.items()}
+    found = {name: set(record) for name, record in messages.array_records(reply.content).items()}
     if unasked := sorted(set(found) - set(needed) - set(optional)):
         raise ValueError(f"it has a {shown(unasked[0])} that nobody asked for")
     for name, keys in needed.items():
@@ -174,7 +174,7 @@ def check_array(
     Raises:
         ValueError: it is not.
     """
-    record = reply.content.array_records.get(name)
+    record = messages.array_records(reply.content).get(name)
     if record is None or len(record) != 1:
         raise ValueError(f"it has no '{name}' of one array")
     (array,) = record.values()
@@ -205,16 +205,16 @@ def check_measurement(
         "membership": ((candidates,), bool),
     }
     for name in (messages.MEASUREMENT, messages.DISCLOSED):
-        for key, array in reply.content.array_records.get(name, {}).items():
+        for key, array in messages.array_records(reply.content).get(name, {}).items():
             shape, dtype = shapes.get(key, ((trials, parameters), np.float64))
             check_bytes(array.data, name, [shape], dtype)
-    record = reply.content.array_records.get(messages.DISTANCES, ArrayRecord())
+    record = messages.array_records(reply.content).get(messages.DISTANCES, ArrayRecord())
     for array in record.values():
         (*_, pairs), found, _ = _header(array.data, messages.DISTANCES)
         check_bytes(array.data, messages.DISTANCES, [(evaluated, pairs)], found.type)
     for name in (messages.MEASUREMENT, messages.DISCLOSED, messages.DISTANCES):
-        if name in reply.content.array_records:
-            _check_finite(reply.content.array_records[name], name)
+        if name in messages.array_records(reply.content):
+            _check_finite(messages.array_records(reply.content)[name], name)
 
 
 def check_findings(
@@ -236,7 +236,7 @@ def check_findings(
     """
     found = {
         key: array
-        for record in reply.content.array_records.values()
+        for record in messages.array_records(reply.content).values()
         for key, array in record.items()
     }
     if needed is not None and needed not in found:
@@ -327,7 +327,7 @@ def _check_partition(reply: Message, partition: int) -> None:
 def _check_seconds(reply: Message) -> None:
     if (
         messages.METRICS not in reply.content
-        or "seconds" not in (reply.content.metric_records[messages.METRICS])
+        or "seconds" not in (messages.metric_records(reply.content)[messages.METRICS])
     ):
         return
     seconds = messages.metric(reply, "seconds")
@@ -336,6 +336,6 @@ def _check_seconds(reply: Message) -> None:
 
 
 def _check_finite(record: ArrayRecord, name: str) -> None:
-    for array in record.values():
-        if not np.isfinite(array.numpy()).all():
+    for array in messages.arrays_of(record).values():
+        if not np.isfinite(array).all():
             raise ValueError(f"its '{name}' is not finite: NaN or infinity")

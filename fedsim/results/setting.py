@@ -56,6 +56,12 @@ class Training:
     """Of a client's own steps; 0 for that of the server."""
     local_epochs: int
     """Of a client's own training, where the unit of privacy is a client."""
+    local_batches: int
+    """Of a client's own training, in place of whole epochs; 0 where those count."""
+    local_momentum: Real
+    """In [0, 1), of a client's own training."""
+    proximal_term: Real
+    """How strongly a client's own training is drawn back to the model of the round."""
     batch_size: int
     """Records in a batch of a client's own training; 0 for all of them."""
     optimizer: str

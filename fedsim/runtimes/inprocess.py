@@ -12,6 +12,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from fedsim.config import Scalar
+from fedsim.game import cohort
 from fedsim.protocol.flower_private import Run, assign_message_id, become_task, empty_run
 
 RUN_ID = 1
@@ -88,7 +89,9 @@ class InProcessGrid(Grid):
             messages: one after another.
             timeout: not looked at.
         """
-        return [self.execute(message) for message in messages]
+        due = list(messages)
+        with cohort.played(message.metadata.dst_node_id - FIRST_NODE for message in due):
+            return [self.execute(message) for message in due]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Return the ids of messages whose replies were computed, and are kept.

@@ -183,7 +183,7 @@ def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | No
     def inspect(reply: Message) -> None:
         check_round(reply, sending.round)
         check_array(reply, messages.SENSITIVITY, [(len(batch.trials),)], np.float64)
-        norms = messages.only(reply.content.array_records[messages.SENSITIVITY])
+        norms = messages.only(messages.array_records(reply.content)[messages.SENSITIVITY])
         if config.training.clipping and not np.all((norms >= 0) & (norms <= most * LENIENT)):
             raise ValueError(f"its sensitivity is not between 0 and {most:g}")
 
@@ -195,7 +195,9 @@ def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | No
         inspect=inspect,
         log_event=log_event,
     ).values()
-    return messages.only(reply.content.array_records[messages.SENSITIVITY]).astype(np.float64)
+    return messages.only(messages.array_records(reply.content)[messages.SENSITIVITY]).astype(
+        np.float64
+    )
 
 
 def _check_reply(batch: Batch, round: Round, secure: SecureSum | None, reply: Message) -> None:
@@ -236,7 +238,7 @@ def check_size(batch: Batch, round: Round, reply: Message) -> None:
     Raises:
         ValueError: it is not.
     """
-    sent = messages.only(reply.content.array_records[messages.REPLY])
+    sent = messages.only(messages.array_records(reply.content)[messages.REPLY])
     if round.grid is not None:
         round.grid.check_range(sent, 1)
         return

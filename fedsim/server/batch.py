@@ -179,9 +179,9 @@ class Received:
     def records(self, name: str) -> dict[int, ArrayRecord]:
         """Return the array records of this name of all clients that sent one."""
         return {
-            partition: reply.content.array_records[name]
+            partition: messages.array_records(reply.content)[name]
             for partition, reply in self.replies.items()
-            if name in reply.content.array_records
+            if name in messages.array_records(reply.content)
         }
 
 

@@ -117,7 +117,7 @@ def _seen(
 
     def message(partition: int) -> Array:
         reply = received.replies[partition]
-        return messages.only(reply.content.array_records[messages.REPLY])
+        return messages.only(messages.array_records(reply.content)[messages.REPLY])
 
     return Seen(
         batch.config,

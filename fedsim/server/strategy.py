@@ -175,7 +175,7 @@ class DPSGD(Strategy):
         replies = grid.send_and_receive([query], timeout=self.batch.config.federation.timeout)
         reply = acceptance.accept_findings(self.batch, replies, self.last_round, self.log_event)
         observations = [
-            messages.arrays_of(record) for record in reply.content.array_records.values()
+            messages.arrays_of(record) for record in messages.array_records(reply.content).values()
         ]
         return [*observations, *self._observations.findings()]
 

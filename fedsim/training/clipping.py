@@ -57,7 +57,12 @@ class Clipper:
     )
 
     def clipped_sum(
-        self, parameters: Tensor, features: Tensor, labels: Tensor, weights: Tensor | None = None
+        self,
+        parameters: Tensor,
+        features: Tensor,
+        labels: Tensor,
+        weights: Tensor | None = None,
+        positions: Tensor | None = None,
     ) -> Tensor:
         """Return sum_x w(x) g(x) min(1, C/|g(x)|) of every trial.
 
@@ -69,6 +74,8 @@ class Clipper:
             features: [n, *shape], the same records for all trials.
             labels: [n] integers.
             weights: w, [T, n]; a record of weight 0 is left out exactly. None for all ones.
+            positions: [T, m] among the n records, which each trial takes; its weights are then
+                [T, m]. None for all.
 
         Returns:
             float64 [T, P].
@@ -79,7 +86,9 @@ class Clipper:
         """
         total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
         # Where few records take part each trial gathers its own, else all share one batch.
-        chosen = None if weights is None else _chosen(weights)
+        chosen = positions
+        if chosen is None and weights is not None and (chosen := _chosen(weights)) is not None:
+            weights = weights.gather(1, chosen)
         own = chosen is not None
         records = len(labels) if chosen is None else chosen.shape[1]
         if not records:
@@ -90,11 +99,8 @@ class Clipper:
 
         # The clipped sum of some trials over some records.
         def block(trials: slice, part: slice) -> Tensor:
-            if chosen is None or weights is None:
-                inside = None if weights is None else weights[trials, part]
-                return summed(parameters[trials], features[part], labels[part], inside)
-            here = chosen[trials, part]
-            inside = weights[trials].gather(1, here)
+            inside = None if weights is None else weights[trials, part]
+            here = part if chosen is None else chosen[trials, part]
             return summed(parameters[trials], features[here], labels[here], inside)
 
         _add_up(total, block, cut.blocks(len(parameters), records), self.threads)
@@ -148,7 +154,7 @@ class Clipper:
         method = self._method(features[0], labels[0], "float32")
         clipped = partial(clipped_block.clipped_gradients, method.gradients, self.clipping_norm)
         each = 16 * parameters[0].numel() * len(labels) + method.footprint.bytes(1, len(labels))
-        limit = self._block_bytes(parameters.device)
+        limit = self.block_bytes(parameters.device)
 
         def block(trials: slice) -> Tensor:
             return clipped(parameters[trials], features, labels)
@@ -166,10 +172,14 @@ class Clipper:
         need = self._method(record, label, "float32").footprint
         # Formed in float32, then in float64 before and after clipping.
         each = need.example + need.record + 32 * size(self.model)
-        return max(1, int((self._block_bytes(record.device) - need.fixed - need.trial) / each))
+        return max(1, int((self.block_bytes(record.device) - need.fixed - need.trial) / each))
 
-    def _block_bytes(self, device: torch.device) -> float:
-        """Return the memory of one thread's block."""
+    def block_bytes(self, device: torch.device) -> float:
+        """Return the memory of one thread's block.
+
+        Args:
+            device: that it is on.
+        """
         limit = BLOCK_BYTES[device.type]
         return limit if self.max_memory is None else min(limit, self.max_memory // self.threads)
 
@@ -194,7 +204,7 @@ class Clipper:
         method = self._method(features[0], labels[0], "float32", True)
         clipped = partial(clipped_block.clipped_gradients, method.gradients, self.clipping_norm)
         members = groups.shape[-1]
-        limit = self._block_bytes(parameters.device)
+        limit = self.block_bytes(parameters.device)
         # Formed in float32, then float64, clipped, subtracted and squared. Groups fill a block
         # first, then trials.
         each = members * (method.footprint.example + 32 * size(self.model))

@@ -128,7 +128,7 @@ def _training(report: Report) -> Settings:
         idle |= keys if name != training.optimizer else set()
     idle |= {"decay_every", "decay_factor"} if training.schedule != "step" else set()
     if not is_client(report):
-        idle |= {"local_epochs", "batch_size"}
+        idle |= {"local_epochs", "local_batches", "local_momentum", "proximal_term", "batch_size"}
         idle |= set() if takes_local_steps(report) else {"local_learning_rate"}
     return {
         "Learning rate": report.mechanism.learning_rate,

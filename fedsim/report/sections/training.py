@@ -78,7 +78,17 @@ def _step(report: Report) -> str:
 
 
 def _round_of_clients(report: Report) -> str:
-    epochs, size = report.training.local_epochs, report.training.batch_size
+    training = report.training
+    epochs, size, most = training.local_epochs, training.batch_size, training.local_batches
+    long = (
+        f"{epochs} epoch{'s' * (epochs != 1)} in "
+        if not most
+        else f"{most} step{'s' * (most != 1)} in "
+    )
+    more = f", with momentum {plain(training.local_momentum)}" if training.local_momentum else ""
+    if training.proximal_term:
+        term = plain(training.proximal_term)
+        more += f", drawn back to the round's model by a proximal term of {term}"
     sampled = ""
     if is_sampled(report):
         sampled = (
@@ -90,8 +100,7 @@ def _round_of_clients(report: Report) -> str:
     return (
         f"In each of {report.rounds} rounds {'clients' if sampled else 'every client'} trained a "
         f"copy of the model on {'their' if sampled else 'its'} own records, without noise, for "
-        f"{epochs} epoch{'s' * (epochs != 1)} in "
-        f"{f'batches of {size}' if size else 'one batch'}, and sent how far "
+        f"{long}{f'batches of {size}' if size else 'one batch'}{more}, and sent how far "
         f"{'they' if sampled else 'it'} came, clipped as a whole. Only that is accounted for, "
         f"whatever the client did in between.{sampled}"
     )

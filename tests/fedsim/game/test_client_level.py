@@ -21,14 +21,14 @@ from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.client import adversary_node, training_node
 from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.config import Config, to_run_config
-from fedsim.game import client, client_level, federation
+from fedsim.game import client, client_level, cohort, federation, local_training
 from fedsim.game.client_level import (
-    batches,
     challenge_contributions,
     clip,
     contribution,
     replacements,
 )
+from fedsim.game.local_training import NOBODY, alike, contributions, schedule
 from fedsim.game.round_game import RoundGame
 from fedsim.protocol import messages
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
@@ -82,14 +82,18 @@ def _train(
     labels: torch.Tensor,
     orders: list[list[int]],
     rate: float,
+    momentum: float = 0.0,
+    proximal: float = 0.0,
 ) -> torch.Tensor:
     """Train one linear model as any PyTorch tutorial does; return how far it moved, downhill."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10)).double()
     nn.utils.vector_to_parameters(theta.double(), model.parameters())
-    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=momentum)
     for batch in orders:
         optimizer.zero_grad()
-        functional.cross_entropy(model(features[batch].double()), labels[batch]).backward()
+        away = nn.utils.parameters_to_vector(model.parameters()) - theta.double()
+        loss = functional.cross_entropy(model(features[batch].double()), labels[batch])
+        (loss + proximal / 2 * away.square().sum()).backward()
         optimizer.step()
     return theta.double() - nn.utils.parameters_to_vector(model.parameters()).detach()
 
@@ -105,17 +109,14 @@ def test_the_update_is_that_of_plain_sgd_on_the_clients_records(
     client, trials = 1, range(5, 9)
     positions = known.owned_by(client)
     found = challenge_contributions(config, known, theta, _game(client, trials, 2))
-    steps = [
-        np.tile(np.arange(len(positions)), (4, 1)) if step is None else step.nonzero()[1]
-        for step in batches(config.training, 0, trials, 2, client, len(positions))
-    ]
-    orders = [step.reshape(4, -1) for step in steps]
+    plan = schedule(config.training, 0, trials, 2, client, len(positions))
+    plan = np.broadcast_to(plan, (4, *plan.shape[1:]))
     worlds = [known.members(positions)]
     if neighbouring == "replace":
         worlds.append(known.pool(replacements(known, client)))
     for clipped, (features, labels) in zip(found, worlds, strict=False):
         for trial in range(4):
-            mine = [order[trial].tolist() for order in orders]
+            mine = [step[step != NOBODY].tolist() for step in plan[trial]]
             update = _train(theta[trial], features, labels, mine, 0.3)
             assert update.norm() > 0.1
             expected = 0.1 * update / update.norm()
@@ -158,20 +159,83 @@ def test_each_trial_sends_what_its_world_says(small: Make) -> None:
 
 def test_every_epoch_takes_every_record_once_in_an_order_of_its_own(small: Make) -> None:
     training = small(CLIENT | {"training.local-epochs": 3}).training
-    steps = [step for step in batches(training, 0, range(6), 1, 0, 8) if step is not None]
-    assert [int(step[0].sum()) for step in steps] == [3, 3, 2] * 3
-    epochs = [sum(step.astype(int) for step in steps[i : i + 3]) for i in (0, 3, 6)]
-    assert all((epoch == 1).all() for epoch in epochs)
-    firsts = {step[trial].tobytes() for step in steps[::3] for trial in range(6)}
-    assert len(firsts) > 10  # of 18 draws among 56 possible batches
+    plan = schedule(training, 0, range(6), 1, 0, 8)
+    assert (plan != NOBODY).sum(axis=2).tolist() == [[3, 3, 2] * 3] * 6
+    epochs = plan.reshape(6, 3, -1)
+    np.testing.assert_array_equal(np.sort(epochs)[:, :, 1:], np.tile(np.arange(8), (6, 3, 1)))
+    assert len({tuple(epoch) for trial in epochs.tolist() for epoch in trial}) == 18
+
+
+def test_so_many_batches_are_taken_in_place_of_epochs(small: Make) -> None:
+    training = small(CLIENT | {"training.local-epochs": 1, "training.local-batches": 5}).training
+    plan = schedule(training, 0, range(6), 1, 0, 8)
+    whole = small(CLIENT | {"training.local-epochs": 2}).training
+    np.testing.assert_array_equal(plan, schedule(whole, 0, range(6), 1, 0, 8)[:, :5])
 
 
 def test_an_order_depends_on_the_trials_number_and_not_on_its_batch(small: Make) -> None:
     training = small(CLIENT).training
-    whole, part = (list(batches(training, 0, r, 1, 0, 8)) for r in (range(6), range(4, 6)))
-    for first, second in zip(whole, part, strict=True):
-        assert first is not None
-        np.testing.assert_array_equal(first[4:], second)
+    whole, part = (schedule(training, 0, r, 1, 0, 8) for r in (range(6), range(4, 6)))
+    np.testing.assert_array_equal(whole[4:], part)
+
+
+def test_momentum_and_the_proximal_term_are_those_of_their_definitions(small: Make) -> None:
+    changes = {"training.local-momentum": 0.8, "training.proximal-term": 0.5}
+    config = small(CLIENT | changes | {"training.clipping-norm": 100.0})
+    known, theta = _federation(config)
+    found = contribution(config, known, 1, theta, _game(0, range(4)))
+    positions = known.owned_by(1)
+    features, labels = known.members(positions)
+    plan = schedule(config.training, 0, range(4), 1, 1, len(positions))
+    for trial in range(4):
+        orders = [step[step != NOBODY].tolist() for step in plan[trial]]
+        plain = _train(theta[trial], features, labels, orders, 0.3)
+        expected = _train(theta[trial], features, labels, orders, 0.3, 0.8, 0.5)
+        torch.testing.assert_close(found[trial], expected, rtol=1e-4, atol=1e-6)
+        assert (expected - plain).norm() > 0.05 * plain.norm()
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet"])
+def test_clients_train_together_as_each_does_alone(partition: str, small: Make) -> None:
+    changes = {"federation.partition": partition, "federation.clients": 5, "data.records": 40}
+    config = small(CLIENT | changes | {"training.local-momentum": 0.5})
+    known, theta = _federation(config)
+    sizes = [len(known.owned_by(j)) for j in range(5)]
+    groups = list(alike(known, range(5), theta))
+    assert sorted(client for group in groups for client in group) == list(range(5))
+    alone = [contributions(config, known, [j], theta, _game(0, range(4)))[0] for j in range(5)]
+    for group in groups:
+        assert len({sizes[j] for j in group}) == 1
+        for j, found in zip(
+            group, contributions(config, known, group, theta, _game(0, range(4))), strict=True
+        ):
+            torch.testing.assert_close(found, alone[j], rtol=1e-4, atol=1e-6)
+    total = client_level.total(config, known, range(5), theta, _game(0, range(4)))
+    torch.testing.assert_close(total, torch.stack(alone).sum(0), rtol=1e-4, atol=1e-6)
+
+
+def test_one_process_trains_the_clients_that_are_asked_together(
+    small: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small(CLIENT | {"federation.clients": 6, "data.records": 60})
+    known, theta = _federation(config)
+    alone = [contribution(config, known, j, theta, _game(0, range(4))) for j in range(6)]
+    trained: list[list[int]] = []
+    original = local_training.contributions
+
+    def watched(*arguments: Any) -> torch.Tensor:
+        trained.append(list(arguments[2]))
+        return original(*arguments)
+
+    monkeypatch.setattr(local_training, "contributions", watched)
+    with cohort.played([0, 2, 3, 5]):
+        found = [contribution(config, known, j, theta, _game(0, range(4))) for j in (0, 2, 3, 5)]
+        # Another model than that which the others trained from is trained from by itself.
+        other = contribution(config, known, 0, theta + 1, _game(0, range(4)))
+    assert [sorted(each) for each in trained] == [[0, 2, 3, 5], [0]]
+    for j, sent in zip((0, 2, 3, 5), found, strict=True):
+        torch.testing.assert_close(sent, alone[j], rtol=1e-4, atol=1e-6)
+    assert not torch.allclose(other, alone[0])
 
 
 @pytest.mark.parametrize("mode", HALF, ids=lambda mode: "-".join(mode.values()))
@@ -226,9 +290,9 @@ def test_the_posterior_is_a_function_of_the_messages_and_the_public_order(
     config = small(CLIENT | mode)
     grid, transcript, chosen = _record(config, tmp_path / "run")
     assert chosen["record"] is None
-    original = client_level.batches
+    original = local_training.schedule
     monkeypatch.setattr(
-        client_level, "batches", lambda training, seed, *rest: original(training, 0, *rest)
+        local_training, "schedule", lambda training, seed, *rest: original(training, 0, *rest)
     )
     monkeypatch.setattr(training_node, "noise", lambda seed, *rest: client.noise(0, *rest))
     partition = chosen["adversary"]

@@ -1,0 +1,94 @@
+"""Clients that one process plays in one round: they train as one batch, in blocks that fit memory.
+
+Where whole clients are the unit, and a runtime that has several messages to answer says so, the
+first of the clients to be asked trains some others with it, whose turn is later. What each sends
+is the same function of its own message.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from fedsim.config import Config
+from fedsim.game import local_training
+from fedsim.game.federation import Federation
+from fedsim.game.round_game import RoundGame
+
+
+@dataclass
+class _Cohort:
+    """The clients that are still to be asked, and what those send that trained already."""
+
+    waiting: set[int]
+    config: Config | None = None
+    game: tuple[int, range] | None = None
+    parameters: Tensor | None = None
+    trained: dict[int, Tensor] = field(default_factory=dict)
+
+    def is_of(self, config: Config, game: RoundGame, parameters: Tensor) -> bool:
+        """Whether a client's message is like those that the others trained for."""
+        if self.parameters is None:
+            self.config, self.parameters = config, parameters
+            self.game = game.round, game.trials
+        same = self.game == (game.round, game.trials) and self.config == config
+        return same and self.parameters.equal(parameters)
+
+
+_PLAYED: ContextVar[_Cohort | None] = ContextVar("played", default=None)
+
+
+@contextmanager
+def played(clients: Iterable[int]) -> Iterator[None]:
+    """Let this process train some clients together, while it answers for them.
+
+    Args:
+        clients: the partitions that are about to be asked.
+    """
+    token = _PLAYED.set(_Cohort(set(clients)))
+    try:
+        yield
+    finally:
+        _PLAYED.reset(token)
+
+
+def sent(
+    config: Config, federation: Federation, client: int, parameters: Tensor, game: RoundGame
+) -> Tensor:
+    """Return what a client sends of its own data, float64 [T, P].
+
+    Args:
+        config: the experiment.
+        federation: its data and model.
+        client: the partition.
+        parameters: float32 [T, P].
+        game: the round, its trials and the challenge.
+
+    Raises:
+        FloatingPointError: a client's training diverges.
+    """
+    cohort = _PLAYED.get()
+    if cohort is None or not cohort.is_of(config, game, parameters):
+        return local_training.contributions(config, federation, [client], parameters, game)[0]
+    if client not in cohort.trained:
+        _train_with(cohort, config, federation, client, parameters, game)
+    return cohort.trained.pop(client)
+
+
+def _train_with(
+    cohort: _Cohort,
+    config: Config,
+    federation: Federation,
+    client: int,
+    parameters: Tensor,
+    game: RoundGame,
+) -> None:
+    """Train a client, and those that wait and train as one batch with it."""
+    waiting = cohort.waiting | {client}
+    groups = local_training.alike(federation, waiting, parameters)
+    batch = next(group for group in groups if client in group)
+    found = local_training.contributions(config, federation, batch, parameters, game)
+    cohort.trained |= dict(zip(batch, found, strict=True))
+    cohort.waiting -= set(batch)

@@ -1,0 +1,201 @@
+"""A client's own training where privacy is a client's: SGD without noise, of many clients at once.
+
+A row is a pair of a client and a trial, so that many small clients of as many records are one
+computation. Which records a step takes is written down first, as positions.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedsim.common.blocks import slices
+from fedsim.common.randomness import Role, generator
+from fedsim.config import Config, TrainingConfig
+from fedsim.game.federation import Federation
+from fedsim.game.round_game import RoundGame
+
+NOBODY = -1
+"""The position that fills up a batch which is shorter than others."""
+
+
+def schedule(
+    training: TrainingConfig,
+    seed: int,
+    trials: Sequence[int],
+    round: int,
+    client: int,
+    records: int,
+) -> npt.NDArray[np.int64]:
+    """Return which of a client's records each step takes.
+
+    Every epoch is a new order of the records, cut into batches of `training.batch-size`, the last
+    perhaps smaller. The order of a trial is a function of (seed, trial, round, client) alone. It is
+    no secret: clipping bounds the update whatever the order, and the adversary knows it.
+
+    Args:
+        training: says how many epochs, or batches, and the size of a batch.
+        seed: of the run.
+        trials: the numbers of the T trials.
+        round: counts from 1.
+        client: the partition.
+        records: n, how many it has.
+
+    Returns:
+        Positions [T, steps, batch], `NOBODY` behind the end of a short batch; [1, steps, n] where
+        each step takes all records in all trials.
+    """
+    size, steps = training.batch_size, training.local_batches
+    if not 0 < size < records:
+        shape = (1, steps or training.local_epochs, records)
+        return np.broadcast_to(np.arange(records), shape)
+    in_epoch = -(-records // size)
+    epochs = -(-steps // in_epoch) if steps else training.local_epochs
+    keys = np.empty((len(trials), epochs, records))
+    for row, trial in zip(keys, trials, strict=True):
+        stream = generator(seed, Role.LOCAL_ORDER, trial=trial, round=round, partition=client)
+        stream.random(out=row)
+    order = keys.argsort(axis=-1)
+    # The last batch of an epoch is filled up.
+    filled = np.full((len(trials), epochs, in_epoch * size), NOBODY, dtype=np.int64)
+    filled[:, :, :records] = order
+    return filled.reshape(len(trials), -1, size)[:, : steps or None]
+
+
+def updates(
+    training: TrainingConfig,
+    federation: Federation,
+    parameters: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    plans: Sequence[npt.NDArray[np.int64]],
+) -> Tensor:
+    """Return u = theta - theta_j after the training of some clients, unclipped.
+
+    A descent direction, as a gradient is one: the server subtracts it. A step goes along the mean
+    gradient of its batch, with momentum, and back towards theta by the proximal term.
+
+    Args:
+        training: the learning rate, momentum and proximal term.
+        federation: whose model is trained.
+        parameters: theta, float32 [T, P].
+        features: [n, *shape], the clients' records one client after another.
+        labels: [n] integers.
+        plans: of each client as of `schedule`, into all n records, of one shape.
+
+    Returns:
+        float64 [m, T, P] of the m clients.
+
+    Source:
+        The proximal term: Li et al., "Federated optimization in heterogeneous networks" (2020),
+        Algorithm 2.
+    """
+    trials = len(parameters)
+    plan = torch.from_numpy(np.stack(plans)).to(parameters.device).expand(-1, trials, -1, -1)
+    rate, momentum = training.local_learning_rate or training.learning_rate, training.local_momentum
+    start = parameters.repeat(len(plans), 1)
+    # Summed in float64 beside the model: the difference of two float32 models would be rounded.
+    update = torch.zeros(start.shape, dtype=torch.float64, device=start.device)
+    velocity, model = None, start
+    for step in range(plan.shape[2]):
+        chosen = plan[:, :, step].reshape(len(start), -1)
+        there = chosen != NOBODY
+        moved = federation.clipper.clipped_sum(
+            model, features, labels, there.to(start), chosen.clamp(min=0)
+        )
+        # Along the batch's mean gradient.
+        moved *= rate / there.sum(1, keepdim=True)
+        if training.proximal_term:
+            moved -= rate * training.proximal_term * update
+        if momentum:
+            velocity = moved if velocity is None else moved.add_(velocity, alpha=momentum)
+        update += moved
+        model = (start - update).float()
+    return update.unflatten(0, (len(plans), trials))
+
+
+def contributions(
+    config: Config,
+    federation: Federation,
+    clients: Sequence[int],
+    parameters: Tensor,
+    game: RoundGame,
+) -> Tensor:
+    """Return what some clients send of their own data, all of them trained as one batch.
+
+    Args:
+        config: the experiment.
+        federation: its data and model.
+        clients: the partitions, which are `alike`.
+        parameters: float32 [T, P].
+        game: the round, its trials and the challenge.
+
+    Returns:
+        float64 [m, T, P], each row of norm at most C.
+
+    Raises:
+        FloatingPointError: a client's training diverges.
+    """
+    owned = [federation.owned_by(client) for client in clients]
+    plans, before = [], 0
+    for client, positions in zip(clients, owned, strict=True):
+        plan = planned(config, client, game, len(positions))
+        plans.append(np.where(plan == NOBODY, NOBODY, plan + before))
+        before += len(positions)
+    records = federation.members(np.concatenate(owned))
+    update = updates(config.training, federation, parameters, *records, plans)
+    return clip(update, config.training.clipping_norm)
+
+
+def planned(config: Config, client: int, game: RoundGame, records: int) -> npt.NDArray[np.int64]:
+    """Return the `schedule` of a client in a round.
+
+    Args:
+        config: the experiment.
+        client: the partition.
+        game: the round and its trials.
+        records: how many it trains on.
+    """
+    streams = config.trials.streams(game.trials)
+    return schedule(config.training, config.run.seed, streams, game.round, client, records)
+
+
+def clip(update: Tensor, clipping_norm: float) -> Tensor:
+    """Return u min(1, C/|u|) for each trial, [T, P].
+
+    Args:
+        update: u, float64 [T, P].
+        clipping_norm: C.
+
+    Raises:
+        FloatingPointError: an update is not finite.
+    """
+    norms = torch.linalg.vector_norm(update, dim=-1, keepdim=True)
+    if not bool(torch.isfinite(norms).all()):
+        raise FloatingPointError(
+            "a client's update is not finite: its own training diverged; lower "
+            "training.local-learning-rate or training.local-epochs"
+        )
+    return update * (clipping_norm / norms).clamp(max=1.0)
+
+
+def alike(
+    federation: Federation, clients: Collection[int], parameters: Tensor
+) -> Iterator[list[int]]:
+    """Yield clients that train as one batch: of as many records, as many as fit a block of memory.
+
+    Args:
+        federation: whose clients they are.
+        clients: the partitions.
+        parameters: float32 [T, P].
+    """
+    # Update, velocity and gradient in float64, the model and its start in float32, and a copy.
+    each = 48 * parameters.numel()
+    most = max(1, int(federation.clipper.block_bytes(parameters.device) / each))
+    by_size: dict[int, list[int]] = {}
+    for client in sorted(clients):
+        by_size.setdefault(len(federation.owned_by(client)), []).append(client)
+    for _, group in sorted(by_size.items()):
+        yield from (group[part] for part in slices(len(group), most))
