@@ -6,6 +6,7 @@ spreads its trials over all threads.
 
 import copy
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -117,11 +118,22 @@ class InProcessGrid(Grid):
             message: for a node of this grid.
         """
         assign_message_id(message)
-        # Strategies may put one record into many messages: a client that changed it would change
-        # the others' too. Arrays hold immutable bytes, which a deep copy shares.
-        message.content = copy.deepcopy(message.content)
+        message.content = _copied(message.content)
         try:
             return self._client_app(message, self.contexts[message.metadata.dst_node_id])
         except Exception as error:  # as Flower's own runtimes do
             reason = f"{type(error).__name__}: {error}"
             return Message(Error(code=2, reason=reason), reply_to=message)
+
+
+def _copied(content: RecordDict) -> RecordDict:
+    """Return a message's content with records of its own.
+
+    Strategies may put one record into many messages: a client that changed it would change the
+    others' too. Arrays hold immutable bytes, which a copy shares.
+    """
+    own = RecordDict()
+    for name, record in content.items():
+        kind: Any = type(record)
+        own[name] = kind({key: copy.copy(value) for key, value in record.items()})
+    return own

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
@@ -51,13 +52,17 @@ class Sending:
             {messages.REQUEST: self.request(role).to_record(), messages.MODEL: self.arrays}
         )
         if self.release is not None:
-            content[messages.AGGREGATE] = messages.array_record(sum=self.release.aggregate)
-            content[messages.PARTICIPANTS] = ConfigRecord(
-                {"clients": list(self.release.participants)}
-            )
+            content[messages.AGGREGATE], content[messages.PARTICIPANTS] = self._released
             if role is Role.AUDITOR and self.release.messages is not None:
                 content[messages.SENT] = self.release.messages
         return content
+
+    @cached_property
+    def _released(self) -> tuple[ArrayRecord, ConfigRecord]:
+        """The last sum and who is in it: one record of each, in the messages to all."""
+        assert self.release is not None
+        present = ConfigRecord({"clients": list(self.release.participants)})
+        return messages.array_record(sum=self.release.aggregate), present
 
     def request(self, role: Role) -> Request:
         """Return what somebody in a role is asked; who is told of the target is its own.
