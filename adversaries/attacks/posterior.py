@@ -32,6 +32,8 @@ class Hypotheses:
         offsets: [H, T].
         noise_std: [T], sigma of the noise that the adversary does not know.
         sampling_rate: q, the probability that the differing record takes part.
+        draws: how often it is drawn with that probability, each time with the same gradient: the
+            steps of a sum over several.
         sensitivity: [T], |g - g'|.
         present_norm: [T], |g|.
         absent_norm: [T], |g'|.
@@ -41,6 +43,7 @@ class Hypotheses:
     offsets: Tensor
     noise_std: Tensor
     sampling_rate: float
+    draws: int
     sensitivity: Tensor
     present_norm: Tensor
     absent_norm: Tensor
@@ -52,6 +55,7 @@ def hypotheses(
     absent: Tensor | None,
     noise_std: Tensor,
     sampling_rate: float = 1.0,
+    draws: int = 1,
 ) -> Hypotheses:
     """Return both hypotheses about the aggregate. All tensors are float64.
 
@@ -62,6 +66,8 @@ def hypotheses(
         absent: [T, P], that of its replacement; None if there is none.
         noise_std: [T] or a scalar tensor, sigma of the noise that the adversary does not know.
         sampling_rate: the target record's q, in (0, 1].
+        draws: how often the target record is drawn; more than once under q < 1 and without a
+            replacement.
     """
     difference = present if absent is None else present - absent
     if sampling_rate == 1:
@@ -80,6 +86,7 @@ def hypotheses(
         offsets,
         noise_std.expand(present_norm.shape),
         sampling_rate,
+        draws,
         difference.norm(dim=-1),
         present_norm,
         torch.zeros_like(present_norm) if absent is None else absent.norm(dim=-1),
@@ -101,6 +108,10 @@ def log_likelihood_ratio(hypotheses: Hypotheses, aggregate: Tensor) -> Tensor:
         (torch.linalg.vecdot(observed, direction) - offset) / hypotheses.noise_std.pow(2)
         for direction, offset in zip(hypotheses.directions, hypotheses.offsets, strict=True)
     ]
+    if hypotheses.draws > 1:
+        lengths = hypotheses.present_norm / hypotheses.noise_std
+        ratio = drawn_mixture(scores[0], lengths, hypotheses.sampling_rate, hypotheses.draws)
+        return torch.where(hypotheses.sensitivity == 0, 0.0, ratio)
     return ratio_of_scores(scores, hypotheses.sampling_rate, hypotheses.sensitivity)
 
 
@@ -130,6 +141,26 @@ def mixture(score: Tensor, sampling_rate: float) -> Tensor:
         return score
     without = torch.full_like(score, math.log1p(-sampling_rate))
     return torch.logaddexp(without, math.log(sampling_rate) + score)
+
+
+def drawn_mixture(score: Tensor, length: Tensor, sampling_rate: float, draws: int) -> Tensor:
+    """Return log sum_k Bin(k; L, q) e^(k s - k (k - 1) |g|^2 / 2 sigma^2), [T].
+
+    What an observation says for a record that is k times in it, k by L coins.
+
+    Args:
+        score: s of the record once, [T].
+        length: |g| / sigma, [T].
+        sampling_rate: q, in (0, 1).
+        draws: L.
+    """
+    times = torch.arange(draws + 1, dtype=torch.float64, device=score.device)
+    chosen = math.lgamma(draws + 1) - torch.lgamma(times + 1) - torch.lgamma(draws - times + 1)
+    chances = (
+        chosen + times * math.log(sampling_rate) + (draws - times) * math.log1p(-sampling_rate)
+    )
+    worth = times * score[:, None] - times * (times - 1) / 2 * length[:, None].square()
+    return torch.logsumexp(chances + worth, dim=1)
 
 
 def ratio_without_noise(

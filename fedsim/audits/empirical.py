@@ -136,7 +136,7 @@ def _epsilon_from_sensitivities(run: AuditedRun, chosen_accountant: Accountant) 
     """
     config, steps = run.config, run.rounds
     q = config.sampling_rate
-    if config.privacy.pac_prior == "halves":
+    if config.privacy.pac_prior == "halves" or config.samples_local_steps:
         return None
     if q < 1 and config.privacy.neighbouring is Neighbouring.REPLACE:
         return None

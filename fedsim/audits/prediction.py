@@ -44,8 +44,8 @@ def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> Predict
     prior = config.audit.prior
     if special := vantage_report.prediction(config, transcript, vantage):
         return special
-    if config.privacy.pac_prior == "halves":
-        # A mixture over candidates, whose distances nobody knows in advance.
+    if config.privacy.pac_prior == "halves" or config.samples_local_steps:
+        # A mixture over candidates, or a score, of which nobody knows the law in advance.
         return Prediction(
             mu=None,
             advantage=None,

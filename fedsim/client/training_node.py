@@ -6,7 +6,7 @@ adversary, of what it remembers. Nothing is kept in module globals but caches of
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,6 @@ from fedsim.game.client import (
     local_step_size,
     local_steps,
     noise,
-    noise_round,
 )
 from fedsim.game.federation import Federation
 from fedsim.mechanisms import summing, vantages
@@ -115,7 +114,12 @@ def train(message: Message, context: Context) -> Message:
     partition = messages.partition(context)
     _may_drop_out(config, request, partition)
     parameters = inputs.model(message, known)
-    taking_part = participation.coins(config, known, request.game)
+    # Of each of its steps; drawn once, since no seed may repeat them.
+    coins = [
+        participation.coins(config, known, request.game, step)
+        for step in range(1, config.training.local_steps + 1)
+    ]
+    taking_part = coins[0]
     disclosing = at_server.seat(config).reads_noise or request.role == Role.COLLUDER
     grid = summing.grid(config, request.noise_multiplier, parameters.shape[1])
     noises: list[torch.Tensor] = []
@@ -128,7 +132,7 @@ def train(message: Message, context: Context) -> Message:
             noises.append(drawn)
         return drawn
 
-    contributed = _contribution(message, context, config, known, request, taking_part, masks, grid)
+    contributed = _contribution(message, context, config, known, request, coins, masks, grid)
     admission.keep_model(context, config, request, parameters)
     # Whatever happens from here on, it counts as answered.
     admission.enter(context, config, request, known)
@@ -167,7 +171,7 @@ def _drawn(
     drawn = noise(
         config.noise_seed,
         config.trials.streams(request.trial_numbers),
-        noise_round(config, request.round, step),
+        participation.step_number(config, request.round, step),
         partition,
         std,
         size,
@@ -319,11 +323,11 @@ def _contribution(
     config: Config,
     known: Federation,
     request: Request,
-    taking_part: torch.Tensor | None,
+    coins: Sequence[torch.Tensor | None],
     masks: Bools | None,
     grid: FixedPoint | None,
-) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return what maps a model [T, P] to what this client adds to the sum, without its noise.
+) -> Callable[[torch.Tensor, int], torch.Tensor]:
+    """Return what maps a model [T, P] to what this client adds in a step, without its noise.
 
     With masks it is a sum for each candidate; with a grid it is rounded to it.
     """
@@ -333,11 +337,11 @@ def _contribution(
     worlds = inputs.array(message, messages.WORLDS, known) if told_worlds else None
     planted = _planted(config, context)
 
-    def contributed(model: torch.Tensor) -> torch.Tensor:
+    def contributed(model: torch.Tensor, step: int) -> torch.Tensor:
         if masks is not None:
             there = game.replacement if target_client else None
             return candidate_sums(known, partition, model, masks, there)
-        total = contribution(config, known, partition, model, game, worlds, taking_part)
+        total = contribution(config, known, partition, model, game, worlds, coins[step - 1])
         if planted is not None:
             trials, norm = request.trial_numbers, config.training.clipping_norm
             added = planted.total(trials, request.round, model.shape[1], norm)

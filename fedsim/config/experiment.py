@@ -72,6 +72,11 @@ class Config(Table):
         return self.federation.sampling_rate if by_client else self.training.sampling_rate
 
     @property
+    def samples_local_steps(self) -> bool:
+        """Whether a client takes several steps in a round, on a sample of its records in each."""
+        return self.training.local_steps > 1 and self.training.sampling_rate < 1
+
+    @property
     def accounts(self) -> Sequence[int]:
         """The clients that a ledger has accounts of, one `EVERYBODY` where clients are sampled.
 

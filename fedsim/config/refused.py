@@ -210,10 +210,10 @@ REFUSED = (
         instead="training.local-steps = 1",
     ),
     Need(
-        what=(above("training.local-steps", 1),),
-        needs=(equals("training.sampling-rate", 1.0),),
-        why="and no adversary for sampled local steps is known",
-        instead="training.local-steps = 1",
+        what=(above("training.local-steps", 1), below("training.sampling-rate", 1)),
+        needs=(equals("privacy.neighbouring", "add-remove"),),
+        why="where a sum counts how often one record was drawn, and not which of two",
+        instead='privacy.neighbouring = "add-remove"',
     ),
     Need(
         what=(above("training.local-steps", 1),),

@@ -314,7 +314,7 @@ def noise(
     Args:
         seed: of the run; None draws from the operating system's entropy.
         trials: the numbers of the T trials whose random streams are drawn from.
-        round: of the seed tree, as of `noise_round`.
+        round: of the seed tree, as of `participation.step_number`.
         partition: who draws: a client, or `SERVER`.
         std: [T], on any device.
         size: P, the number of parameters.
@@ -332,7 +332,7 @@ def noise_sources(config: Config) -> Sequence[int]:
 
 
 def local_steps(
-    clean: Callable[[Tensor], Tensor],
+    clean: Callable[[Tensor, int], Tensor],
     parameters: Tensor,
     steps: int,
     step_size: float,
@@ -340,11 +340,11 @@ def local_steps(
 ) -> Tensor:
     """Return R = r_1 + ... + r_L: what a client sends after L steps of its own.
 
-    r_l = clean(theta_{l-1}) + noise(l), theta_l = theta_{l-1} - step_size r_l.
+    r_l = clean(theta_{l-1}, l) + noise(l), theta_l = theta_{l-1} - step_size r_l.
 
     Args:
-        clean: maps models [T, P] to the client's clipped sums, float64 [T, P], which are
-            overwritten.
+        clean: maps models [T, P], and the number of the step, to the client's clipped sums,
+            float64 [T, P], which are overwritten.
         parameters: theta_0, float32 [T, P].
         steps: L.
         step_size: what a release is multiplied with to step the model.
@@ -356,7 +356,7 @@ def local_steps(
     """
 
     def release(model: Tensor, step: int) -> Tensor:
-        total = clean(model)
+        total = clean(model, step)
         return total if noise is None else total.add_(noise(step))
 
     model, released = parameters, release(parameters, 1)
@@ -371,8 +371,8 @@ def local_steps(
 def local_step_size(config: Config, round: int) -> float:
     """Return what a client multiplies a clipped sum with to step its own model.
 
-    eta_local m / n: the records of one client are n/m of the public n on average, and with the
-    server's learning rate the mean of the clients' models is the server's next one.
+    eta_local m / (q n): the records that one client takes are q n/m of the public n on average,
+    and with the server's learning rate the mean of the clients' models is the server's next one.
 
     Args:
         config: the experiment.
@@ -383,15 +383,4 @@ def local_step_size(config: Config, round: int) -> float:
     """
     training = config.training
     rate = training.local_learning_rate or training.learning_rate
-    return rate * factor(training, round) * config.federation.clients / config.data.records
-
-
-def noise_round(config: Config, round: int, step: int) -> int:
-    """Return the round number in the seed tree of a local step.
-
-    Args:
-        config: the experiment.
-        round: counts from 1.
-        step: within the round, counts from 1.
-    """
-    return (round - 1) * config.training.local_steps + step
+    return rate * factor(training, round) * config.federation.clients / config.normaliser

@@ -12,13 +12,14 @@ from fedsim.training import sampling
 _clients = lru_cache(maxsize=4)(sampling.clients)
 
 
-def coins(config: Config, known: Federation, game: RoundGame) -> torch.Tensor | None:
-    """Return which records of D, or which clients, take part in a round.
+def coins(config: Config, known: Federation, game: RoundGame, step: int = 1) -> torch.Tensor | None:
+    """Return which records of D, or which clients, take part in a step of a round.
 
     Args:
         config: the experiment.
         known: the federation, whose device the answer is on.
         game: the round, its trials and the target.
+        step: of the local steps within the round, counts from 1.
 
     Returns:
         bool [T, n], or [T, m] of clients; None if all do.
@@ -31,5 +32,17 @@ def coins(config: Config, known: Federation, game: RoundGame) -> torch.Tensor | 
         drawn = draw(config.noise_seed, tuple(streams), game.round, clients, rate, target)
     else:
         records = len(known.client_of)
-        drawn = sampling.participation(config.noise_seed, streams, game.round, records, rate)
+        number = step_number(config, game.round, step)
+        drawn = sampling.participation(config.noise_seed, streams, number, records, rate)
     return None if drawn is None else torch.from_numpy(drawn).to(known.device)
+
+
+def step_number(config: Config, round: int, step: int) -> int:
+    """Return the round number in the seed tree of a local step, for its noise and its coins.
+
+    Args:
+        config: the experiment.
+        round: counts from 1.
+        step: within the round, counts from 1.
+    """
+    return (round - 1) * config.training.local_steps + step

@@ -9,7 +9,6 @@ the challenge record's coin or another client's noise.
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from adversaries.attacks import membership
 from adversaries.attacks.posterior import Hypotheses, hypotheses, log_likelihood_ratio
 from adversaries.attacks.residuals import Residual, nothing, residual
 from fedsim.config import Config
+from fedsim.game import participation
 from fedsim.game.client import (
     challenge_contributions,
     clean_sum,
@@ -119,6 +119,7 @@ class Memory:
                 field.name: tensors[PENDING + field.name].to(device) for field in fields(Hypotheses)
             }
             values["sampling_rate"] = float(values["sampling_rate"])
+            values["draws"] = int(values["draws"])
             pending = Hypotheses(**values)
         known, past, batch = (
             tensors[BETWEEN_ROUNDS + name].to(device) if BETWEEN_ROUNDS + name in tensors else None
@@ -224,11 +225,29 @@ def _replayed_hypotheses(
 ) -> Hypotheses:
     """Return the hypotheses about a sum over local steps; step_std: of the noise of each step."""
     known, difference = _replay(seen, adversary)
-    # The noise of all local steps adds up, as if none of it had moved a later step.
-    std = seen.parameters.new_tensor(
-        step_std * math.sqrt(seen.config.training.local_steps), dtype=torch.float64
-    )
-    return hypotheses(known + own_message, difference, None, std)
+    std = seen.parameters.new_tensor(step_std, dtype=torch.float64)
+    return of_local_steps(seen.config, known + own_message, difference, std)
+
+
+def of_local_steps(
+    config: Config, known: Tensor, difference: Tensor, step_std: Tensor
+) -> Hypotheses:
+    """Return the hypotheses about a sum over local steps whose path was replayed.
+
+    The noise of all steps adds up, as if none of it had moved a later step. A sampled record is in
+    the sum as often as its coins say, each time with its mean gradient along the replay.
+
+    Args:
+        config: the experiment.
+        known: [T, P], the sum under D'.
+        difference: [T, P], what D is expected to add, all steps together.
+        step_std: of the noise of each step, [T] or a scalar.
+    """
+    steps, rate = config.training.local_steps, config.sampling_rate
+    noise_std = step_std * math.sqrt(steps)
+    if rate == 1:
+        return hypotheses(known, difference, None, noise_std)
+    return hypotheses(known, difference / (rate * steps), None, noise_std, rate, steps)
 
 
 def _scale(config: Config, bound: float, present: Tensor, absent: Tensor) -> Tensor:
@@ -238,17 +257,20 @@ def _scale(config: Config, bound: float, present: Tensor, absent: Tensor) -> Ten
     return torch.full(present.shape[:1], bound, dtype=torch.float64, device=present.device)
 
 
-def _batch(config: Config, game: RoundGame, participation: Tensor | None) -> Tensor | None:
+def _batch(config: Config, game: RoundGame, taking_part: Tensor | None) -> Tensor | None:
     """Return how many records besides the challenge's take part, float64 [T]; None if all do."""
-    if participation is None or config.privacy.unit == "client":  # whose coins all trials share
+    if taking_part is None or config.privacy.unit == "client":  # whose coins all trials share
         return None
     # The challenge record's own coin is not for the adversary to know.
-    others = participation.sum(dim=1) - participation[:, game.the_record].long()
+    others = taking_part.sum(dim=1) - taking_part[:, game.the_record].long()
     return others.double()
 
 
 def replay_target(seen: KnownRound) -> tuple[Tensor, Tensor]:
     """Return what the target client would send without noise: under D and D'.
+
+    Where records are sampled, with the coins of the others; the record's own coin is unknown, and
+    it takes part by a share q.
 
     Args:
         seen: the round, with the model that the client's local steps begin with.
@@ -260,8 +282,18 @@ def replay_target(seen: KnownRound) -> tuple[Tensor, Tensor]:
     record, replacement, trials = game.record, game.replacement, len(parameters)
     # Both worlds in one pass, one after the other along the axis of the trials.
     worlds = torch.arange(2 * trials, device=parameters.device) < trials
+
+    def clean(theta: Tensor, step: int) -> Tensor:
+        coins = participation.coins(seen.config, federation, game, step)
+        if coins is not None:
+            coins = coins.to(theta)
+            coins[:, game.the_record] = seen.config.sampling_rate
+            coins = coins.repeat(2, 1)
+        client = game.target_client
+        return clean_sum(federation, client, theta, record, replacement, worlds, coins)
+
     both = local_steps(
-        lambda theta: clean_sum(federation, game.target_client, theta, record, replacement, worlds),
+        clean,
         parameters.repeat(2, 1),
         seen.config.training.local_steps,
         local_step_size(seen.config, game.round),
@@ -281,7 +313,11 @@ def _replay(seen: KnownRound, adversary: int) -> tuple[Tensor, Tensor]:
     present, absent = replay_target(seen)
     known = absent.clone()
     for client in sorted(set(range(config.federation.clients)) - {adversary, game.target_client}):
-        sum_of = partial(clean_sum, seen.federation, client)
+
+        def sum_of(theta: Tensor, step: int, client: int = client) -> Tensor:
+            coins = participation.coins(config, seen.federation, game, step)
+            return clean_sum(seen.federation, client, theta, participation=coins)
+
         known += local_steps(sum_of, parameters, steps, step_size)
     return known, present - absent
 

@@ -5,7 +5,6 @@ which records other than the challenge's take part), and sees more: every messag
 sum of all where secure aggregation hides them. It follows the protocol.
 """
 
-import math
 from collections.abc import Collection, Mapping
 
 import torch
@@ -18,7 +17,7 @@ from fedsim.game.client import challenge_contributions, common_part
 from fedsim.mechanisms.step import Step
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.seats.known_round import KnownRound
-from fedsim.seats.participant import replay_target
+from fedsim.seats.participant import of_local_steps, replay_target
 from fedsim.seats.seat import Seat, Seen
 from fedsim.trust.model import Vantage
 
@@ -68,13 +67,12 @@ def conclude(seen: KnownRound, summed: Collection[int], noise_std: Tensor, messa
     if steps > 1:
         with_record, known = replay_target(seen)
         present, absent = with_record - known, torch.zeros_like(known)
-        noise_std = noise_std * math.sqrt(steps)
+        expected = of_local_steps(config, known, present, noise_std)
     else:
         known = common_part(config, federation, summed, parameters, game, seen.participation)
         present, absent = challenge_contributions(config, federation, parameters, game)
-    replace = config.privacy.neighbouring is Neighbouring.REPLACE
-    replaced = absent if replace and steps == 1 else None
-    expected = hypotheses(known, present, replaced, noise_std, rate)
+        replaced = absent if config.privacy.neighbouring is Neighbouring.REPLACE else None
+        expected = hypotheses(known, present, replaced, noise_std, rate)
     if bool(noise_std.any()):
         ratios = log_likelihood_ratio(expected, message)
     else:

@@ -46,6 +46,8 @@ def _words_of(report: Report) -> tuple[str, str]:
     if takes_local_steps(report):
         kind = "of the linearised attack; its score follows N(±μ²/2, μ²) at best roughly"
     if method == "none":
+        if takes_local_steps(report):
+            return "no closed form: the log-odds are the score of an attack", how
         kind = "no closed form: the log-odds are a mixture over the candidates"
     return kind, how
 

@@ -54,6 +54,15 @@ def _rate(report: Report) -> str:
 
 def _step(report: Report) -> str:
     """Say what a round's step is."""
+    if is_sampled(report) and takes_local_steps(report):
+        return (
+            f"In each of {report.rounds} rounds every client took {report.mechanism.local_steps} "
+            "noisy steps on a model of its own (local DP-SGD), each on a Poisson sample of its "
+            f"records at rate {_rate(report)}: {report.mechanism.steps} noisy sampled steps are "
+            "accounted, all rounds together. The adversary sees only a round's sum and is taken to "
+            "know whom else was sampled; it decides by the score of an attack, for which no closed "
+            "form is known."
+        )
     if is_sampled(report) and not is_client(report):
         return (
             f"In each of {report.rounds} rounds every record took part with probability "

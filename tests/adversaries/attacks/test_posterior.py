@@ -1,5 +1,7 @@
 """The posterior equals Bayes' rule on the densities, in log-odds that never saturate."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -219,3 +221,19 @@ def test_without_noise_gradients_that_are_alike_tell_nothing() -> None:
     assert ratio_without_noise(seen, one, one, none, 0.5).tolist() == [0, 0, 0]
     # A gradient of length 0 leaves the sum as it is.
     assert ratio_without_noise(seen, none, none, none, 0.5).tolist() == [0, 0, 0]
+
+
+def test_a_sum_over_several_draws_is_weighed_by_every_pattern_of_their_coins() -> None:
+    """Against the 2^L Gaussians of a sum that has the record in some of its L steps."""
+    rate, draws, std = 0.3, 4, 1.7
+    generator = torch.Generator().manual_seed(5)
+    known, present, aggregate = torch.randn(3, 6, 5, generator=generator, dtype=torch.float64)
+    pending = hypotheses(known, present, None, torch.tensor(std).double(), rate, draws)
+    normal = torch.distributions.Normal(0.0, std)
+    patterns = []
+    for coins in itertools.product([0, 1], repeat=draws):
+        chance = np.prod([rate if coin else 1 - rate for coin in coins])
+        density = normal.log_prob(aggregate - known - sum(coins) * present).sum(1)
+        patterns.append(np.log(chance) + density)
+    expected = torch.logsumexp(torch.stack(patterns), 0) - normal.log_prob(aggregate - known).sum(1)
+    torch.testing.assert_close(log_likelihood_ratio(pending, aggregate), expected)

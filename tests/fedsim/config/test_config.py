@@ -143,8 +143,9 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         ({"training.local-learning-rate": 0.1}, r"local-steps is 1 .* no client steps on its own"),
         ({"training.local-steps": 2}, r'set federation.trust = "local"'),
         (
-            {"training.local-steps": 2, "federation.trust": "local", "training.sampling-rate": 0.5},
-            r"sampling-rate is 0.5, but .*local-steps is 2, .*sampled local steps",
+            {"training.local-steps": 2, "federation.trust": "local", "training.sampling-rate": 0.5}
+            | {"privacy.neighbouring": "replace"},
+            r"neighbouring is 'replace', but .*sampling-rate is 0.5, .*how often one record was drawn",
         ),
         (
             {

@@ -14,8 +14,8 @@ from fedsim.game.client import (
     local_step_size,
     local_steps,
     noise,
-    noise_round,
 )
+from fedsim.game.participation import step_number
 from fedsim.training import models
 from fedsim.training.clipping import Clipper
 
@@ -151,7 +151,7 @@ def test_local_steps_are_those_of_a_plain_loop_and_the_server_averages_the_model
     models, sent = [], []
     for client in range(3):
         total = local_steps(
-            lambda model, client=client: clean_sum(known, client, model),
+            lambda model, _, client=client: clean_sum(known, client, model),
             theta,
             4,
             local_step_size(config, 1),
@@ -168,7 +168,7 @@ def test_local_steps_are_those_of_a_plain_loop_and_the_server_averages_the_model
 def test_one_local_step_sends_the_noisy_sum_itself(small: Make) -> None:
     known, theta = _federation(small())
     drawn = torch.ones(theta.shape, dtype=torch.float64)
-    sent = local_steps(lambda model: clean_sum(known, 0, model), theta, 1, 9.0, lambda _: drawn)
+    sent = local_steps(lambda model, _: clean_sum(known, 0, model), theta, 1, 9.0, lambda _: drawn)
     assert torch.equal(sent, clean_sum(known, 0, theta) + drawn)
 
 
@@ -185,7 +185,7 @@ def test_the_local_rate_is_the_servers_unless_given_and_follows_the_schedule(sma
 @pytest.mark.parametrize("steps", [1, 4])
 def test_no_two_local_steps_share_their_noise(steps: int, small: Make) -> None:
     config = small({"federation.trust": "local", "training.local-steps": steps})
-    rounds = [noise_round(config, i, j) for i in range(1, 6) for j in range(1, steps + 1)]
+    rounds = [step_number(config, i, j) for i in range(1, 6) for j in range(1, steps + 1)]
     assert rounds == list(range(1, 5 * steps + 1))
 
 

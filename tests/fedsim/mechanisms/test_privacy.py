@@ -26,7 +26,15 @@ def test_local_steps_are_composed_and_hidden_by_the_clients_own_noise(small: Mak
     assert privacy.mechanism(given, privacy.noise_multiplier(given)) == Mechanism.alike(2.0, 30)
 
 
-@pytest.mark.parametrize("changes", [LOCAL_STEPS, {"training.sampling-rate": 0.1}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        LOCAL_STEPS,
+        {"training.sampling-rate": 0.1},
+        LOCAL_STEPS | {"training.sampling-rate": 0.1, "privacy.neighbouring": "add-remove"},
+    ],
+    ids=str,
+)
 def test_a_target_belief_is_met_by_all_the_steps_that_are_taken(
     changes: dict[str, str | int], small: Make
 ) -> None:

@@ -45,6 +45,9 @@ KINDS: dict[str, dict[str, Scalar]] = {
     "sampled": {"training.sampling-rate": 0.5},
     "sampled, replace": {"training.sampling-rate": 0.5, "privacy.neighbouring": "replace"},
     "local steps": LOCAL | {"training.local-steps": 2},
+    "local DP-SGD": LOCAL
+    | {"training.local-steps": 3, "training.sampling-rate": 0.2}
+    | {"privacy.neighbouring": "add-remove"},
     "pac": {"privacy.noise": "pac", "privacy.rho-beta": 0.0, "privacy.mutual-information": 0.5}
     | {"audit.mode": "oracle"},
     "halves": {"privacy.noise": "pac", "privacy.rho-beta": 0.0, "audit.mode": "oracle"}

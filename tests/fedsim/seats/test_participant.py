@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -445,7 +446,7 @@ def test_the_replay_of_local_steps_predicts_the_aggregate_but_for_the_noise(
         pair = (chosen["record"], chosen["replacement"], worlds) if j == chosen["client"] else ()
         sums.append(
             client.local_steps(
-                lambda model, j=j, pair=pair: client.clean_sum(known, j, model, *pair),
+                lambda model, _, j=j, pair=pair: client.clean_sum(known, j, model, *pair),
                 theta,
                 3,
                 client.local_step_size(config, 1),
@@ -469,20 +470,68 @@ def test_over_local_steps_a_pair_may_move_the_sum_by_more_than_one_steps_sensiti
     assert not transcript["absent_norms"].any()
 
 
-@pytest.mark.slow
-def test_local_steps_are_attacked_beyond_chance_and_within_the_bound(
-    small: Callable[..., Config], run: Callable[[Config], Arrays]
+SAMPLED_STEPS = LOCAL_STEPS | {
+    "training.sampling-rate": 0.4,
+    "privacy.neighbouring": "add-remove",
+    "training.local-learning-rate": 0.1,
+}
+"""Local DP-SGD, as an Opacus loop in a client does it."""
+
+
+def test_sampled_local_steps_draw_a_batch_for_each_step_and_know_the_others_coins(
+    small: Callable[..., Config], tmp_path
 ) -> None:
-    trials, rounds, z = 1000, 2, 2.5
+    """With next to no noise: the sum is that of the records whose coins say so, step by step."""
+    tiny = {"privacy.noise-multiplier": 1e-3, "training.rounds": 1, "federation.clients": 3}
+    config = small(SAMPLED_STEPS | tiny)
+    directory = RunDirectory.create(tmp_path / "run", config)
+    grid, transcript, partition = _record(config, directory)
+    chosen = directory.read_json("facts.json")["challenge"]
+    known = federation.load(config)
+    theta, aggregate, _ = _only_round(grid, partition)
+    worlds, trials = torch.tensor(transcript["worlds"]), range(len(theta))
+    coins = [
+        torch.tensor(sampling.participation(0, trials, step, len(known.client_of), 0.4))
+        for step in (1, 2, 3)
+    ]
+    assert not torch.equal(coins[0], coins[1])
+    expected, drawn = torch.zeros_like(aggregate).double(), torch.zeros(len(theta))
+    for j in range(3):
+        inside = torch.tensor(known.client_of == j)
+        model = theta
+        for each in coins:
+            taken = each & inside
+            if j == chosen["client"]:
+                taken[:, chosen["record"]] &= worlds
+                drawn += taken[:, chosen["record"]]
+            everybody = np.arange(len(known.client_of))
+            step = known.clipped_sum(model, everybody, taken)
+            # The learning rate over the expected number of records that one client takes.
+            model = (model.double() - 0.1 * 3 / (0.4 * config.data.records) * step).float()
+            expected += step
+    residual = (aggregate - expected) / (1e-3 * np.sqrt(3 * 3))
+    assert float(residual.std()) == pytest.approx(1.0, abs=0.1)
+    # The record is noticed wherever it was drawn, and its absence is no proof that it is missing.
+    assert (transcript["log_odds"][:, 0] > 0).tolist() == (drawn > 0).tolist()
+    absent = transcript["log_odds"][(drawn == 0).numpy(), 0]
+    np.testing.assert_allclose(absent, 3 * np.log(0.6), rtol=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [LOCAL_STEPS, SAMPLED_STEPS], ids=["full", "sampled"])
+def test_local_steps_are_attacked_beyond_chance_and_within_the_bound(
+    mode: dict[str, Any], small: Callable[..., Config], run: Callable[[Config], Arrays]
+) -> None:
+    trials, rounds, z = 1000, 2, 2.5 * mode.get("training.sampling-rate", 1.0)
     config = small(
-        LOCAL_STEPS
+        mode
         | {"privacy.noise-multiplier": z, "training.rounds": rounds, "run.seed": 3}
         | {"trials.count": trials, "trials.batch": 500}
     )
     transcript = run(config)
     wins = int(((transcript["log_odds"][:, -1] > 0) == transcript["worlds"]).sum())
     # The bound takes every local step for released, under the client's own noise.
-    bound = PLD.delta(Mechanism.alike(z, rounds * 3), 0.0)
+    bound = PLD.delta(Mechanism.alike(z, rounds * 3, config.sampling_rate), 0.0)
     assert stats.binomtest(wins, trials, 0.5, "greater").pvalue < 1e-3
     assert stats.binomtest(wins, trials, (1 + bound) / 2, "greater").pvalue > 1e-3
 
