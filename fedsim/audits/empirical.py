@@ -12,10 +12,12 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.trials import two_sided
 from fedsim.audits import bounds_audit
 from fedsim.audits.audited_run import AuditedRun
+from fedsim.campaign.run_directory import Arrays
 from fedsim.privacy.accountant import Accountant
 from fedsim.privacy.accounting import PLD, accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity
 from fedsim.results.measured import (
+    ByClient,
     Empirical,
     EstimatedEpsilons,
     SensitivityByRound,
@@ -96,17 +98,33 @@ def distance(run: AuditedRun) -> Distance | None:
 def utility(run: AuditedRun) -> Utility:
     """Return accuracy and loss of the global models that were evaluated."""
 
-    def series(curves: npt.NDArray[np.float64]) -> Series:
-        low, high = np.quantile(curves, [0.05, 0.95], axis=1)
-        return Series(curves.mean(1).tolist(), low.tolist(), high.tolist())
-
     accuracies = run.transcript["accuracies"]
     return Utility(
         rounds=list(range(len(accuracies))),
-        accuracy=series(accuracies),
-        loss=series(run.transcript["losses"]),
+        accuracy=_series(accuracies),
+        loss=_series(run.transcript["losses"]),
         trials=accuracies.shape[1],
         records=run.facts["held_out"],
+        by_client=_by_client(run.transcript),
+    )
+
+
+def _series(curves: npt.NDArray[np.float64]) -> Series:
+    """Return mean and 5 and 95 % quantiles of each row."""
+    low, high = np.quantile(curves, [0.05, 0.95], axis=1)
+    return Series(curves.mean(1).tolist(), low.tolist(), high.tolist())
+
+
+def _by_client(transcript: Arrays) -> ByClient | None:
+    if "client_accuracies" not in transcript:
+        return None
+    accuracies, own = transcript["client_accuracies"], transcript.get("own_model_accuracies")
+    return ByClient(
+        rounds=transcript["client_points"].astype(int).tolist(),
+        clients=accuracies.shape[1],
+        accuracy=_series(accuracies),
+        weighted=(accuracies * transcript["client_weights"]).sum(1).tolist(),
+        own_models=None if own is None else _series(own),
     )
 
 

@@ -27,7 +27,10 @@ NEEDED = (
 LOSS_ATTACK = ("true_positive_rate", "false_positive_rate", "challenge_is_member")
 """Arrays of every run but those whose clients protect their records, which have none of them."""
 
-RATES = ("true_positive_rate", "false_positive_rate", "accuracies")
+BY_CLIENT = ("client_accuracies", "own_model_accuracies", "client_weights")
+"""Arrays [points, clients] of the first trial, where the server could measure them."""
+
+RATES = ("true_positive_rate", "false_positive_rate", "accuracies", *BY_CLIENT)
 """Arrays of numbers from 0 to 1."""
 
 LENGTHS = (
@@ -127,6 +130,7 @@ def _misshapen(config: Config, arrays: Arrays, planned: Sequence[range]) -> str:
         **{f"{name}{ending}": (trials, rounds) for name in of_rounds for ending in endings},
         "accuracies": (rounds + 1, min(evaluated, trials)),
         "losses": (rounds + 1, evaluated),
+        **dict.fromkeys(BY_CLIENT, found.get(BY_CLIENT[0], ())),
         "bayesian_distances": (evaluated, rounds, *found.get("bayesian_distances", ())[2:]),
         "canary_scores": (trials, config.canaries.count),
         "canaries_included": (trials, config.canaries.count),

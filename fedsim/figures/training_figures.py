@@ -61,6 +61,40 @@ def utility(
     return figure
 
 
+def by_client(
+    rounds: Sequence[int],
+    accuracy: Mapping[str, Sequence[float | None]],
+    weighted: Sequence[float | None],
+    own_models: Mapping[str, Sequence[float | None]] | None,
+) -> Figure:
+    """Return a figure of how accuracy is spread over clients, by round.
+
+    Args:
+        rounds: [n].
+        accuracy: `mean`, `low` and `high` over the clients of the global model's, [n] each.
+        weighted: [n], that over all their records.
+        own_models: as accuracy, of the clients' own models; None for none.
+    """
+    with page_style():
+        figure, axes = new_axes()
+        at = np.array(rounds)
+        for series, colour, label in (
+            (accuracy, GREEN, "global model on a client's records, 5–95%"),
+            (own_models, BLUE, "a client's own model on held-out records, 5–95%"),
+        ):
+            if series is not None:
+                band = [np.array(series[name], float) for name in ("low", "mean", "high")]
+                quantile_band(axes, at, np.stack(band), colour, label)
+        axes.plot(
+            at, np.array(weighted, float), color=INK, linestyle="--", label="over all records"
+        )
+        axes.set_ylim(0, 1.02)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        rounds_axis(axes, at)
+        legend_above(axes)
+    return figure
+
+
 def sensitivities(sensitivity: Floats, bound: float | None) -> Figure:
     """Return a figure of the local sensitivity by round.
 

@@ -138,6 +138,29 @@ def contributions(
     Raises:
         FloatingPointError: a client's training diverges.
     """
+    update = trained(config, federation, clients, parameters, game)
+    return clip(update, config.training.clipping_norm)
+
+
+def trained(
+    config: Config,
+    federation: Federation,
+    clients: Sequence[int],
+    parameters: Tensor,
+    game: RoundGame,
+) -> Tensor:
+    """Return the `updates` of some clients from their own records, unclipped.
+
+    Args:
+        config: the experiment.
+        federation: its data and model.
+        clients: the partitions, which are `alike`.
+        parameters: float32 [T, P].
+        game: the round and its trials.
+
+    Returns:
+        float64 [m, T, P].
+    """
     owned = [federation.owned_by(client) for client in clients]
     plans, before = [], 0
     for client, positions in zip(clients, owned, strict=True):
@@ -145,8 +168,7 @@ def contributions(
         plans.append(np.where(plan == NOBODY, NOBODY, plan + before))
         before += len(positions)
     records = federation.members(np.concatenate(owned))
-    update = updates(config.training, federation, parameters, *records, plans)
-    return clip(update, config.training.clipping_norm)
+    return updates(config.training, federation, parameters, *records, plans)
 
 
 def planned(config: Config, client: int, game: RoundGame, records: int) -> npt.NDArray[np.int64]:

@@ -286,6 +286,22 @@ class Series:
 
 
 @dataclass(frozen=True)
+class ByClient:
+    """How well the models serve single clients: measured on the data itself, in the first trial."""
+
+    rounds: list[int]
+    """After which it was measured; 0 for the first model."""
+    clients: int
+    """How many were looked at, spread evenly over all."""
+    accuracy: Series
+    """Of the global model on a client's own records: mean and quantiles over the clients."""
+    weighted: list[Real | None]
+    """The same over all their records, so that clients count by how many they have."""
+    own_models: Series | None
+    """Of what a client has after its own training, on the held-out records; None for records."""
+
+
+@dataclass(frozen=True)
 class Utility:
     """What the global model is worth."""
 
@@ -299,6 +315,8 @@ class Utility:
     """Over which mean and band are."""
     records: int
     """Held out, on which it was measured."""
+    by_client: ByClient | None
+    """None where no simulation could measure it."""
 
 
 @dataclass(frozen=True)

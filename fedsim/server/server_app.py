@@ -29,7 +29,7 @@ from fedsim.mechanisms import vantages
 from fedsim.protocol import messages
 from fedsim.protocol.flower_private import DEPLOYMENT, RUNTIMES
 from fedsim.report import writing
-from fedsim.server import model_training
+from fedsim.server import client_utility, model_training
 from fedsim.server.batch import Batch
 from fedsim.server.connection import connected
 from fedsim.server.plan import Plan, default_directory, prepare
@@ -169,6 +169,8 @@ def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDir
     held_out = known.held_out()
     evaluated = config.audit.evaluated(trials)
     losses, accuracies = [], []
+    by_client: list[dict[str, npt.NDArray[np.float64]]] = []
+    looked_at = client_utility.rounds(strategy.last_round) if trials.start == 0 else []
 
     def after_round(server_round: int, arrays: ArrayRecord) -> None:
         utility = {}
@@ -179,6 +181,9 @@ def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDir
             losses.append(loss.mean(1).cpu().numpy())
             accuracies.append(correct.double().mean(1).cpu().numpy())
             utility = {"loss": losses[-1].mean(), "accuracy": accuracies[-1].mean()}
+        if server_round in looked_at:
+            first = torch.tensor(messages.only(arrays)[:1]).to(known.device)
+            by_client.append(client_utility.measure(config, known, first, server_round))
         directory.log_event(
             round=server_round, trials=[trials.start, trials.stop], **utility, **strict_json(spent)
         )
@@ -201,6 +206,7 @@ def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDir
     return {
         **{name.replace("-", "_"): array for record in findings for name, array in record.items()},
         **utility,
+        **client_utility.joined(by_client, looked_at),
         "worlds": strategy.batch.worlds,
         "final_models": _digests(messages.only(result.arrays)),
         "batch_seconds": np.asarray([time.perf_counter() - start]),

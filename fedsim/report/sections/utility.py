@@ -4,16 +4,17 @@ from dataclasses import asdict
 
 from fedsim.figures import training_figures
 from fedsim.pages.blocks import Figure
-from fedsim.pages.wording import number
+from fedsim.pages.wording import number, percent
 from fedsim.report.sections.facts import accuracies
 from fedsim.report.sections.section import Section, Transcript
+from fedsim.results.measured import ByClient, Series
 from fedsim.results.report import Report
 
 
 def _figures(report: Report, _: Transcript) -> list[Figure]:
     found = report.utility
     losses = found.loss.mean
-    return [
+    pooled = [
         Figure(
             "utility",
             training_figures.utility(found.rounds, asdict(found.accuracy), asdict(found.loss)),
@@ -23,6 +24,31 @@ def _figures(report: Report, _: Transcript) -> list[Figure]:
             f"{number(losses[0])} → {number(losses[-1])}.",
         )
     ]
+    return pooled if found.by_client is None else [*pooled, _by_client(found.by_client)]
+
+
+def _by_client(found: ByClient) -> Figure:
+    own = found.own_models
+    words = (
+        f"{found.clients} clients, first trial. After the last round the global model is right on "
+        f"{_spread(found.accuracy)} of a client's own records; over all their records on "
+        f"{percent(found.weighted[-1])}."
+    )
+    if own is not None:
+        words += (
+            f" What a client has after its own training, before clipping and noise, is right on "
+            f"{_spread(own)} of the held-out records."
+        )
+    figure = training_figures.by_client(
+        found.rounds, asdict(found.accuracy), found.weighted, None if own is None else asdict(own)
+    )
+    note = " Measured on the data itself: not part of what is released."
+    return Figure("clients", figure, "How it serves each client.", words + note)
+
+
+def _spread(found: Series) -> str:
+    low, mean, high = found.low[-1], found.mean[-1], found.high[-1]
+    return f"{percent(mean)} (5–95% of clients: {percent(low)} to {percent(high)})"
 
 
 SECTION = Section("What the model is worth", figures=_figures)

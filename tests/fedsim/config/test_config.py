@@ -145,7 +145,7 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         (
             {"training.local-steps": 2, "federation.trust": "local", "training.sampling-rate": 0.5}
             | {"privacy.neighbouring": "replace"},
-            r"neighbouring is 'replace', but .*sampling-rate is 0.5, .*how often one record was drawn",
+            r"neighbouring is 'replace', but .*sampling-rate is 0.5, .*how often one",
         ),
         (
             {
