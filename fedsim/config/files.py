@@ -186,7 +186,17 @@ def dump(config: Config) -> str:
     return tomli_w.dumps(config.model_dump(mode="json", by_alias=True))
 
 
+FIXED_SIZE = ("fraction", "fraction-fit", "fraction-train", "clients-per-round", "cohort-size")
+"""What frameworks call a cohort of a fixed size, which people look for under these names."""
+
+
 def _suggestion(key: str) -> str:
+    if key.rpartition(".")[2] in FIXED_SIZE:
+        return (
+            ": a fixed number of clients in a round is not simulated, since its amplification is "
+            "proven where neighbours replace a client, and here they add or remove one; "
+            "federation.sampling-rate samples each client by a coin of its own"
+        )
     if key in Config.model_fields:
         within = next(known for known in KNOWN_KEYS if known.startswith(f"{key}."))
         return f": it is a table; give one of its keys, such as {within}"

@@ -79,15 +79,13 @@ def by_client(
         figure, axes = new_axes()
         at = np.array(rounds)
         for series, colour, label in (
-            (accuracy, GREEN, "global model on a client's records, 5–95%"),
-            (own_models, BLUE, "a client's own model on held-out records, 5–95%"),
+            (accuracy, GREEN, "on a client's records"),
+            (own_models, BLUE, "a client's own model"),
         ):
             if series is not None:
                 band = [np.array(series[name], float) for name in ("low", "mean", "high")]
                 quantile_band(axes, at, np.stack(band), colour, label)
-        axes.plot(
-            at, np.array(weighted, float), color=INK, linestyle="--", label="over all records"
-        )
+        axes.plot(at, np.array(weighted, float), color=INK, linestyle="--", label="on all records")
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         rounds_axis(axes, at)

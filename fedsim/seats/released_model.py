@@ -13,6 +13,7 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from fedsim.config import Config
+from fedsim.game import participation
 from fedsim.game.client import challenge_contributions, common_part
 from fedsim.game.federation import Federation, initial_parameters
 from fedsim.game.round_game import RoundGame
@@ -20,7 +21,6 @@ from fedsim.mechanisms import summing
 from fedsim.mechanisms.step import Step, join
 from fedsim.privacy.mechanism import aggregate_noise_multiplier
 from fedsim.training.optimizers import LINEAR, ServerOptimizer
-from fedsim.training.sampling import participation
 from fedsim.trust.model import Vantage
 
 Floats = npt.NDArray[np.float64]
@@ -36,12 +36,12 @@ def why_not(config: Config) -> str | None:
         )
     if training.local_steps > 1:
         return "clients took steps of their own, whose models would have to be guessed as well"
-    if config.federation.tolerated_dropouts or config.federation.sampling_rate < 1:
+    if config.federation.tolerated_dropouts:
         return "which clients took part in which round is known to those who saw the rounds alone"
     if (noise := config.privacy.noise.mechanism).own_law:
         return f"the law of {noise.title} depends on the way there, which was not seen"
-    if training.sampling_rate < 1 and config.noise_seed is None:
-        return "which of the other records took part is known to their clients alone"
+    if config.sampling_rate < 1 and config.noise_seed is None:
+        return "which of the others took part is known to themselves alone"
     return None
 
 
@@ -112,8 +112,8 @@ def attack(
         <R - sum_i c_i (known_i + middle_i), D> / (sum_i c_i^2 sigma_i^2),   D = sum_i c_i q Delta_i
 
     with R = theta_0 - theta_k, and D and sigma divided by |c| so that they are in the units of a
-    clipped sum. Where records are sampled the others' coins are known and the challenge's is
-    replaced by its mean q. Costs two trainings.
+    clipped sum. Where records or clients are sampled the others' coins are known and the target's
+    is replaced by its mean q. Costs two trainings.
 
     Args:
         config: the experiment.
@@ -175,10 +175,7 @@ def _sums(
     config: Config, federation: Federation, game: RoundGame, parameters: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the sum that both worlds have in a round, and what D and D' are expected to add."""
-    rate, count = config.training.sampling_rate, config.data.records
-    streams = config.trials.streams(game.trials)
-    coins = participation(config.noise_seed, streams, game.round, count, rate)
-    taking_part = None if coins is None else torch.from_numpy(coins).to(parameters.device)
+    rate, taking_part = config.sampling_rate, participation.coins(config, federation, game)
     everybody = range(config.federation.clients)
     known = common_part(config, federation, everybody, parameters, game, taking_part)
     present, absent = challenge_contributions(config, federation, parameters, game)

@@ -1,4 +1,4 @@
-"""Benchmarks: clipped gradients, memory, accounting, a campaign, runtimes, distances; exact scores.
+"""Benchmarks: clipped gradients, memory, accounting, a campaign, runtimes, sampled clients; scores.
 
 python tests/benchmarks [PART ...] [--smoke] [--device cuda] [--out FILE.md]
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import accounting
 import campaign
+import clients
 import clipping
 import distances
 import memory
@@ -22,7 +23,16 @@ from contestants import NETWORKS
 from rich.console import Console
 from tables import Table, machine, markdown, show
 
-PARTS = ("clipping", "memory", "accounting", "campaign", "runtimes", "scores", "distances")
+PARTS = (
+    "clipping",
+    "memory",
+    "accounting",
+    "campaign",
+    "runtimes",
+    "scores",
+    "distances",
+    "clients",
+)
 
 PARTS_IN_SMOKE = tuple(part for part in PARTS if part != "runtimes")
 
@@ -88,6 +98,8 @@ def measure(options: argparse.Namespace) -> Iterator[Table]:
         yield from scores.measure(scores.SMOKE if options.smoke else scores.CAMPAIGNS)
     if "distances" in parts:
         yield from distances.measure(options.smoke, options.data_root, options.adult_root)
+    if "clients" in parts:
+        yield from clients.measure(options.smoke)
     if "runtimes" in parts:
         few = runtimes.SMOKE if options.smoke else runtimes.Size()
         yield from runtimes.measure(replace(few, rounds=options.rounds or few.rounds))

@@ -61,6 +61,10 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
             {"privacy.rho-bta": 0.9},
             r"unknown key 'privacy.rho-bta'; did you mean 'privacy.rho-beta'",
         ),
+        (
+            {"federation.fraction": 0.1},
+            r"fixed number of clients.*federation.sampling-rate samples",
+        ),
         ({"rounds": 3}, r"unknown key 'rounds'; did you mean 'training.rounds'"),
         ({"qqq.www": 3}, r"unknown key 'qqq.www'; the tables are data, federation"),
         ({"training.clipping-norm": -1.0}, r"training.clipping-norm is -1.0: .*greater than 0"),

@@ -95,17 +95,32 @@ def test_the_app_that_is_written_is_the_repositorys(tmp_path: Path) -> None:
         }
 
 
+SAMPLED_RECORDS: dict[str, Scalar] = {
+    "federation.trust": "central",
+    "privacy.sensitivity": "local",
+    "training.sampling-rate": 0.5,
+    "training.optimizer": "adam",
+    "audit.mode": "oracle",
+}
+SAMPLED_CLIENTS: dict[str, Scalar] = {
+    "federation.trust": "central",
+    "privacy.unit": "client",
+    "privacy.neighbouring": "add-remove",
+    "federation.clients": 6,
+    "federation.sampling-rate": 0.4,
+    "training.local-learning-rate": 0.3,
+    "training.batch-size": 2,
+}
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("mode", [SAMPLED_RECORDS, SAMPLED_CLIENTS], ids=["records", "clients"])
 def test_both_runtimes_give_the_same_bits(
-    small: Callable[..., Config], run: Callable[[Config], Arrays], tmp_path: Path
+    mode: dict[str, Scalar],
+    small: Callable[..., Config],
+    run: Callable[[Config], Arrays],
+    tmp_path: Path,
 ) -> None:
-    mode: dict[str, Scalar] = {
-        "federation.trust": "central",
-        "privacy.sensitivity": "local",
-        "training.sampling-rate": 0.5,
-        "training.optimizer": "adam",
-        "audit.mode": "oracle",
-    }
     config = small(mode)
     expected = run(config)
     before = _flower_processes()

@@ -148,7 +148,7 @@ def test_it_finds_nothing_where_there_is_nothing(small: Make) -> None:
         (
             {"training.sampling-rate": 0.5, "privacy.noise-source": "system"}
             | {"audit.mode": "oracle"},
-            "known to their clients alone",
+            "known to themselves alone",
         ),
     ],
 )
