@@ -84,6 +84,13 @@ def cautions(config: Config) -> list[str]:
             "from belief or from sensitivities, and the prediction describe that score and raise "
             "no alarm; the advantage and the Clopper-Pearson bound count decisions and stay valid."
         )
+    if config.federation.adversary_rounds == "own":
+        found.append(
+            "The participant was itself sampled and saw the models of its own rounds alone: its "
+            "log-odds are the score of an attack along a replay between them, not an exact "
+            "posterior. Belief and delta' describe that score and raise no alarm; the advantage "
+            "and the Clopper-Pearson bound count decisions and stay valid."
+        )
     if config.federation.vantage is Vantage.RELEASED_MODEL:
         found.append(
             "The adversary saw the released model alone: its log-odds are the score of an attack "

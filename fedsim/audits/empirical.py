@@ -154,7 +154,7 @@ def _epsilon_from_sensitivities(run: AuditedRun, chosen_accountant: Accountant) 
     """
     config, steps = run.config, run.rounds
     q = config.sampling_rate
-    if config.privacy.pac_prior == "halves" or config.samples_local_steps:
+    if config.privacy.pac_prior == "halves" or config.scored_by_counts:
         return None
     if q < 1 and config.privacy.neighbouring is Neighbouring.REPLACE:
         return None

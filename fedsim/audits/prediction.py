@@ -44,7 +44,7 @@ def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> Predict
     prior = config.audit.prior
     if special := vantage_report.prediction(config, transcript, vantage):
         return special
-    if config.privacy.pac_prior == "halves" or config.samples_local_steps:
+    if config.privacy.pac_prior == "halves" or config.scored_by_counts:
         # A mixture over candidates, or a score, of which nobody knows the law in advance.
         return Prediction(
             mu=None,

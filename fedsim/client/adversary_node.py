@@ -16,11 +16,11 @@ from adversaries.attacks import membership_attacks
 from fedsim.client import inputs
 from fedsim.config import Config
 from fedsim.game import participation
-from fedsim.game.federation import Federation
+from fedsim.game.federation import Federation, initial_parameters
 from fedsim.mechanisms import vantages
 from fedsim.protocol import consent, messages, node_memory
 from fedsim.protocol.messages import Request
-from fedsim.seats import at_server, participant, released_model
+from fedsim.seats import at_server, own_rounds, participant, released_model
 from fedsim.seats.known_round import KnownRound
 from fedsim.seats.poison_scores import poison_scores
 from fedsim.trust.model import Vantage
@@ -30,6 +30,9 @@ MEMBERSHIP = "adversary-membership"
 LOSSES = "adversary-losses"
 RELEASED = "adversary-released-model"
 AWAITING = "adversary-awaiting"
+FIRST_TRIAL = "first-trial"
+"""The array beside a model that says of which trials it is."""
+
 PROGRESS = "round"
 """The array beside the adversary's memory that says which round it is of."""
 
@@ -67,7 +70,13 @@ def follow(
         sent: [T, P], the adversary's own message.
         taking_part: bool [T, n], which records take part; None for all.
     """
-    if _follows_rounds(received.config):
+    if _sees_own_rounds(received.config):
+        memory = _since_own_round(received, parameters)
+        _remember(received.context, memory, received.request.round)
+        first_trial = np.asarray(received.request.first_trial)
+        awaiting = {"model": parameters.cpu().numpy(), FIRST_TRIAL: first_trial}
+        node_memory.remember(received.context, AWAITING, awaiting)
+    elif _follows_rounds(received.config):
         _expect(received, parameters, sent.double(), taking_part)
     if _follows_losses(received):
         _watch_losses(received, parameters)
@@ -81,7 +90,10 @@ def conclude(received: Received) -> None:
     """
     context, config, known = received.context, received.config, received.known
     request = received.request
-    if _follows_rounds(config):
+    if _sees_own_rounds(config):
+        memory = _since_own_round(received, inputs.model(received.message, known))
+        _remember(context, memory, request.round)
+    elif _follows_rounds(config):
         memory = _recall(received)
         # No round follows that its residual could be compared with.
         _remember(context, replace(memory, past=None), request.round)
@@ -127,6 +139,29 @@ def _follows_rounds(config: Config) -> bool:
     """Whether the adversary itself keeps a belief from round to round."""
     follows = Vantage.PARTICIPANT in vantages.measured(config)
     return follows and at_server.seat(config).follows
+
+
+def _sees_own_rounds(config: Config) -> bool:
+    """Whether it is sampled as others are, and sees no model but those of its own rounds."""
+    return _follows_rounds(config) and config.federation.adversary_rounds == "own"
+
+
+def _since_own_round(received: Received, model: torch.Tensor) -> participant.Memory:
+    """Return the memory with what a model says that it was sent, after that of its last round."""
+    context, config, request = received.context, received.config, received.request
+    arrays, kept = (node_memory.recall(context, name) for name in (MEMORY, AWAITING))
+    first = int(arrays.pop(PROGRESS)) if arrays else 0
+    # Not that of other trials, or of an attempt that was further.
+    if kept.get(FIRST_TRIAL) == request.first_trial and 0 < first <= request.round:
+        memory = participant.Memory.from_arrays(arrays, received.known.device)
+        before = torch.from_numpy(kept["model"]).to(model)
+    else:  # it knows the first model, whether it was asked in the first round or not
+        first, memory = 1, participant.Memory.empty(request.trials)
+        before = initial_parameters(config, received.known, request.trial_numbers).to(model)
+    game, rounds = request.game.at(first), request.round - first
+    if not rounds:
+        return memory
+    return own_rounds.observe(memory, config, received.known, game, before, model, rounds)
 
 
 def _follows_losses(received: Received) -> bool:

@@ -72,9 +72,13 @@ class Config(Table):
         return self.federation.sampling_rate if by_client else self.training.sampling_rate
 
     @property
-    def samples_local_steps(self) -> bool:
-        """Whether a client takes several steps in a round, on a sample of its records in each."""
-        return self.training.local_steps > 1 and self.training.sampling_rate < 1
+    def scored_by_counts(self) -> bool:
+        """Whether the participant weighs how often a sampled target is in a sum over several steps.
+
+        Such log-odds are an attack's score, whose law nobody knows in advance.
+        """
+        local = self.training.local_steps > 1 and self.training.sampling_rate < 1
+        return local or self.federation.adversary_rounds == "own"
 
     @property
     def accounts(self) -> Sequence[int]:

@@ -70,6 +70,8 @@ class FederationConfig(Table):
         sampling_rate: the probability that a client takes part in a round (1: every client in every
             round).
         adversary: number of the curious client; -1 for the last that does not hold the challenge.
+        adversary_rounds: which rounds the curious client is asked in: "every" one, or its "own",
+            in which it is sampled.
         trust: who adds the noise.
         vantage: what the adversary sees.
         timeout: seconds that a client has for an answer.
@@ -91,6 +93,7 @@ class FederationConfig(Table):
     dirichlet_alpha: Annotated[float, Field(gt=0)] = 0.5
     sampling_rate: Annotated[float, Field(gt=0, le=1)] = 1.0
     adversary: Annotated[int, Field(ge=-1)] = -1
+    adversary_rounds: Literal["every", "own"] = "every"
     trust: Annotated[Trust, Field(strict=False)] = Trust.CENTRAL
     vantage: Annotated[Vantage, Field(strict=False)] = Vantage.PARTICIPANT
     timeout: Annotated[float, Field(gt=0)] = 3600.0

@@ -160,6 +160,19 @@ REFUSED = (
         instead="federation.sampling-rate = 1.0",
     ),
     Need(
+        what=(equals("federation.adversary-rounds", "own"),),
+        needs=(
+            below("federation.sampling-rate", 1),
+            equals("audit.mode", "participant"),
+            equals("training.optimizer", "sgd"),
+            equals("training.momentum", 0),
+            equals("training.schedule", "constant"),
+            equals("training.warmup-rounds", 0),
+        ),
+        why="where the sum of several rounds is read from two models, by server steps of one size",
+        instead='federation.adversary-rounds = "every"',
+    ),
+    Need(
         what=(equals("privacy.unit", "record"),),
         needs=(
             equals("training.local-epochs", 1),

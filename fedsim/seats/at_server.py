@@ -38,6 +38,8 @@ def is_exact(config: Config, vantage: Vantage) -> bool:
         vantage: who looks.
     """
     exact = vantage in vantages.EXACT and config.training.local_steps == 1
+    if vantage is Vantage.PARTICIPANT and config.federation.adversary_rounds == "own":
+        return False
     return exact and seat(config).exact
 
 

@@ -141,10 +141,10 @@ def attack(
         model = path[round - 1]
         if bridged and round > 1:
             model = (model.double() + float(bridge[round - 2]) * surprise).float()
-        known, present, absent = _sums(config, federation, game.at(round), model)
+        known, present, absent = sums(config, federation, game.at(round), model)
         observed -= weight * (known + (present + absent) / 2)
         difference += weight * (present - absent)
-        variance += weight**2 * _noise_std(config, game.noise_multiplier, present - absent) ** 2
+        variance += weight**2 * noise_std(config, game.noise_multiplier, present - absent) ** 2
     # One Gaussian observation of all rounds together.
     distance = difference.norm(dim=-1)
     score = torch.linalg.vecdot(observed, difference) / variance
@@ -165,16 +165,26 @@ def _path(config: Config, federation: Federation, game: RoundGame, theta: Tensor
     path = [theta]
     optimizer = ServerOptimizer(config.training, config.normaliser)
     for round in range(1, game.round + 1):
-        known, present, absent = _sums(config, federation, game.at(round), theta)
+        known, present, absent = sums(config, federation, game.at(round), theta)
         theta = optimizer.step(theta, (known + (present + absent) / 2).float(), round)
         path.append(theta)
     return path
 
 
-def _sums(
+def sums(
     config: Config, federation: Federation, game: RoundGame, parameters: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the sum that both worlds have in a round, and what D and D' are expected to add."""
+    """Return the sum that both worlds have in a round, and what D and D' are expected to add.
+
+    Args:
+        config: the experiment.
+        federation: its data and model.
+        game: the round, its trials and the target.
+        parameters: float32 [T, P], the models that the round begins with.
+
+    Returns:
+        float64 [T, P], three times; of a sampled target a share q of what it would add.
+    """
     rate, taking_part = config.sampling_rate, participation.coins(config, federation, game)
     everybody = range(config.federation.clients)
     known = common_part(config, federation, everybody, parameters, game, taking_part)
@@ -182,8 +192,14 @@ def _sums(
     return known, rate * present, rate * absent
 
 
-def _noise_std(config: Config, nominal: float, difference: Tensor) -> Tensor:
-    """Return sigma of a round's noise [T], from all who add some."""
+def noise_std(config: Config, nominal: float, difference: Tensor) -> Tensor:
+    """Return sigma of a round's noise [T], from all who add some.
+
+    Args:
+        config: the experiment.
+        nominal: the noise multiplier.
+        difference: [T, P], how far the two worlds' sums are apart.
+    """
     clients = config.federation.clients
     multiplier = aggregate_noise_multiplier(nominal, config.federation.trust, clients, clients)
     if config.privacy.sensitivity == "local":

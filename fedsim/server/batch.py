@@ -61,8 +61,8 @@ class Batch:
     def asked(self, round: int) -> list[int]:
         """Return the clients that are asked in a round.
 
-        Those that take part in it in any trial; the target, of whose coins no other knows, and the
-        adversary, which follows every round, in all.
+        Those that take part in it in any trial; the target, of whose coins no other knows, in all,
+        and so the adversary, unless it sees its own rounds alone.
 
         Args:
             round: counts from 1.
@@ -73,7 +73,8 @@ class Batch:
         coins = participation.coins(config, federation.load(config), self.game(round))
         assert coins is not None
         there = set(np.flatnonzero(coins.any(dim=0).cpu().numpy()).tolist())
-        return sorted(there | {target.client, target.adversary})
+        every = config.federation.adversary_rounds == "every"
+        return sorted(there | {target.client} | ({target.adversary} if every else set()))
 
     def role(self, partition: int) -> Role:
         """Return the part that a client plays."""
