@@ -46,9 +46,9 @@ def own(source: Source) -> Dataset:
         name: np.asarray(values, dtype=np.str_)
         for name, values in zip(names, zip(*whole, strict=True), strict=True)
     }
-    for name, values in columns.items():
+    for name, values in () if header else columns.items():
         numeric = [table.typed(some).dtype.kind != "U" for some in (values, values[1:])]
-        if not header and numeric == [False, True]:
+        if numeric == [False, True]:
             raise InputError(
                 f"column {name} of '{path}' has numbers under '{values[0]}': if that is a header, "
                 "name the labels' column with data.label as it does"
