@@ -140,6 +140,8 @@ def _sensitivity_bound(run: AuditedRun) -> float | None:
     Clipping bounds a step; the worlds may drift further apart over a client's own steps.
     """
     training = run.config.training
+    if run.config.scored_by_counts:
+        return None
     if training.local_steps > 1 or not training.clipping or run.vantage is Vantage.RELEASED_MODEL:
         return None
     of_one = sensitivity(run.config.privacy.neighbouring, training.clipping_norm)

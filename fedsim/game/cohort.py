@@ -74,7 +74,8 @@ def sent(
         return local_training.contributions(config, federation, [client], parameters, game)[0]
     if client not in cohort.trained:
         _train_with(cohort, config, federation, client, parameters, game)
-    return cohort.trained.pop(client)
+    # Clipped one by one: an update that is not finite is its own client's failure alone.
+    return local_training.clip(cohort.trained.pop(client), config.training.clipping_norm)
 
 
 def _train_with(
@@ -89,6 +90,11 @@ def _train_with(
     waiting = cohort.waiting | {client}
     groups = local_training.alike(federation, waiting, parameters)
     batch = next(group for group in groups if client in group)
-    found = local_training.contributions(config, federation, batch, parameters, game)
+    try:
+        found = local_training.trained(config, federation, batch, parameters, game)
+    except FloatingPointError:
+        # Somebody's training diverges: from here on everybody trains, and fails, alone.
+        cohort.waiting, batch = set(), [client]
+        found = local_training.trained(config, federation, batch, parameters, game)
     cohort.trained |= dict(zip(batch, found, strict=True))
     cohort.waiting -= set(batch)

@@ -198,7 +198,7 @@ def clip(update: Tensor, clipping_norm: float) -> Tensor:
     if not bool(torch.isfinite(norms).all()):
         raise FloatingPointError(
             "a client's update is not finite: its own training diverged; lower "
-            "training.local-learning-rate or training.local-epochs"
+            "training.local-learning-rate, or how long and with which momentum it trains"
         )
     return update * (clipping_norm / norms).clamp(max=1.0)
 

@@ -13,6 +13,7 @@ gradients, unprotected, for the Bayesian accountant.
 
 import io
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -174,6 +175,9 @@ def _decoded(array: Array) -> npt.NDArray[Any]:
         return array.numpy()
     begin = 10 + int.from_bytes(data[8:10], "little")
     shape, in_columns, dtype = _form(data[8:begin])
+    possible = all(type(size) is int and 0 <= size <= sys.maxsize for size in shape)
+    if not possible or math.prod(shape) * dtype.itemsize > len(data) - begin:
+        raise ValueError(f"an array of shape {shape} in {len(data)} bytes")
     values = np.frombuffer(data, dtype, math.prod(shape), begin)
     return values.reshape(shape, order="F" if in_columns else "C").copy(order="K")
 

@@ -52,7 +52,14 @@ class Sending:
             {messages.REQUEST: self.request(role).to_record(), messages.MODEL: self.arrays}
         )
         if self.release is not None:
-            content[messages.AGGREGATE], content[messages.PARTICIPANTS] = self._released
+            aggregate, present = self._released
+            federation = self.batch.config.federation
+            # Who sees its own rounds alone is told of no other's sum.
+            if federation.adversary_rounds == "every":
+                content[messages.AGGREGATE] = aggregate
+            # Nobody is told who joined: the amplification of sampling counts on it.
+            if federation.sampling_rate == 1:
+                content[messages.PARTICIPANTS] = present
             if role is Role.AUDITOR and self.release.messages is not None:
                 content[messages.SENT] = self.release.messages
         return content

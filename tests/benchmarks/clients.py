@@ -2,9 +2,9 @@
 
 The job: of N clients with a few records each, fifty a round train a linear model on their own in
 batches, and the server averages their clipped updates under noise. Each contestant is a process of
-its own on one thread; the time of a round is the median of those after the first, and memory is the
-most that it and its children held together. fedsim keeps its ledger and its adversary's belief
-besides, which the others have no counterpart of.
+its own on one thread, but Ray, which takes all cores; the time of a round is the median of those
+after the first, and memory is the most that it and its children held together. fedsim keeps its
+ledger and its adversary's belief besides, which the others have no counterpart of.
 """
 
 import importlib.util
@@ -31,7 +31,8 @@ FEDSIM = "from fedsim.cli.entry import main; main()"
 NOTE = (
     "Seconds a round, the median after the first; a trial: of T = 64 trainings at once, over 64. "
     "Memory: the most that the process and its children held together, MiB; fedsim's grows with "
-    "the text of the CSV file that it reads, which the others are given as arrays."
+    "the text of the CSV file that it reads, which the others are given as arrays. Flower's has "
+    "several processes, whose shared pages count in each, and neither clips nor adds noise."
 )
 
 

@@ -20,6 +20,7 @@ from fedsim.report.sections.facts import (
     is_halves,
     is_pac,
     is_sampled,
+    is_scored,
     score_caution,
     takes_local_steps,
 )
@@ -137,7 +138,7 @@ def _advantage(report: Report) -> Figure:
 
 def _sensitivity(report: Report, seen: Transcript) -> Iterator[Figure]:
     """Yield local sensitivities; nothing where the adversary does not see single rounds."""
-    if report.vantage == "released-model":
+    if report.vantage == "released-model" or is_scored(report):
         return
     measured = report.empirical
     yield Figure(

@@ -98,12 +98,19 @@ def confidence_of(report: Report) -> str:
     return f"{100 * report.empirical.confidence:g}% "
 
 
+def is_scored(report: Report) -> bool:
+    """Whether log-odds are the score of an attack that counts draws, whose law nobody knows."""
+    return report.prediction.method == "none" and not is_halves(report)
+
+
 def score_caution(report: Report) -> str:
     """Return " " and a sentence where log-odds are no likelihood ratios, else ""."""
     if report.vantage == "released-model":
         return " Of the released model it describes an attack's score and is not bounded."
     if takes_local_steps(report):
         return " With local steps it describes the score of a linearised attack and is not bounded."
+    if is_scored(report):
+        return " It describes the score of an attack and is not bounded."
     return ""
 
 

@@ -2,7 +2,7 @@
 
 from fedsim.pages.blocks import Block, Entries, Listing
 from fedsim.pages.wording import DASH, number, plain
-from fedsim.report.sections.facts import standard_errors_apart, takes_local_steps
+from fedsim.report.sections.facts import is_scored, standard_errors_apart, takes_local_steps
 from fedsim.report.sections.section import Section
 from fedsim.results.report import Report
 from fedsim.results.theory import Fit
@@ -46,7 +46,7 @@ def _words_of(report: Report) -> tuple[str, str]:
     if takes_local_steps(report):
         kind = "of the linearised attack; its score follows N(±μ²/2, μ²) at best roughly"
     if method == "none":
-        if takes_local_steps(report):
+        if is_scored(report):
             return "no closed form: the log-odds are the score of an attack", how
         kind = "no closed form: the log-odds are a mixture over the candidates"
     return kind, how

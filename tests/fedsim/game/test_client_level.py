@@ -221,13 +221,13 @@ def test_one_process_trains_the_clients_that_are_asked_together(
     known, theta = _federation(config)
     alone = [contribution(config, known, j, theta, _game(0, range(4))) for j in range(6)]
     trained: list[list[int]] = []
-    original = local_training.contributions
+    original = local_training.trained
 
     def watched(*arguments: Any) -> torch.Tensor:
         trained.append(list(arguments[2]))
         return original(*arguments)
 
-    monkeypatch.setattr(local_training, "contributions", watched)
+    monkeypatch.setattr(local_training, "trained", watched)
     with cohort.played([0, 2, 3, 5]):
         found = [contribution(config, known, j, theta, _game(0, range(4))) for j in (0, 2, 3, 5)]
         # Another model than that which the others trained from is trained from by itself.
@@ -236,6 +236,24 @@ def test_one_process_trains_the_clients_that_are_asked_together(
     for j, sent in zip((0, 2, 3, 5), found, strict=True):
         torch.testing.assert_close(sent, alone[j], rtol=1e-4, atol=1e-6)
     assert not torch.allclose(other, alone[0])
+
+
+def test_a_client_that_diverges_fails_alone(small: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small(CLIENT | {"federation.clients": 6, "data.records": 60})
+    known, theta = _federation(config)
+    original = local_training.trained
+
+    def diverging(*arguments: Any) -> torch.Tensor:
+        found = original(*arguments)
+        found[[client == 3 for client in arguments[2]]] = float("nan")
+        return found
+
+    monkeypatch.setattr(local_training, "trained", diverging)
+    with cohort.played(range(6)):
+        for j in (0, 1, 2, 4, 5):
+            assert contribution(config, known, j, theta, _game(0, range(4))).isfinite().all()
+        with pytest.raises(FloatingPointError, match="its own training diverged"):
+            contribution(config, known, 3, theta, _game(0, range(4)))
 
 
 @pytest.mark.parametrize("mode", HALF, ids=lambda mode: "-".join(mode.values()))

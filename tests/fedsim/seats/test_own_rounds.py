@@ -1,16 +1,24 @@
 """A participant that is itself sampled, against one that follows every round."""
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from flwr.app import Message, RecordDict
 from scipy import stats
 
 from adversaries.errors import InputError
-from fedsim.campaign.run_directory import Arrays
-from fedsim.config import Config
+from fedsim import client_app
+from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim.config import Config, to_run_config
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.protocol import messages
+from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import server_app
+from fedsim.server.plan import preflight
 from fedsim.training import sampling
 
 Make = Callable[..., Config]
@@ -60,6 +68,26 @@ def test_rounds_in_a_row_are_the_exact_posterior_and_others_one_sum(small: Make,
             np.testing.assert_allclose(own["noise_stds"][:, between], 0.1 * lengths, rtol=1e-6)
         begun = next_model
     assert 0 < alone < ROUNDS
+
+
+@pytest.mark.parametrize("changes", [EVERY, OWN], ids=["every", "own"])
+def test_nobody_is_sent_who_joined_and_who_sees_its_own_rounds_no_sum(
+    changes: dict[str, Any], small: Make, tmp_path: Path
+) -> None:
+    config = small(changes)
+    sent: list[RecordDict] = []
+
+    class Watching(InProcessGrid):
+        def execute(self, message: Message) -> Message:
+            if message.metadata.message_type in ("train", "evaluate"):
+                sent.append(message.content)
+            return super().execute(message)
+
+    grid = Watching(client_app.app, 6, to_run_config(config))
+    server_app.carry_out(grid, preflight(config), RunDirectory.create(tmp_path / "run", config))
+    assert not any(messages.PARTICIPANTS in content for content in sent)
+    sums = [content for content in sent if messages.AGGREGATE in content]
+    assert bool(sums) == (changes is EVERY)
 
 
 def test_its_own_rounds_are_refused_where_no_one_is_sampled(small: Make) -> None:
