@@ -13,6 +13,7 @@ from typing import Any, Self
 from fedsim.campaign.accounts import HELPED, Account
 from fedsim.campaign.ledger_row import Row, Spent, planned_kind
 from fedsim.config import Config
+from fedsim.mechanisms import joining
 from fedsim.mechanisms.composition import Counts, adds_up, at_vantages, epsilon_of, within
 
 
@@ -81,7 +82,12 @@ class Attempt:
             colluders=colluders,
         )
         planned = [
-            replace(self._template, round=round, provisional=self._provisional)
+            replace(
+                self._template,
+                round=round,
+                provisional=self._provisional,
+                participants=_planned(config, round),
+            )
             for round in range(first, rounds + 1)
         ]
         self._training = _Course.of(config, account, planned)
@@ -174,6 +180,12 @@ class Attempt:
                 f"towards the {vantage.value}, above privacy.stop-at = {limit:g}; the rounds "
                 "before it stand"
             )
+
+
+def _planned(config: Config, round: int) -> tuple[int, ...]:
+    """Return whom a round is to be charged to."""
+    there = joining.joined(config, round)
+    return tuple(config.accounts) if there is None else tuple(there.nonzero()[0].tolist())
 
 
 @dataclass(frozen=True)

@@ -462,7 +462,7 @@ def _measurement(
     measured["present"] = present
     if config.privacy.neighbouring is Neighbouring.REPLACE:
         measured["absent"] = absent
-    if taking_part is not None:
+    if taking_part is not None and config.sampling_rate < 1:
         measured["participation"] = taking_part[:, request.game.unit]
     return measured
 

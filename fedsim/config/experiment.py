@@ -57,7 +57,9 @@ class Config(Table):
 
         The expected number of records in a step, or of clients where each sends one update.
         """
-        return self.sampling_rate * self.units
+        by_client = self.privacy.unit == "client"
+        joining = 1.0 if by_client else self.federation.sampling_rate
+        return joining * self.sampling_rate * self.units
 
     @property
     def units(self) -> int:
@@ -86,7 +88,7 @@ class Config(Table):
 
         A round costs a sampled client alike whether it joined, which nobody is told.
         """
-        sampled = self.federation.sampling_rate < 1
+        sampled = self.federation.sampling_rate < 1 and self.privacy.unit == "client"
         return (EVERYBODY,) if sampled else range(self.federation.clients)
 
     def account_of(self, client: int) -> int:

@@ -145,18 +145,29 @@ REFUSED = (
     Need(
         what=(below("federation.sampling-rate", 1),),
         needs=(
-            equals("privacy.unit", "client"),
             equals("privacy.neighbouring", "add-remove"),
             equals("privacy.sensitivity", "global"),
             equals("privacy.noise-source", "seed"),
             equals("federation.trust", "central"),
+            GAUSSIAN,
+            equals("audit.bayesian-pairs", 0),
             equals("federation.tolerated-dropouts", 0),
             equals("federation.dropout-rate", 0),
             equals("canaries.count", 0),
             equals("run.job", "experiment"),
         ),
-        why="where only some clients are asked: that is simulated of whole clients under central "
-        "noise",
+        why="where only some clients are asked: that is simulated under central noise",
+        instead="federation.sampling-rate = 1.0",
+    ),
+    Need(
+        what=(below("federation.sampling-rate", 1), equals("privacy.unit", "record")),
+        needs=(
+            equals("federation.vantage", "participant"),
+            equals("audit.vantages", "configured"),
+            equals("federation.adversary-rounds", "every"),
+            equals("privacy.stop-at", 0),
+        ),
+        why="where clients are charged for the rounds that they join",
         instead="federation.sampling-rate = 1.0",
     ),
     Need(

@@ -11,6 +11,7 @@ from fedsim.config import Config
 from fedsim.game import client_level, one_run
 from fedsim.game.federation import Federation
 from fedsim.game.round_game import RoundGame
+from fedsim.mechanisms import joining
 from fedsim.noise.mechanism import Bools
 from fedsim.noise.pac_release import halves, pair
 from fedsim.privacy.mechanism import Neighbouring
@@ -25,7 +26,7 @@ def contribution(
     parameters: Tensor,
     game: RoundGame,
     worlds: Tensor | None = None,
-    participation: Tensor | None = None,
+    taking_part: Tensor | None = None,
 ) -> Tensor:
     """Return what a client adds to the sum of a round, by the unit of privacy.
 
@@ -38,18 +39,18 @@ def contribution(
         parameters: float32 [T, P], the models that the round begins with.
         game: the round, its trials and the challenge.
         worlds: bool [T], for the target client only: False where a trial trains on D'.
-        participation: bool [T, n], which records of D, or which clients, take part; None for all.
+        taking_part: bool [T, n], which records of D, or which clients, do; None for all.
 
     Returns:
         float64 [T, P].
     """
     if config.privacy.unit == "client":
         own = client_level.contribution(
-            config, federation, client, parameters, game, worlds, participation
+            config, federation, client, parameters, game, worlds, taking_part
         )
     else:
         record, replacement = game.record, game.replacement
-        own = clean_sum(federation, client, parameters, record, replacement, worlds, participation)
+        own = clean_sum(federation, client, parameters, record, replacement, worlds, taking_part)
     added = one_run.planted(config, federation, {client}, parameters, game.trials)
     return own if added is None else own + added
 
@@ -72,7 +73,11 @@ def challenge_contributions(
     """
     if config.privacy.unit == "client":
         return client_level.challenge_contributions(config, federation, parameters, game)
-    return challenge_gradients(federation, parameters, game.the_record, game.replacement)
+    present, absent = challenge_gradients(federation, parameters, game.the_record, game.replacement)
+    there = joining.joined(config, game.round)
+    if there is not None and not there[game.target_client]:
+        return torch.zeros_like(present), torch.zeros_like(absent)
+    return present, absent
 
 
 def common_part(
@@ -81,7 +86,7 @@ def common_part(
     clients: Collection[int],
     parameters: Tensor,
     game: RoundGame,
-    participation: Tensor | None,
+    taking_part: Tensor | None,
 ) -> Tensor:
     """Return what some clients add to a sum in both worlds.
 
@@ -94,19 +99,18 @@ def common_part(
         clients: the partitions.
         parameters: float32 [T, P].
         game: the round, its trials and the challenge.
-        participation: bool [T, n], which records of D, or which clients, take part, None for all;
-            the column of the challenge is not looked at.
-
+        taking_part: bool [T, n], which records of D, or which clients, do, None for all; the
+            column of the challenge is not looked at.
     Returns:
         float64 [T, P].
     """
     if config.privacy.unit == "client":
         others = set(clients) - {game.target_client}
-        known = client_level.total(config, federation, others, parameters, game, participation)
+        known = client_level.total(config, federation, others, parameters, game, taking_part)
     else:
         inside = np.isin(federation.client_of, sorted(clients))
         inside[game.the_record] = False
-        known = federation.clipped_sum(parameters, np.flatnonzero(inside), participation)
+        known = federation.clipped_sum(parameters, np.flatnonzero(inside), taking_part)
     added = one_run.planted(config, federation, clients, parameters, game.trials)
     return known if added is None else known + added
 

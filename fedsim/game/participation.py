@@ -2,11 +2,13 @@
 
 from functools import lru_cache
 
+import numpy as np
 import torch
 
 from fedsim.config import Config
 from fedsim.game.federation import Federation
 from fedsim.game.round_game import RoundGame
+from fedsim.mechanisms import joining
 from fedsim.training import sampling
 
 _clients = lru_cache(maxsize=4)(sampling.clients)
@@ -34,6 +36,10 @@ def coins(config: Config, known: Federation, game: RoundGame, step: int = 1) -> 
         records = len(known.client_of)
         number = step_number(config, game.round, step)
         drawn = sampling.participation(config.noise_seed, streams, number, records, rate)
+        if (there := joining.joined(config, game.round)) is not None:
+            # A record takes part by its own coin, where its client joined.
+            everyone = np.ones((len(streams), records), dtype=np.bool_)
+            drawn = there[known.client_of] & (everyone if drawn is None else drawn)
     return None if drawn is None else torch.from_numpy(drawn).to(known.device)
 
 

@@ -1,6 +1,7 @@
 """The mechanism that a configuration describes, as each vantage sees it."""
 
 from fedsim.config import Config
+from fedsim.mechanisms import joining
 from fedsim.privacy import calibration
 from fedsim.privacy.identifiability import epsilon_of_rho_beta
 from fedsim.privacy.mechanism import Mechanism, nominal_noise_multiplier
@@ -31,7 +32,7 @@ def noise_multiplier(config: Config) -> float:
     training = config.training
     effective = calibration.noise_multiplier(
         _requirement(config),
-        training.rounds * training.local_steps,
+        joining.most_rounds(config) * training.local_steps,
         config.sampling_rate,
         privacy.neighbouring,
     )
@@ -59,7 +60,8 @@ def _requirement(config: Config) -> calibration.Requirement:
 def describe(config: Config, nominal: float) -> Releases:
     """Return all rounds that the configuration plans.
 
-    With as many clients missing as are tolerated. Without clipping there is no sensitivity that the
+    Of the client who joins most of them, where clients are sampled and records the unit. With as
+    many clients missing as are tolerated. Without clipping there is no sensitivity that the
     noise could be a multiple of: it is 0.
 
     Args:
@@ -71,7 +73,7 @@ def describe(config: Config, nominal: float) -> Releases:
         nominal = 0.0
     rounds = Rounds(
         nominal,
-        training.rounds,
+        joining.most_rounds(config),
         config.sampling_rate,
         training.local_steps,
         federation.fewest_participants if federation.tolerated_dropouts else None,

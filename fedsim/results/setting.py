@@ -157,6 +157,8 @@ class Mechanism:
     """Steps of every client on its own in a round."""
     sampling_rate: Real
     """The probability that a record takes part in a step; 1 for always."""
+    joining_rate: Real
+    """With which a client joins a round, where records are the unit and its coin is public."""
     learning_rate: Real
     """The server's, by which the released model moves."""
     rounding: Rounding | None

@@ -13,6 +13,7 @@ from fedsim.config import Config
 from fedsim.game import challenge, federation, participation
 from fedsim.game.challenge import Challenge
 from fedsim.game.round_game import RoundGame
+from fedsim.mechanisms import joining
 from fedsim.mechanisms.fixed_point import FixedPoint
 from fedsim.privacy.mechanism import aggregate_noise_multiplier
 from fedsim.protocol import messages
@@ -70,11 +71,22 @@ class Batch:
         config, target = self.config, self.challenge
         if config.federation.sampling_rate == 1:
             return list(self.nodes)
+        if (joined := joining.joined(config, round)) is not None:
+            return sorted({*np.flatnonzero(joined).tolist(), target.adversary})
         coins = participation.coins(config, federation.load(config), self.game(round))
         assert coins is not None
         there = set(np.flatnonzero(coins.any(dim=0).cpu().numpy()).tolist())
         every = config.federation.adversary_rounds == "every"
         return sorted(there | {target.client} | ({target.adversary} if every else set()))
+
+    def charged(self, round: int) -> list[int]:
+        """Return the clients whose records a round exposes: who joins, where that is public.
+
+        Args:
+            round: counts from 1.
+        """
+        joined = joining.joined(self.config, round)
+        return list(self.nodes) if joined is None else np.flatnonzero(joined).tolist()
 
     def role(self, partition: int) -> Role:
         """Return the part that a client plays."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from adversaries.errors import InputError
 from fedsim.audits import membership_audit
 from fedsim.campaign import batches, budget, run_directory
 from fedsim.campaign.run_directory import RunDirectory
@@ -16,7 +17,7 @@ from fedsim.config import Config
 from fedsim.game import challenge, federation, one_run
 from fedsim.game.challenge import Challenge
 from fedsim.game.federation import Federation
-from fedsim.mechanisms import fixed_point, privacy
+from fedsim.mechanisms import fixed_point, joining, privacy
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import accountant
 from fedsim.seats import at_server, released_model
@@ -54,9 +55,17 @@ class Plan:
             searched: is told the fraction of the pairs that the search has compared.
 
         Raises:
-            InputError: as of `challenge.choose`.
+            InputError: as of `challenge.choose`, or the target's client joins no round.
         """
-        return challenge.choose(self.config, searched)
+        chosen, rounds = challenge.choose(self.config, searched), self.config.training.rounds
+        there = (joining.joined(self.config, round) for round in range(1, rounds + 1))
+        if not any(each is None or each[chosen.client] for each in there):
+            raise InputError(
+                f"client {chosen.client}, which holds the target, joins none of the {rounds} "
+                "rounds by the coins of run.seed; choose another with challenge.client, or take "
+                "more rounds or another seed"
+            )
+        return chosen
 
     def federation(self) -> Federation:
         """Return the data, the model and the device, with work in blocks that fit in memory.

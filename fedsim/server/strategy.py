@@ -181,7 +181,7 @@ class DPSGD(Strategy):
 
     def _charge(self, round: int) -> None:
         if self.attempt is not None:
-            self.attempt.charge(round, self.batch.nodes)
+            self.attempt.charge(round, self.batch.charged(round))
 
     def _begin(self, number: int, arrays: ArrayRecord, grid: Grid) -> Round:
         """Fix what the noise of a round is a multiple of, and the form of its messages."""

@@ -67,11 +67,26 @@ def clients(
     own = participation(seed, trials, round, 1, rate)
     if own is None:
         return None
-    stream = secrets.randbits(128) if seed is None else key(seed, Role.CLIENT_SAMPLING, round=round)
-    generator = np.random.Generator(np.random.Philox(key=stream))
-    coins = np.tile(generator.random(clients) < rate, (len(trials), 1))
+    coins = np.tile(joined(seed, round, clients, rate), (len(trials), 1))
     coins[:, target] = own[:, 0]
     return coins
+
+
+def joined(seed: int | None, round: int, clients: int, rate: float) -> npt.NDArray[np.bool_]:
+    """Return which clients join a round, in all trials alike.
+
+    Args:
+        seed: of the run; None draws from the operating system's entropy.
+        round: counts from 1.
+        clients: how many there are.
+        rate: the probability of a client.
+
+    Returns:
+        bool [clients].
+    """
+    stream = secrets.randbits(128) if seed is None else key(seed, Role.CLIENT_SAMPLING, round=round)
+    generator = np.random.Generator(np.random.Philox(key=stream))
+    return generator.random(clients) < rate
 
 
 def groups(

@@ -103,6 +103,7 @@ def _mechanism(report: Report) -> Settings:
         "Noisy steps accounted": mechanism.steps,
         "Local steps in a round": mechanism.local_steps,
         "Sampling rate": mechanism.sampling_rate,
+        "Rate of clients that join": mechanism.joining_rate,
     }
     if rounding is not None:
         found |= {

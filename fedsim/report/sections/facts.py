@@ -99,7 +99,7 @@ def confidence_of(report: Report) -> str:
 
 
 def is_scored(report: Report) -> bool:
-    """Whether log-odds are the score of an attack that counts draws, whose law nobody knows."""
+    """Return whether log-odds are the score of an attack that counts draws, of unknown law."""
     return report.prediction.method == "none" and not is_halves(report)
 
 

@@ -54,21 +54,10 @@ def _rate(report: Report) -> str:
 
 def _step(report: Report) -> str:
     """Say what a round's step is."""
-    if is_sampled(report) and takes_local_steps(report):
-        return (
-            f"In each of {report.rounds} rounds every client took {report.mechanism.local_steps} "
-            "noisy steps on a model of its own (local DP-SGD), each on a Poisson sample of its "
-            f"records at rate {_rate(report)}: {report.mechanism.steps} noisy sampled steps are "
-            "accounted, all rounds together. The adversary sees only a round's sum and is taken to "
-            "know whom else was sampled; it decides by the score of an attack, for which no closed "
-            "form is known."
-        )
+    if report.mechanism.joining_rate < 1:
+        return _round_of_joining_clients(report)
     if is_sampled(report) and not is_client(report):
-        return (
-            f"In each of {report.rounds} rounds every record took part with probability "
-            f"{_rate(report)}, by itself (Poisson sampling). The bounds count on it that nobody "
-            "learns whether the challenge record did; the adversary is taken to know of all others."
-        )
+        return _sampled_step(report)
     if takes_local_steps(report):
         return (
             f"In each of {report.rounds} rounds every client took {report.mechanism.local_steps} "
@@ -84,6 +73,34 @@ def _step(report: Report) -> str:
     if is_client(report):
         return _round_of_clients(report)
     return f"In each of {report.rounds} rounds every record took part, in one step."
+
+
+def _sampled_step(report: Report) -> str:
+    if takes_local_steps(report):
+        return (
+            f"In each of {report.rounds} rounds every client took {report.mechanism.local_steps} "
+            "noisy steps on a model of its own (local DP-SGD), each on a Poisson sample of its "
+            f"records at rate {_rate(report)}: {report.mechanism.steps} noisy sampled steps are "
+            "accounted, all rounds together. The adversary sees only a round's sum and is taken to "
+            "know whom else was sampled; it decides by the score of an attack, for which no closed "
+            "form is known."
+        )
+    return (
+        f"In each of {report.rounds} rounds every record took part with probability "
+        f"{_rate(report)}, by itself (Poisson sampling). The bounds count on it that nobody "
+        "learns whether the challenge record did; the adversary is taken to know of all others."
+    )
+
+
+def _round_of_joining_clients(report: Report) -> str:
+    joining, steps = plain(report.mechanism.joining_rate), report.mechanism.steps
+    of_record = f", and of its records each with probability {_rate(report)}" * is_sampled(report)
+    return (
+        f"In each of {report.rounds} rounds every client joined with probability {joining}, by "
+        f"itself{of_record}. Who joins shows in the sum to whoever knows a client's other records, "
+        "so that it is taken for public: a record is charged for the rounds that its client "
+        f"joined, at most {steps} of them here, and only its own coin amplifies."
+    )
 
 
 def _round_of_clients(report: Report) -> str:

@@ -190,7 +190,6 @@ def test_the_advantage_is_the_total_variation_of_sampled_steps(small: Make, run:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"privacy.unit": "record"}, "federation.sampling-rate"),
         ({"privacy.neighbouring": "replace"}, "privacy.neighbouring"),
         ({"federation.trust": "local"}, "federation.trust"),
         ({"privacy.noise-source": "system"}, "privacy.noise-source"),
