@@ -55,7 +55,7 @@ def mechanism(run: AuditedRun) -> Mechanism:
         mu=run.mechanism.mu,
         local_steps=config.training.local_steps,
         sampling_rate=config.sampling_rate,
-        joining_rate=1.0 if config.privacy.unit == "client" else config.federation.sampling_rate,
+        joining_rate=config.joining_rate,
         learning_rate=config.training.learning_rate,
         rounding=trust_report.rounding(config, nominal, run.facts["parameters"], run.rounds),
         dp_guarantee=run.together.given,

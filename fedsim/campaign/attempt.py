@@ -63,7 +63,6 @@ class Attempt:
     ) -> None:
         self._config, self._append, self._account = config, append, account
         kind = planned_kind(config, noise_multiplier)
-        sampled = config.federation.sampling_rate < 1
         self._provisional = config.federation.tolerated_dropouts > 0
         self._template = Row(
             trials.start,
@@ -78,7 +77,7 @@ class Attempt:
             config.privacy.delta,
             {},
             {},
-            kind.participants if self._provisional or sampled else None,
+            kind.participants if self._provisional or config.federation.sampling_rate < 1 else None,
             colluders=colluders,
         )
         planned = [
@@ -86,7 +85,7 @@ class Attempt:
                 self._template,
                 round=round,
                 provisional=self._provisional,
-                participants=_planned(config, round),
+                participants=joining.charged(config, round),
             )
             for round in range(first, rounds + 1)
         ]
@@ -123,7 +122,7 @@ class Attempt:
             BudgetExceededError: it would exceed privacy.stop-at for a client at the configured
                 vantage; nothing is entered.
         """
-        asked = tuple(sorted({self._config.account_of(client) for client in participants}))
+        asked = tuple(sorted(participants))
         self._enter(
             replace(self._template, round=round, participants=asked, provisional=self._provisional)
         )
@@ -180,12 +179,6 @@ class Attempt:
                 f"towards the {vantage.value}, above privacy.stop-at = {limit:g}; the rounds "
                 "before it stand"
             )
-
-
-def _planned(config: Config, round: int) -> tuple[int, ...]:
-    """Return whom a round is to be charged to."""
-    there = joining.joined(config, round)
-    return tuple(config.accounts) if there is None else tuple(there.nonzero()[0].tolist())
 
 
 @dataclass(frozen=True)

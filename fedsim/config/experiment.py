@@ -57,9 +57,7 @@ class Config(Table):
 
         The expected number of records in a step, or of clients where each sends one update.
         """
-        by_client = self.privacy.unit == "client"
-        joining = 1.0 if by_client else self.federation.sampling_rate
-        return joining * self.sampling_rate * self.units
+        return self.joining_rate * self.sampling_rate * self.units
 
     @property
     def units(self) -> int:
@@ -74,6 +72,15 @@ class Config(Table):
         return self.federation.sampling_rate if by_client else self.training.sampling_rate
 
     @property
+    def joining_rate(self) -> float:
+        """The probability with which a client joins a round, where records are the unit.
+
+        Where a client is the unit its coin is the target's own, and counts in `sampling_rate`.
+        """
+        by_client = self.privacy.unit == "client"
+        return 1.0 if by_client else self.federation.sampling_rate
+
+    @property
     def scored_by_counts(self) -> bool:
         """Whether the participant weighs how often a sampled target is in a sum over several steps.
 
@@ -84,9 +91,10 @@ class Config(Table):
 
     @property
     def accounts(self) -> Sequence[int]:
-        """The clients that a ledger has accounts of, one `EVERYBODY` where clients are sampled.
+        """The clients that a ledger has accounts of: `EVERYBODY` alone where they are the unit.
 
-        A round costs a sampled client alike whether it joined, which nobody is told.
+        Of sampled clients, that is: a round costs each alike whether or not it joined, which nobody
+        is told.
         """
         sampled = self.federation.sampling_rate < 1 and self.privacy.unit == "client"
         return (EVERYBODY,) if sampled else range(self.federation.clients)

@@ -26,7 +26,7 @@ def contribution(
     parameters: Tensor,
     game: RoundGame,
     worlds: Tensor | None = None,
-    taking_part: Tensor | None = None,
+    participation: Tensor | None = None,
 ) -> Tensor:
     """Return what a client adds to the sum of a round, by the unit of privacy.
 
@@ -39,18 +39,18 @@ def contribution(
         parameters: float32 [T, P], the models that the round begins with.
         game: the round, its trials and the challenge.
         worlds: bool [T], for the target client only: False where a trial trains on D'.
-        taking_part: bool [T, n], which records of D, or which clients, do; None for all.
+        participation: bool [T, n], which records of D, or which clients, take part; None for all.
 
     Returns:
         float64 [T, P].
     """
     if config.privacy.unit == "client":
         own = client_level.contribution(
-            config, federation, client, parameters, game, worlds, taking_part
+            config, federation, client, parameters, game, worlds, participation
         )
     else:
         record, replacement = game.record, game.replacement
-        own = clean_sum(federation, client, parameters, record, replacement, worlds, taking_part)
+        own = clean_sum(federation, client, parameters, record, replacement, worlds, participation)
     added = one_run.planted(config, federation, {client}, parameters, game.trials)
     return own if added is None else own + added
 
@@ -86,7 +86,7 @@ def common_part(
     clients: Collection[int],
     parameters: Tensor,
     game: RoundGame,
-    taking_part: Tensor | None,
+    participation: Tensor | None,
 ) -> Tensor:
     """Return what some clients add to a sum in both worlds.
 
@@ -99,18 +99,19 @@ def common_part(
         clients: the partitions.
         parameters: float32 [T, P].
         game: the round, its trials and the challenge.
-        taking_part: bool [T, n], which records of D, or which clients, do, None for all; the
-            column of the challenge is not looked at.
+        participation: bool [T, n], which records of D, or which clients, take part, None for all;
+            the column of the challenge is not looked at.
+
     Returns:
         float64 [T, P].
     """
     if config.privacy.unit == "client":
         others = set(clients) - {game.target_client}
-        known = client_level.total(config, federation, others, parameters, game, taking_part)
+        known = client_level.total(config, federation, others, parameters, game, participation)
     else:
         inside = np.isin(federation.client_of, sorted(clients))
         inside[game.the_record] = False
-        known = federation.clipped_sum(parameters, np.flatnonzero(inside), taking_part)
+        known = federation.clipped_sum(parameters, np.flatnonzero(inside), participation)
     added = one_run.planted(config, federation, clients, parameters, game.trials)
     return known if added is None else known + added
 

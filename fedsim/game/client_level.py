@@ -15,7 +15,7 @@ from torch import Tensor
 from fedsim.config import Config
 from fedsim.game import cohort
 from fedsim.game.federation import Federation
-from fedsim.game.local_training import alike, clip, contributions, planned, updates
+from fedsim.game.local_training import alike, clip, planned, trained, updates
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -107,7 +107,8 @@ def total(
     there = None if participation is None else participation.any(0).tolist()
     asked = [client for client in clients if there is None or there[client]]
     for batch in alike(federation, asked, parameters):
-        sent = contributions(config, federation, batch, parameters, game)
+        update = trained(config, federation, batch, parameters, game)
+        sent = clip(update, config.training.clipping_norm)
         if participation is not None:
             sent = sent * participation[:, batch].T[:, :, None]
         added += sent.sum(0)

@@ -71,11 +71,13 @@ def sent(
     """
     cohort = _PLAYED.get()
     if cohort is None or not cohort.is_of(config, game, parameters):
-        return local_training.contributions(config, federation, [client], parameters, game)[0]
-    if client not in cohort.trained:
-        _train_with(cohort, config, federation, client, parameters, game)
+        (update,) = local_training.trained(config, federation, [client], parameters, game)
+    else:
+        if client not in cohort.trained:
+            _train_with(cohort, config, federation, client, parameters, game)
+        update = cohort.trained.pop(client)
     # Clipped one by one: an update that is not finite is its own client's failure alone.
-    return local_training.clip(cohort.trained.pop(client), config.training.clipping_norm)
+    return local_training.clip(update, config.training.clipping_norm)
 
 
 def _train_with(

@@ -116,32 +116,6 @@ def updates(
     return update.unflatten(0, (len(plans), trials))
 
 
-def contributions(
-    config: Config,
-    federation: Federation,
-    clients: Sequence[int],
-    parameters: Tensor,
-    game: RoundGame,
-) -> Tensor:
-    """Return what some clients send of their own data, all of them trained as one batch.
-
-    Args:
-        config: the experiment.
-        federation: its data and model.
-        clients: the partitions, which are `alike`.
-        parameters: float32 [T, P].
-        game: the round, its trials and the challenge.
-
-    Returns:
-        float64 [m, T, P], each row of norm at most C.
-
-    Raises:
-        FloatingPointError: a client's training diverges.
-    """
-    update = trained(config, federation, clients, parameters, game)
-    return clip(update, config.training.clipping_norm)
-
-
 def trained(
     config: Config,
     federation: Federation,

@@ -23,10 +23,21 @@ def joined(config: Config, round: int) -> npt.NDArray[np.bool_] | None:
     Returns:
         bool [clients]; None if all do, or where a client's own coin protects it.
     """
-    federation = config.federation
-    if federation.sampling_rate == 1 or config.privacy.unit == "client":
+    if config.joining_rate == 1:
         return None
-    return sampling.joined(config.noise_seed, round, federation.clients, federation.sampling_rate)
+    clients = config.federation.clients
+    return sampling.joined(config.noise_seed, round, clients, config.joining_rate)
+
+
+def charged(config: Config, round: int) -> tuple[int, ...]:
+    """Return the accounts that a round is charged to: of who joins, where that is public.
+
+    Args:
+        config: the experiment.
+        round: counts from 1.
+    """
+    there = joined(config, round)
+    return tuple(config.accounts) if there is None else tuple(there.nonzero()[0].tolist())
 
 
 @lru_cache(maxsize=64)

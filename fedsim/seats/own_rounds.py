@@ -6,17 +6,14 @@ Gaussian around it: an attack. Exact where the two are of consecutive rounds, in
 to be guessed. As everybody here it is granted the coins of all clients but the target.
 """
 
-from dataclasses import fields
-
 import torch
 from torch import Tensor
 
 from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio
-from adversaries.attacks.residuals import nothing
 from fedsim.config import Config
 from fedsim.game.federation import Federation
 from fedsim.game.round_game import RoundGame
-from fedsim.seats.participant import HISTORY, Memory
+from fedsim.seats.participant import HISTORY, Memory, entered
 from fedsim.seats.released_model import noise_std, sums
 
 
@@ -56,24 +53,16 @@ def observe(
     std = noise_std(config, game.noise_multiplier, update) * rounds**0.5
     expected = hypotheses(known, update, None, std, config.sampling_rate, rounds)
     ratios = log_likelihood_ratio(expected, (start.double() - end.double()) / step)
-    last = dict.fromkeys(HISTORY, torch.zeros_like(ratios)) | {
+    # What is known only at the end stands in the column of the last round.
+    silent = dict.fromkeys(HISTORY, torch.zeros_like(ratios)) | {"noise_stds": std}
+    for _ in range(rounds - 1):
+        memory = entered(memory, silent)
+    found = {
         "ratios": ratios,
         "sensitivities": expected.sensitivity,
         "present_norms": expected.present_norm,
     }
-    untested = nothing(len(ratios))
-    last |= {f"residual_{each.name}": getattr(untested, each.name) for each in fields(untested)}
-    before = last | dict.fromkeys(("ratios", "sensitivities", "present_norms"), 0 * ratios)
-    columns = [*[before] * (rounds - 1), last]
-    history = {
-        name: torch.cat(
-            [getattr(memory, name), torch.stack([each[name].cpu() for each in columns], dim=1)],
-            dim=1,
-        )
-        for name in HISTORY
-    }
-    history["noise_stds"][:, -rounds:] = std.cpu()[:, None]
-    return Memory(pending=None, known=None, past=None, batch=None, **history)
+    return entered(memory, silent | found)
 
 
 def _path(

@@ -349,6 +349,17 @@ def observe(memory: Memory, aggregate: Tensor) -> Memory:
         "batch_sizes": batch,
         **{f"residual_{field.name}": getattr(found, field.name) for field in fields(Residual)},
     }
+    return entered(memory, columns, past)
+
+
+def entered(memory: Memory, columns: Mapping[str, Tensor], past: Tensor | None = None) -> Memory:
+    """Return the memory with one more round.
+
+    Args:
+        memory: after the rounds before.
+        columns: [T] for each name of `HISTORY`.
+        past: [T, P], the sum of the residuals so far; None where there are none.
+    """
     history = {name: _append(getattr(memory, name), columns[name]) for name in HISTORY}
     return Memory(pending=None, known=None, past=past, batch=None, **history)
 

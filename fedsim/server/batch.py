@@ -79,15 +79,6 @@ class Batch:
         every = config.federation.adversary_rounds == "every"
         return sorted(there | {target.client} | ({target.adversary} if every else set()))
 
-    def charged(self, round: int) -> list[int]:
-        """Return the clients whose records a round exposes: who joins, where that is public.
-
-        Args:
-            round: counts from 1.
-        """
-        joined = joining.joined(self.config, round)
-        return list(self.nodes) if joined is None else np.flatnonzero(joined).tolist()
-
     def role(self, partition: int) -> Role:
         """Return the part that a client plays."""
         if partition == self.challenge.client:

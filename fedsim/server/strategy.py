@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from fedsim.campaign.attempt import Attempt
-from fedsim.mechanisms import summing
+from fedsim.mechanisms import joining, summing
 from fedsim.protocol import messages, secure_aggregation
 from fedsim.protocol.messages import Role
 from fedsim.protocol.secure_aggregation import SecureSum
@@ -181,7 +181,7 @@ class DPSGD(Strategy):
 
     def _charge(self, round: int) -> None:
         if self.attempt is not None:
-            self.attempt.charge(round, self.batch.charged(round))
+            self.attempt.charge(round, joining.charged(self.batch.config, round))
 
     def _begin(self, number: int, arrays: ArrayRecord, grid: Grid) -> Round:
         """Fix what the noise of a round is a multiple of, and the form of its messages."""

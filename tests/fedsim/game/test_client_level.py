@@ -28,7 +28,7 @@ from fedsim.game.client_level import (
     contribution,
     replacements,
 )
-from fedsim.game.local_training import NOBODY, alike, contributions, schedule
+from fedsim.game.local_training import NOBODY, alike, schedule, trained
 from fedsim.game.round_game import RoundGame
 from fedsim.protocol import messages
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
@@ -195,6 +195,13 @@ def test_momentum_and_the_proximal_term_are_those_of_their_definitions(small: Ma
         assert (expected - plain).norm() > 0.05 * plain.norm()
 
 
+def _sent(
+    config: Config, known: federation.Federation, clients: list[int], theta: torch.Tensor
+) -> torch.Tensor:
+    update = trained(config, known, clients, theta, _game(0, range(4)))
+    return clip(update, config.training.clipping_norm)
+
+
 @pytest.mark.parametrize("partition", ["iid", "dirichlet"])
 def test_clients_train_together_as_each_does_alone(partition: str, small: Make) -> None:
     changes = {"federation.partition": partition, "federation.clients": 5, "data.records": 40}
@@ -203,12 +210,10 @@ def test_clients_train_together_as_each_does_alone(partition: str, small: Make) 
     sizes = [len(known.owned_by(j)) for j in range(5)]
     groups = list(alike(known, range(5), theta))
     assert sorted(client for group in groups for client in group) == list(range(5))
-    alone = [contributions(config, known, [j], theta, _game(0, range(4)))[0] for j in range(5)]
+    alone = [_sent(config, known, [j], theta)[0] for j in range(5)]
     for group in groups:
         assert len({sizes[j] for j in group}) == 1
-        for j, found in zip(
-            group, contributions(config, known, group, theta, _game(0, range(4))), strict=True
-        ):
+        for j, found in zip(group, _sent(config, known, group, theta), strict=True):
             torch.testing.assert_close(found, alone[j], rtol=1e-4, atol=1e-6)
     total = client_level.total(config, known, range(5), theta, _game(0, range(4)))
     torch.testing.assert_close(total, torch.stack(alone).sum(0), rtol=1e-4, atol=1e-6)
@@ -220,11 +225,11 @@ def test_one_process_trains_the_clients_that_are_asked_together(
     config = small(CLIENT | {"federation.clients": 6, "data.records": 60})
     known, theta = _federation(config)
     alone = [contribution(config, known, j, theta, _game(0, range(4))) for j in range(6)]
-    trained: list[list[int]] = []
+    batches: list[list[int]] = []
     original = local_training.trained
 
     def watched(*arguments: Any) -> torch.Tensor:
-        trained.append(list(arguments[2]))
+        batches.append(list(arguments[2]))
         return original(*arguments)
 
     monkeypatch.setattr(local_training, "trained", watched)
@@ -232,7 +237,7 @@ def test_one_process_trains_the_clients_that_are_asked_together(
         found = [contribution(config, known, j, theta, _game(0, range(4))) for j in (0, 2, 3, 5)]
         # Another model than that which the others trained from is trained from by itself.
         other = contribution(config, known, 0, theta + 1, _game(0, range(4)))
-    assert [sorted(each) for each in trained] == [[0, 2, 3, 5], [0]]
+    assert [sorted(each) for each in batches] == [[0, 2, 3, 5], [0]]
     for j, sent in zip((0, 2, 3, 5), found, strict=True):
         torch.testing.assert_close(sent, alone[j], rtol=1e-4, atol=1e-6)
     assert not torch.allclose(other, alone[0])
