@@ -1,7 +1,7 @@
 """fedsim: a Flower federation with DP-SGD clients and an identifiability adversary inside it.
 
-The Python API (docs/api.md) is here by name and loaded with its first use: a client loads this
-module too, and none of that. `__init__.pyi` says the same to type checkers.
+The Python API (docs/reference/api.md) is here by name and loaded with its first use: a client loads
+this module too, and none of that. `__init__.pyi` says the same to type checkers.
 """
 
 import tomllib

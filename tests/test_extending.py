@@ -1,4 +1,4 @@
-"""The examples of docs/extending.md, each run as a user would run it."""
+"""The examples of docs/how-to/extending.md, each run as a user would run it."""
 
 import re
 import sys
@@ -23,7 +23,7 @@ from fedsim.results.report import Report
 from fedsim.trust import Trust
 from fedsim.trust.model import Vantage
 
-PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "extending.md"
 EXAMPLES = dict(
     re.findall(r"^### ([^\n]*)\n(?:(?!^#).)*?```python\n(.*?)```", PAGE.read_text(), re.M | re.S)
 )

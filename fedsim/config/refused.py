@@ -1,7 +1,7 @@
 """Which combinations of settings are refused, and why: one table, read from top to bottom.
 
 A new trust model, noise, challenge or audit that does not go with something adds its row here; what
-takes arithmetic is in `limits`. docs/configuration.md shows the table.
+takes arithmetic is in `limits`. docs/reference/configuration.md shows the table.
 """
 
 from collections.abc import Callable

@@ -235,7 +235,7 @@ def parse(text: str) -> Schema:
     """
 
     def refusal(reason: str) -> InputError:
-        return InputError(f"data.public-schema is no schema: {reason}; see docs/train.md")
+        return InputError(f"data.public-schema is no schema: {reason}; see docs/how-to/train.md")
 
     with reading.damage(refusal):
         try:

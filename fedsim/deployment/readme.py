@@ -40,10 +40,10 @@ sudo -u fedsim venv/bin/fedsim deploy train . deployment.toml \\
 
 The last one when the clients are there, which `venv/bin/fedsim deploy status .` says. It trains one
 model and keeps it, within what clients allow at first; name your own data in `deployment.toml`, or
-give another file (`docs/train.md`). `fedsim deploy run . deployment.toml` with the same options
-is a training with an adversary in it. What either writes must lie in this folder. `install.sh`
-starts the SuperLink and the proxy (units fedsim-superlink, fedsim-proxy), which are there again
-after a restart of the machine.
+give another file (`docs/how-to/train.md`). `fedsim deploy run . deployment.toml` with the same
+options is a training with an adversary in it. What either writes must lie in this folder.
+`install.sh` starts the SuperLink and the proxy (units fedsim-superlink, fedsim-proxy), which are
+there again after a restart of the machine.
 
 Port @PORT@ must be open to the clients. The SuperLink's own port @SUPERLINK_PORT@ listens on
 127.0.0.1 only and must stay closed: Flower's Control API asks nobody who they are. Who can log in
@@ -68,7 +68,7 @@ held, or another one than the one that it has, gives `fedsim deploy rotate /etc/
 - Before the server's certificate ends, which `deploy status` tells: `fedsim deploy renew KIT` here,
   then copy `server.key` and `server.crt` to the server's folder.
 - A new key of a node: `fedsim deploy rotate FOLDER` on its machine, which says what to send.
-- Another version of the program, and whatever goes wrong: `docs/runbook.md` of fedsim.
+- Another version of the program, and whatever goes wrong: `docs/how-to/runbook.md` of fedsim.
 
 ## Otherwise
 

@@ -4,7 +4,7 @@ A transcript is append-only. Each record carries a SHA-256 checksum chained to t
 before it, so that nothing can be changed, left out or put in unnoticed by accident. A checksum has
 no key: it is no protection from somebody who rewrites the whole file. A writer that was killed
 leaves a torn last record, which readers drop and the next writer cuts off; any other damage is an
-error. The byte layout is in docs/transcripts.md.
+error. The byte layout is in docs/how-to/transcripts.md.
 """
 
 import hashlib

@@ -36,7 +36,7 @@ class Source:
         if not self.root:
             raise InputError(
                 f"{self.name} is read from files: say where they are with data.root=PATH "
-                "(docs/data.md)"
+                "(docs/how-to/data.md)"
             )
         return Path(self.root).expanduser()
 

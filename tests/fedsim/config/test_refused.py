@@ -9,7 +9,7 @@ from fedsim.config import KNOWN_KEYS, Config, Scalar, to_run_config
 from fedsim.config.needs import Need, Setting, as_toml
 from fedsim.config.refused import REFUSED
 
-PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
 CASES = [(need, must) for need in REFUSED for must in need.needs]
 TRUE: dict[str, Any] = {
     "is": lambda value: value,
