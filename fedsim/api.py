@@ -278,7 +278,7 @@ class Audit:
             the least protected client at delta; infinite without noise, None where unknown.
         proven: an epsilon that is exceeded as surely as a conviction takes; None where unmeasured.
         delta: at which both are stated.
-        report: what `fedsim audit --json` prints; of a transcript, infinity is a number here.
+        report: what `fedsim audit … --json` prints; of a transcript, infinity is a number here.
     """
 
     verdict: Verdict
@@ -384,7 +384,7 @@ def _of_transcript(
         if reader.facts.recorder == AUDITOR:
             raise InputError(
                 f"'{path}' is of an auditor's node, whose beliefs take the run's data; audit it "
-                f"with fedsim audit {path} --data-root DIRECTORY"
+                f"with fedsim audit transcript {path} --data-root DIRECTORY"
             )
         report = transcript_audit.audit(reader, delta, confidence, epsilon, unit)
     release, canary, claim = report["release"], report["canary"], report["claim"]

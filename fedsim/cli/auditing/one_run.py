@@ -30,24 +30,12 @@ Floats = npt.NDArray[np.float64]
 if TYPE_CHECKING:  # torch takes a second
     from fedsim.game.one_run import Scored
 
-app = typer.Typer(
-    name="one-run",
-    help="Audit a training that cannot be repeated, by canaries that are in it or not by a coin. "
-    "`draw` says which canaries a configuration plants, `fedsim run` plants them, `score` looks "
-    "for them in what was released, `estimate` says what the scores prove.",
-    short_help="Audit a training that cannot be repeated, by canaries in it or not by a coin.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-)
-
 COLUMNS = ("trial", "canary", "included", "score")
 """Of a file of scores. `trial` may be missing where there is one."""
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
-@app.command()
 def draw(
     config_file: Annotated[Path, typer.Argument(metavar="CONFIG", help="Experiment file (TOML).")],
     out: Annotated[Path, typer.Option(help="A new file (JSON).")],
@@ -84,7 +72,6 @@ def draw(
     Terminal(stderr=True).print(f"{out}: {count} canaries, coins of {trials} trials")
 
 
-@app.command()
 def score(
     source: Annotated[
         Path,
@@ -119,7 +106,6 @@ def score(
     Terminal(stderr=True).print(f"{out}: {shape}")
 
 
-@app.command()
 def estimate(
     scores_file: Annotated[
         Path,
