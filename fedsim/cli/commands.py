@@ -244,6 +244,29 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
     "Audit": (AUDIT,),
     "Deploy": (DEPLOY,),
     "Reference": (
+        Group(
+            "config",
+            "Look up what a configuration may say.",
+            (
+                Command(
+                    "list",
+                    "config:list_",
+                    "List every key of a configuration: its type, its default, what it means.",
+                ),
+                Command(
+                    "explain",
+                    "config:explain",
+                    "Say what a key of a configuration means, which values it may have, and what "
+                    "it goes with.",
+                ),
+                Command(
+                    "examples",
+                    "config:examples",
+                    "List the configurations that come with fedsim, which every command takes by "
+                    "their names.",
+                ),
+            ),
+        ),
         Command(
             "reproduce",
             "reproduce:reproduce",

@@ -11,7 +11,7 @@ from fedsim.app_audit.configuration import claim_given
 from fedsim.audits.verdict import Verdict, exit_status
 from fedsim.cli.auditing import following, options
 from fedsim.cli.auditing.options import OfApps, OfAuditors, OfEvery, given
-from fedsim.cli.options import AsJson
+from fedsim.cli.options import AsJson, Confidence, Delta, Seed
 from fedsim.cli.terminal import Terminal
 from fedsim.transcripts.reader import Reader, wait_for_header
 from fedsim.transcripts.records import AUDITOR
@@ -29,8 +29,8 @@ def app(
     run_config: options.RunConfig = None,
     neighbouring: options.NeighbouringOfApp = None,
     time_limit: options.TimeLimit = None,
-    confidence: options.Confidence = None,
-    seed: options.Seed = None,
+    confidence: Confidence = None,
+    seed: Seed = None,
     out: options.OutOfApp = None,
     json_: AsJson = False,
 ) -> None:
@@ -60,8 +60,8 @@ def transcript(
     canary_seed_file: options.CanarySeedFile = None,
     no_challenge: options.NoChallenge = False,
     worlds: options.Worlds = None,
-    delta: options.Delta = None,
-    confidence: options.Confidence = None,
+    delta: Delta = None,
+    confidence: Confidence = None,
     out: options.Out = None,
     json_: AsJson = False,
 ) -> None:
@@ -94,8 +94,8 @@ def live(
     canary_seed_file: options.CanarySeedFile = None,
     no_challenge: options.NoChallenge = False,
     worlds: options.Worlds = None,
-    delta: options.Delta = None,
-    confidence: options.Confidence = None,
+    delta: Delta = None,
+    confidence: Confidence = None,
     out: options.Out = None,
     json_: AsJson = False,
 ) -> None:

@@ -19,7 +19,7 @@ from adversaries.statistics.intervals import check_positive_delta
 from fedsim import config as configuration
 from fedsim.campaign import run_transcript
 from fedsim.campaign.run_directory import RunDirectory
-from fedsim.cli.options import SetOption
+from fedsim.cli.options import DATA_ROOT, AsJson, Confidence, ConfigFile, Delta, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import private_files, reading
 from fedsim.transcripts.reader import Reader
@@ -33,13 +33,12 @@ if TYPE_CHECKING:  # torch takes a second
 COLUMNS = ("trial", "canary", "included", "score")
 """Of a file of scores. `trial` may be missing where there is one."""
 
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-
 
 def draw(
-    config_file: Annotated[Path, typer.Argument(metavar="CONFIG", help="Experiment file (TOML).")],
-    out: Annotated[Path, typer.Option(help="A new file (JSON).")],
+    config_file: ConfigFile,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="A new file (JSON).")],
     set_: SetOption = None,
+    json_: AsJson = False,
 ) -> None:
     """Write which canaries the configuration plants, at whom, and the coins of every trial.
 
@@ -69,7 +68,7 @@ def draw(
     }
     _write_new(out, json.dumps(document) + "\n")
     count, trials = coins.shape[1], coins.shape[0]
-    Terminal(stderr=True).print(f"{out}: {count} canaries, coins of {trials} trials")
+    _say(out, count, trials, json_)
 
 
 def score(
@@ -77,13 +76,17 @@ def score(
         Path,
         typer.Argument(metavar="RUN", help="A run directory, or an auditor's transcript (.fedt)."),
     ],
-    out: Annotated[Path, typer.Option(help="A new file (CSV): trial, canary, included, score.")],
+    out: Annotated[
+        Path,
+        typer.Option(metavar="FILE", help="A new file (CSV): trial, canary, included, score."),
+    ],
     data_root: Annotated[
         Path | None,
         typer.Option(
-            help="Where this machine has the records, for canaries that are scored with them."
+            metavar="PATH", help=f"{DATA_ROOT}, for canaries that are scored with records."
         ),
     ] = None,
+    json_: AsJson = False,
 ) -> None:
     """Write every canary's score: how far it shows in the released sums of all rounds.
 
@@ -102,8 +105,15 @@ def score(
             for canary, (coin, value) in enumerate(zip(coins, values, strict=True))
         ]
     _write_new(out, "\n".join(rows) + "\n")
-    shape = f"{found.scores.shape[1]} canaries, {len(found.trials)} trials"
-    Terminal(stderr=True).print(f"{out}: {shape}")
+    _say(out, found.scores.shape[1], len(found.trials), json_)
+
+
+def _say(out: Path, canaries: int, trials: int, as_json: bool) -> None:
+    """Say what was written."""
+    if as_json:
+        print_json({"file": str(out), "canaries": canaries, "trials": trials})
+    else:
+        Terminal(stderr=True).print(f"{out}: {canaries} canaries, {trials} trials")
 
 
 def estimate(
@@ -111,8 +121,8 @@ def estimate(
         Path,
         typer.Argument(metavar="SCORES", help="CSV with the columns included (0 or 1) and score."),
     ],
-    delta: Annotated[float, typer.Option(help="δ of the guarantee.")],
-    confidence: Annotated[float, typer.Option(help="Confidence of the lower bounds.")] = 0.95,
+    delta: Delta = None,
+    confidence: Confidence = None,
     guesses: Annotated[
         int,
         typer.Option(
@@ -124,7 +134,7 @@ def estimate(
         int | None,
         typer.Option(help="Which trial's audit, decided before as well; default: the first."),
     ] = None,
-    as_json: JsonOption = False,
+    json_: AsJson = False,
 ) -> None:
     """Say what the canaries prove of ε, by two bounds, and what they suggest, by an estimate.
 
@@ -142,7 +152,7 @@ def estimate(
     binomial = estimators.binomial_bound(included, scores, delta, confidence, guesses)
     f_dp = estimators.f_dp_bound(included, scores, delta, confidence, guesses)
     suggested = estimators.client_canary_estimate(included, scores, delta, confidence)
-    if as_json:
+    if json_:
         print_json(
             {
                 "trial": number,

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from fedsim.app_audit.configuration import Claim
+from fedsim.cli.options import CLIENTS, DATA_ROOT, DEFAULT_CONFIDENCE, ROUNDS, TRIALS
 from fedsim.privacy.mechanism import Neighbouring
 
 Recorded = Annotated[
@@ -18,13 +19,6 @@ Out = Annotated[
 ]
 OutOfApp = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Directory of the report; default none.")
-]
-Delta = Annotated[
-    float | None,
-    typer.Option(help="Delta at which every epsilon is stated.", show_default="1e-5"),
-]
-Confidence = Annotated[
-    float | None, typer.Option(help="Confidence of every interval.", show_default="0.95")
 ]
 Strict = Annotated[
     bool, typer.Option("--strict", help="Exit with 3 also where nothing is claimed.")
@@ -48,12 +42,13 @@ App = Annotated[
 ]
 Trials = Annotated[
     int | None,
-    typer.Option(help="How often the app is run under attack.", show_default="300"),
+    typer.Option(help=f"{TRIALS}: runs of the app under attack.", show_default="300"),
 ]
-Rounds = Annotated[int | None, typer.Option(help="Its num-server-rounds.", show_default="its own")]
-Clients = Annotated[
-    int | None, typer.Option(help="How many clients it is run with.", show_default="5")
+Rounds = Annotated[
+    int | None,
+    typer.Option(help=f"{ROUNDS}: its num-server-rounds.", show_default="its own"),
 ]
+Clients = Annotated[int | None, typer.Option(help=f"{CLIENTS}, it is run with.", show_default="5")]
 RunConfig = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="Its run config; may be repeated."),
@@ -64,10 +59,6 @@ NeighbouringOfApp = Annotated[
         help="A client sends its update or none, or another update.",
         show_default="add-remove",
     ),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(help="Seed of every random number.", show_default="0"),
 ]
 TimeLimit = Annotated[
     float | None,
@@ -85,7 +76,7 @@ Patience = Annotated[
 
 DataRoot = Annotated[
     Path | None,
-    typer.Option(help="Of an auditor's transcript: where this machine has the run's data."),
+    typer.Option(metavar="PATH", help=f"{DATA_ROOT}; of an auditor's transcript."),
 ]
 CanarySeedFile = Annotated[
     Path | None,
@@ -106,7 +97,6 @@ Worlds = Annotated[
 ]
 
 
-DEFAULT_CONFIDENCE = 0.95
 DEFAULT_DELTA = 1e-5
 
 

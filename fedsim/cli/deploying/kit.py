@@ -10,6 +10,7 @@ from rich.text import Text
 
 from adversaries.errors import InputError
 from fedsim.cli.deploying.options import Directory
+from fedsim.cli.options import CLIENTS, AsJson
 from fedsim.cli.terminal import Terminal
 
 Days = Annotated[
@@ -28,7 +29,7 @@ def init(
         str,
         typer.Option(metavar="HOST[:PORT]", help="The name or address that clients connect to."),
     ],
-    clients: Annotated[int, typer.Option(min=2, help="How many clients.")] = 3,
+    clients: Annotated[int, typer.Option(min=2, help=f"{CLIENTS}.")] = 3,
     port: Annotated[int, typer.Option(min=1, max=65535, help="The clients' port.")] = 8443,
     superlink_port: Annotated[
         int, typer.Option(min=1, max=65535, help="The SuperLink's own, on loopback.")
@@ -81,7 +82,7 @@ def check(
     machine: Annotated[
         str | None, typer.Option(metavar="NAME", help="server, client-K or auditor.")
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    json_: AsJson = False,
 ) -> None:
     """Say what is wrong with a deployment, and how to mend it. Exit status 1 if anything is.
 

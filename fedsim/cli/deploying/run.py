@@ -11,8 +11,16 @@ from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.deploying.options import Directory
-from fedsim.cli.options import AcceptEpsilon, Rehearsal, SetOption
-from fedsim.cli.terminal import Terminal
+from fedsim.cli.options import (
+    AcceptEpsilon,
+    AsJson,
+    ConfigFile,
+    Quiet,
+    Rehearsal,
+    RunOut,
+    SetOption,
+)
+from fedsim.cli.terminal import Terminal, print_json
 from fedsim.config import Config, Scalar
 from fedsim.experiment import check_ledger, prepare
 from fedsim.runtimes.progress import conclude, conclude_training, progress
@@ -20,10 +28,8 @@ from fedsim.runtimes.progress import conclude, conclude_training, progress
 
 def run(
     directory: Directory,
-    config_file: Annotated[Path, typer.Argument(metavar="CONFIG", help="Experiment file (TOML).")],
-    out: Annotated[
-        Path | None, typer.Option(help="Run directory; default fedsim-runs/NAME-TIME.")
-    ] = None,
+    config_file: ConfigFile,
+    out: RunOut = None,
     set_: SetOption = None,
     experiment: Annotated[
         bool,
@@ -33,7 +39,8 @@ def run(
         ),
     ] = False,
     accept_epsilon: AcceptEpsilon = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")] = False,
+    quiet: Quiet = False,
+    json_: AsJson = False,
 ) -> None:
     """Train on the deployed federation; on the server's machine.
 
@@ -46,19 +53,21 @@ def run(
     console = Terminal(stderr=True, quiet=quiet)
     config = configuration.load(config_file, _overrides(set_, out))
     configuration.check_is_no_training(config, str(config_file))
-    conclude(_carry_out(directory, config, experiment, accept_epsilon, console), start, console)
+    run_directory = _carry_out(directory, config, experiment, accept_epsilon, console)
+    conclude(run_directory, start, console)
+    if json_:
+        print_json(run_directory.read_json("report.json"))
 
 
 def train(
     directory: Directory,
-    config_file: Annotated[
-        Path, typer.Argument(metavar="CONFIG", help="Training file (TOML); see configs/.")
-    ],
-    out: Annotated[Path | None, typer.Option(help="Run directory.")] = None,
+    config_file: ConfigFile,
+    out: RunOut = None,
     set_: SetOption = None,
     accept_epsilon: AcceptEpsilon = None,
     rehearsal: Rehearsal = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")] = False,
+    quiet: Quiet = False,
+    json_: AsJson = False,
 ) -> None:
     """Train a model on the deployed federation, once, and keep it; on the server's machine.
 
@@ -72,6 +81,8 @@ def train(
     config = configuration.load(config_file, _overrides(set_, out), "training")
     run_directory = _carry_out(directory, config, False, accept_epsilon, console, rehearsal)
     conclude_training(run_directory, start, console)
+    if json_:
+        print_json(run_directory.read_json("report.json"))
 
 
 def _overrides(set_: list[str] | None, out: Path | None) -> dict[str, Scalar]:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from fedsim.cli.options import ROUNDS, TRIALS
+
 
 class Runtime(StrEnum):
     """Which of Flower's runtimes carries the messages."""
@@ -23,13 +25,9 @@ class DeviceName(StrEnum):
     CUDA = "cuda"
 
 
-ConfigFile = Annotated[
-    Path | None,
-    typer.Argument(metavar="CONFIG", help="Experiment file (TOML); see configs/."),
-]
 Trials = Annotated[
     int | None,
-    typer.Option(help="Repetitions [trials.count]; with --resume, how many in the end."),
+    typer.Option(help=f"{TRIALS} [trials.count]; with --resume, in the end."),
 ]
 UntilHalfwidth = Annotated[
     float | None,
@@ -40,11 +38,9 @@ UntilHalfwidth = Annotated[
 ]
 MaxTrials = Annotated[
     int | None,
-    typer.Option(help="At most so many repetitions, with --until-halfwidth [trials.count]."),
+    typer.Option(help="At most so many trials, with --until-halfwidth [trials.count]."),
 ]
-Rounds = Annotated[int | None, typer.Option(help="Rounds k [training.rounds].")]
-Seed = Annotated[int | None, typer.Option(help="Seed of every random number.")]
-Out = Annotated[Path | None, typer.Option(help="Run directory; default fedsim-runs/NAME-TIME.")]
+Rounds = Annotated[int | None, typer.Option(help=f"{ROUNDS} [training.rounds].")]
 Device = Annotated[DeviceName | None, typer.Option(help="auto takes CUDA if it is there.")]
 MaxMemory = Annotated[
     str | None,
@@ -58,4 +54,3 @@ Resume = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Continue an interrupted run, or one with more --trials."),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from adversaries.errors import InputError
-from fedsim.cli.options import AsJson
+from fedsim.cli.options import AsJson, Delta
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.cli.theory import guarantees, options
 from fedsim.privacy import identifiability
@@ -21,7 +21,7 @@ def account(
     source: options.Source = None,
     noise_multiplier: options.NoiseMultiplierGiven = None,
     rounds: options.RoundsGiven = None,
-    delta: options.DeltaGiven = None,
+    delta: Delta = None,
     local_steps: options.LocalSteps = None,
     sampling_rate: options.SamplingRateGiven = None,
     neighbouring: options.NeighbouringChoice = None,
