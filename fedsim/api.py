@@ -19,6 +19,7 @@ from fedsim import config as configuration
 from fedsim.audits.verdict import Verdict, verdict_of
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, Scalar
+from fedsim.privacy.delta import ASSUMED
 from fedsim.results.report import Report
 
 if TYPE_CHECKING:  # slow to import
@@ -353,7 +354,7 @@ def audit(
         return _of_app(path, {**given, "claim": claim, "confidence": confidence})
     if given:
         raise InputError(f"{', '.join(given)}: for a Flower app's directory; '{path}' is none")
-    at = 1e-5 if delta is None else delta
+    at = ASSUMED if delta is None else delta
     at = at if claim is None else claim.delta
     return _of_transcript(path, at, confidence, claimed_epsilon, claimed_unit)
 

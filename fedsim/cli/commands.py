@@ -181,6 +181,12 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
     ),
     "Run": (
         Command(
+            "init",
+            "init:init",
+            "Write a commented configuration, after three questions or from options that answer "
+            "them.",
+        ),
+        Command(
             "run",
             "experiments.run:run",
             "Run a federation with the adversary inside it, and report how identifiable one person "
@@ -230,6 +236,16 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
             "report",
             "experiments.report:report",
             "Write report.json, report.html and the figures of RUN_DIR anew from its transcript.",
+        ),
+        Command(
+            "compare",
+            "experiments.compare:compare",
+            "Compare runs: every trust model and vantage side by side, as a table and as a page.",
+        ),
+        Command(
+            "open",
+            "experiments.compare:open_",
+            "Open the page of a run in the browser; print where it lies where there is no browser.",
         ),
     ),
     "Attack": (

@@ -23,7 +23,7 @@ def list_(json_: AsJson = False) -> None:
     from fedsim.config import documentation  # noqa: PLC0415
     from fedsim.config.needs import as_toml  # noqa: PLC0415
 
-    found = documentation.keys()
+    found = documentation.every_key()
     if json_:
         print_json({"keys": [asdict(key) for key in found.values()]})
         return

@@ -49,7 +49,7 @@ class Key:
 
 
 @cache
-def keys() -> Mapping[str, Key]:
+def every_key() -> Mapping[str, Key]:
     """Return every key by its name, in the order of the tables."""
     defaults = to_run_config(Config())
     return {key.key: key for key in _keys(defaults)}
@@ -64,11 +64,11 @@ def key(name: str) -> Key:
     Raises:
         InputError: there is none; it names those that are near.
     """
-    if found := keys().get(name):
+    if found := every_key().get(name):
         return found
-    if near := difflib.get_close_matches(name, keys(), n=3, cutoff=0.5):
+    if near := difflib.get_close_matches(name, every_key(), n=3, cutoff=0.5):
         advice = f"did you mean {', '.join(near)}?"
-    elif inside := [known for known in keys() if name in known.split(".")]:
+    elif inside := [known for known in every_key() if name in known.split(".")]:
         advice = f"did you mean {', '.join(inside[:3])}?"
     else:
         advice = "fedsim config list has them all"

@@ -1,7 +1,7 @@
 """A whole experiment: all tables, and what they say together."""
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 from pydantic import model_validator
 
@@ -14,6 +14,7 @@ from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.refused import REFUSED
 from fedsim.config.training import ModelConfig, TrainingConfig
 from fedsim.config.values import Scalar
+from fedsim.privacy import delta
 
 
 class Config(Table):
@@ -42,6 +43,25 @@ class Config(Table):
     trials: TrialsConfig = TrialsConfig()
     audit: AuditConfig = AuditConfig()
     run: RunConfig = RunConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _delta_where_none_is_given(cls, given: Any) -> Any:
+        """Fill in privacy.delta by the rule of `fedsim.privacy.delta` where it is 0 or missing."""
+        if not isinstance(given, dict) or not isinstance(given.get("privacy", {}), dict):
+            return given
+        privacy = given.get("privacy", {})
+        by_client = privacy.get("unit") == "client"
+        table, name = ("federation", "clients") if by_client else ("data", "records")
+        people = cls.model_fields[table].default.model_dump()[name]
+        if isinstance(those := given.get(table, {}), dict):
+            people = those.get(name, people)
+        else:
+            people = getattr(those, name)
+        # What is no number of people is refused where it stands.
+        if privacy.get("delta", 0) != 0 or type(people) is not int or people < 2:
+            return given
+        return {**given, "privacy": {**privacy, "delta": delta.of_people(people)}}
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:

@@ -19,9 +19,18 @@ from adversaries.statistics.intervals import check_positive_delta
 from fedsim import config as configuration
 from fedsim.campaign import run_transcript
 from fedsim.campaign.run_directory import RunDirectory
-from fedsim.cli.options import DATA_ROOT, AsJson, Confidence, ConfigFile, Delta, SetOption
+from fedsim.cli.options import (
+    DATA_ROOT,
+    DEFAULT_CONFIDENCE,
+    AsJson,
+    Confidence,
+    ConfigFile,
+    Delta,
+    SetOption,
+)
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import private_files, reading
+from fedsim.privacy.delta import ASSUMED
 from fedsim.transcripts.reader import Reader
 
 Bools = npt.NDArray[np.bool_]
@@ -147,6 +156,8 @@ def estimate(
         one_run as estimators,
     )
 
+    delta = ASSUMED if delta is None else delta
+    confidence = DEFAULT_CONFIDENCE if confidence is None else confidence
     check_positive_delta(delta)
     number, included, scores = read_scores(scores_file, trial)
     binomial = estimators.binomial_bound(included, scores, delta, confidence, guesses)

@@ -8,6 +8,7 @@ import typer
 
 from fedsim.app_audit.configuration import Claim
 from fedsim.cli.options import CLIENTS, DATA_ROOT, DEFAULT_CONFIDENCE, ROUNDS, TRIALS
+from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 
 Recorded = Annotated[
@@ -97,9 +98,6 @@ Worlds = Annotated[
 ]
 
 
-DEFAULT_DELTA = 1e-5
-
-
 @dataclass(frozen=True)
 class OfEvery:
     """What every audit takes: the claim it judges, how sure it is to be, and where it reports.
@@ -130,7 +128,7 @@ class OfEvery:
         """The delta at which epsilons of a transcript are stated: a claim's, if there is one."""
         if self.claim is not None:
             return self.claim.delta
-        return DEFAULT_DELTA if self.delta is None else self.delta
+        return ASSUMED if self.delta is None else self.delta
 
     def directory(self, transcript: Path) -> Path:
         """Return where the report of a transcript goes: beside it, unless somebody says."""

@@ -21,6 +21,7 @@ from fedsim.config import Config
 from fedsim.mechanisms import privacy
 from fedsim.pages.wording import number
 from fedsim.privacy import identifiability
+from fedsim.privacy.delta import ASSUMED
 
 DESIGNS = {
     "as many as planned": ("independent", False),
@@ -101,7 +102,7 @@ class _Expected:
     mu: float | None = None
     config: Config = field(default_factory=Config)
     level: float = 0.95
-    delta: float = 1e-5
+    delta: float = ASSUMED
     refused: Mapping[str, str] = field(default_factory=dict)
     given: bool = False
 
