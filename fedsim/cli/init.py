@@ -87,9 +87,14 @@ def init(
     )
 
 
+def on_terminal() -> bool:
+    """Return whether there is somebody to answer a question."""
+    return sys.stdin.isatty()
+
+
 def _asked(answers: "Answers", missing: list[str]) -> "Answers":
     """Return the answers with those that are missing. Raises InputError where nobody can answer."""
-    if not sys.stdin.isatty():
+    if not on_terminal():
         options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
         raise InputError(
             f"this is no terminal to ask on; answer with {options}, or take what is usual by --yes"

@@ -34,7 +34,8 @@ def listing() -> dict[str, str]:
     """
     found = {}
     for file in sorted(folder().glob("*.toml")):
-        lines = itertools.takewhile(lambda line: line.startswith("#"), file.open(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8").splitlines()
+        lines = itertools.takewhile(lambda line: line.startswith("#"), text)
         comment = " ".join(line.strip("# \n") for line in lines)
         found[file.stem] = re.split(r"(?<=[.?]) ", comment)[0]
     return found

@@ -50,18 +50,13 @@ class Config(Table):
         """Fill in privacy.delta by the rule of `fedsim.privacy.delta` where it is 0 or missing."""
         if not isinstance(given, dict) or not isinstance(given.get("privacy", {}), dict):
             return given
-        privacy = given.get("privacy", {})
-        by_client = privacy.get("unit") == "client"
-        table, name = ("federation", "clients") if by_client else ("data", "records")
-        people = cls.model_fields[table].default.model_dump()[name]
-        if isinstance(those := given.get(table, {}), dict):
-            people = those.get(name, people)
-        else:
-            people = getattr(those, name)
-        # What is no number of people is refused where it stands.
-        if privacy.get("delta", 0) != 0 or type(people) is not int or people < 2:
+        privacy, data = given.get("privacy", {}), given.get("data", {})
+        default = DataConfig().records
+        records = data.get("records", default) if isinstance(data, dict) else data.records
+        # What is no number of records is refused where it stands.
+        if privacy.get("delta", 0) != 0 or type(records) is not int or records < 2:
             return given
-        return {**given, "privacy": {**privacy, "delta": delta.of_people(people)}}
+        return {**given, "privacy": {**privacy, "delta": delta.of_records(records)}}
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:

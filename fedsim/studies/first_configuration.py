@@ -117,8 +117,9 @@ def text(said: Mapping[str, Scalar], path: Path) -> str:
         f"# How identifiable is one person in these data? Run it: fedsim run {path}",
         "# Every other key, with its default: fedsim config list",
     ]
+    known = [key for key in documentation.every_key() if key in said]
     for table in configuration.Config.model_fields:
-        own = [key for key in documentation.every_key() if key in said and key.startswith(f"{table}.")]
+        own = [key for key in known if key.startswith(f"{table}.")]
         if own:
             lines += ["", f"[{table}]"]
         for key in own:

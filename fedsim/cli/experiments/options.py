@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from fedsim.cli.options import ROUNDS, TRIALS
+from fedsim.config import Config
+from fedsim.privacy import delta
 
 
 class Runtime(StrEnum):
@@ -54,3 +57,18 @@ Resume = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Continue an interrupted run, or one with more --trials."),
 ]
+
+
+def say_delta(config: Config, console: Console) -> None:
+    """Say so where delta is one over the records: what it is where nobody gives it.
+
+    Args:
+        config: of the run.
+        console: that prints.
+    """
+    privacy, records = config.privacy, config.data.records
+    if privacy.delta == delta.of_records(records):
+        console.print(
+            f"δ = {privacy.delta:.3g}, one over the {records} records (privacy.delta)",
+            highlight=False,
+        )

@@ -93,6 +93,7 @@ def run(
         plan = prepare(threaded(config, runtime))
         with preparing(console) as searched:
             directory = plan.begin(searched)
+        options.say_delta(plan.config, console)
         if short := _shortfall(plan.config):
             console.print(short, highlight=False)
     if directory.finished:

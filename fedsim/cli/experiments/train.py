@@ -61,6 +61,7 @@ def train(
         config = _resumed(resume)
     found = None if rehearsal is None else rehearsed.findings(config, rehearsal)
     plan = prepare(threaded(config, runtime))
+    options.say_delta(plan.config, console)
     with preparing(console) as searched:
         directory = plan.begin(searched)
     if found is not None:
@@ -99,6 +100,7 @@ def rehearse(
     overrides |= {key: value for key, value in given.items() if value is not None}
     config = _new(config_file, out, device, overrides, "rehearsal")
     plan = prepare(threaded(config, runtime))
+    options.say_delta(plan.config, console)
     with preparing(console) as searched:
         directory = plan.begin(searched)
     if not directory.finished:

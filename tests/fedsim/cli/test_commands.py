@@ -10,6 +10,7 @@ import click
 import pytest
 import typer
 
+from fedsim.cli import options
 from fedsim.cli.commands import PANELS, Command, everything
 from fedsim.cli.main import app
 
@@ -95,3 +96,39 @@ def parameters() -> Iterator[tuple[str, click.Parameter]]:
     whole = typer.main.get_command(app)
     assert isinstance(whole, click.Group)
     yield from within(whole, "")
+
+
+WITHOUT_RESULTS = {
+    *("init", "open"),
+    *(f"deploy {name}" for name in ("init", "register", "renew", "rotate", "upgrade")),
+}
+"""Commands that write files, send something or show a page, and print no results."""
+
+
+def test_every_command_with_results_prints_them_as_json() -> None:
+    with_json = {name for name, parameter in parameters() if "--json" in parameter.opts}
+    assert set(SHOWN) - with_json == WITHOUT_RESULTS
+
+
+def test_one_option_has_the_same_words_in_every_command() -> None:
+    """But for what a command adds to them; metavars tell a folder from a file."""
+    words: dict[str, str] = {
+        "--json": "Print one JSON document on standard output.",
+        "--quiet": "No progress and no summary.",
+        "--set": "Override any key; may be repeated.",
+        "--confidence": "Confidence of every interval and bound.",
+        "--delta": options.DELTA,
+        "--seed": options.SEED,
+        "--trials": options.TRIALS,
+        "--rounds": options.ROUNDS,
+        "--clients": options.CLIENTS,
+        "--data-root": options.DATA_ROOT,
+        "config_file": options.CONFIG,
+    }
+    for name, parameter in parameters():
+        option = parameter.opts[0]
+        said = getattr(parameter, "help", None) or ""
+        assert said.startswith(words.get(option, "")), f"{name} {option}"
+        assert said, f"{name} {option}"
+        if option == "--out":
+            assert parameter.metavar in ("DIR", "FILE"), name

@@ -40,10 +40,10 @@ def test_pyproject_declares_every_key_with_its_default() -> None:
         ({"data.records": 1000}, 1 / 1000),
         ({"data.records": 1000, "privacy.delta": 0.0}, 1 / 1000),
         ({"data.records": 1000, "privacy.delta": 1e-5}, 1e-5),
-        ({"privacy.unit": "client", "federation.clients": 8}, 1 / 8),
+        ({"privacy.unit": "client", "data.records": 400}, 1 / 400),
     ],
 )
-def test_a_delta_that_nobody_gives_is_one_over_the_people(
+def test_a_delta_that_nobody_gives_is_one_over_the_records(
     given: dict[str, configuration.Scalar], delta: float
 ) -> None:
     config = from_run_config(given)
