@@ -71,6 +71,7 @@ ROOMS = (
     "fedsim.cli.theory",
     "fedsim.cli.experiments",
     "fedsim.cli.auditing",
+    "fedsim.cli.deploying",
     "fedsim.cli.main",
     "fedsim.cli.entry",
     "fedsim.__main__",

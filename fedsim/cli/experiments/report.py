@@ -8,6 +8,8 @@ import typer
 
 from adversaries.errors import InputError
 from fedsim.campaign.run_directory import RunDirectory
+from fedsim.cli.experiments import compare
+from fedsim.cli.options import AsJson, Confidence, Delta
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common.strict_json import report_json
 from fedsim.results.report import encode, schema
@@ -18,15 +20,9 @@ def report(
         list[Path] | None,
         typer.Argument(metavar="RUN_DIR...", help="Finished runs; one, or several."),
     ] = None,
-    confidence: Annotated[
-        float | None, typer.Option(help="Confidence of every interval and bound, e.g. 0.99.")
-    ] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="Delta at which every epsilon is stated.")
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the report, or the comparison, as JSON.")
-    ] = False,
+    confidence: Confidence = None,
+    delta: Delta = None,
+    json_: AsJson = False,
     as_schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of report.json, and no report.")
     ] = False,
@@ -35,7 +31,7 @@ def report(
 
     Of a training, those that are for whoever runs the server; the model's card stays as it is.
 
-    Given several runs, compare their reports instead, for every trust model and vantage.
+    Given several runs, compare them instead, as fedsim compare does.
 
     Example: fedsim report fedsim-runs/digits-20260101T120000Z --confidence 0.99
     """
@@ -52,17 +48,17 @@ def report(
             raise InputError(
                 "--confidence and --delta make one report anew; give one RUN_DIR, then compare"
             )
-        _compare(directories, runs, as_json)
+        compare.show(directories, None, json_)
         return
     from fedsim.report import writing  # noqa: PLC0415
     from fedsim.report.summary import summary  # noqa: PLC0415
 
     (run,) = runs
     if run.config.run.job == "training":
-        _of_training(run, confidence is not None or delta is not None, as_json)
+        _of_training(run, confidence is not None or delta is not None, json_)
         return
     made = writing.write_report(run, confidence=confidence, delta=delta)
-    if as_json:
+    if json_:
         print_json(encode(made))
         return
     console = Terminal(stderr=True)
@@ -86,14 +82,3 @@ def _of_training(run: RunDirectory, stated: bool, as_json: bool) -> None:
     console = Terminal(stderr=True)
     console.print(model_card.summary(model_card.read(run)))
     console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
-
-
-def _compare(directories: list[Path], runs: list[RunDirectory], as_json: bool) -> None:
-    from fedsim.report import comparison  # noqa: PLC0415
-
-    reports = [run.read_report() for run in runs]
-    rows = comparison.side_by_side(directories, reports)
-    if as_json:
-        print_json({"runs": rows})
-    else:
-        Terminal().print(comparison.table(rows))

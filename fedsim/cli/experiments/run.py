@@ -15,8 +15,16 @@ from fedsim.campaign.extension import extend
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
-from fedsim.cli.options import AcceptEpsilon, SetOption
-from fedsim.cli.terminal import Terminal
+from fedsim.cli.options import (
+    AcceptEpsilon,
+    AsJson,
+    ConfigFileUnlessResumed,
+    Quiet,
+    RunOut,
+    Seed,
+    SetOption,
+)
+from fedsim.cli.terminal import Terminal, print_json
 from fedsim.config import Config, Scalar
 from fedsim.experiment import (
     check_ledger,
@@ -31,20 +39,21 @@ if TYPE_CHECKING:  # torch, which takes a second
 
 
 def run(
-    config_file: options.ConfigFile = None,
+    config_file: ConfigFileUnlessResumed = None,
     trials: options.Trials = None,
     until_halfwidth: options.UntilHalfwidth = None,
     max_trials: options.MaxTrials = None,
     rounds: options.Rounds = None,
-    seed: options.Seed = None,
-    out: options.Out = None,
+    seed: Seed = None,
+    out: RunOut = None,
     device: options.Device = None,
     max_memory: options.MaxMemory = None,
     runtime: options.RuntimeOption = Runtime.AUTO,
     set_: SetOption = None,
     resume: options.Resume = None,
     accept_epsilon: AcceptEpsilon = None,
-    quiet: options.Quiet = False,
+    quiet: Quiet = False,
+    json_: AsJson = False,
 ) -> None:
     """Run a federation with the adversary inside it, and report how identifiable one person is.
 
@@ -84,14 +93,17 @@ def run(
         plan = prepare(threaded(config, runtime))
         with preparing(console) as searched:
             directory = plan.begin(searched)
+        options.say_delta(plan.config, console)
         if short := _shortfall(plan.config):
             console.print(short, highlight=False)
     if directory.finished:
         said = _what_is_finished(directory, resume is not None, trials is not None)
         console.print(said, highlight=False)
-        return
-    carry_out(plan or prepare(directory.config), directory, runtime, accept_epsilon, console)
-    conclude(directory, start, console)
+    else:
+        carry_out(plan or prepare(directory.config), directory, runtime, accept_epsilon, console)
+        conclude(directory, start, console)
+    if json_:
+        print_json(directory.read_json("report.json"))
 
 
 def check_runtime(runtime: Runtime) -> None:
@@ -107,7 +119,7 @@ def _refuse_beside_resume(*options: object) -> None:
     if any(option is not None for option in options):
         raise InputError(
             "--resume continues a run with its own configuration; give it alone "
-            "(only --trials, --runtime, --accept-epsilon and --quiet may stand beside it)"
+            "(only --trials, --runtime, --accept-epsilon, --quiet and --json may stand beside it)"
         )
 
 

@@ -9,8 +9,17 @@ from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
 from fedsim.cli.experiments.run import carry_out, check_runtime, threaded
-from fedsim.cli.options import AcceptEpsilon, Rehearsal, SetOption
-from fedsim.cli.terminal import Terminal
+from fedsim.cli.options import (
+    AcceptEpsilon,
+    AsJson,
+    ConfigFileUnlessResumed,
+    Quiet,
+    Rehearsal,
+    RunOut,
+    Seed,
+    SetOption,
+)
+from fedsim.cli.terminal import Terminal, print_json
 from fedsim.config import Config, Scalar
 from fedsim.experiment import prepare
 from fedsim.report import rehearsed
@@ -18,15 +27,16 @@ from fedsim.runtimes.progress import conclude, conclude_training, preparing
 
 
 def train(
-    config_file: options.ConfigFile = None,
-    out: options.Out = None,
+    config_file: ConfigFileUnlessResumed = None,
+    out: RunOut = None,
     device: options.Device = None,
     runtime: options.RuntimeOption = Runtime.AUTO,
     set_: SetOption = None,
     resume: options.Resume = None,
     accept_epsilon: AcceptEpsilon = None,
     rehearsal: Rehearsal = None,
-    quiet: options.Quiet = False,
+    quiet: Quiet = False,
+    json_: AsJson = False,
 ) -> None:
     """Train a model with differential privacy, once, and keep it.
 
@@ -51,6 +61,7 @@ def train(
         config = _resumed(resume)
     found = None if rehearsal is None else rehearsed.findings(config, rehearsal)
     plan = prepare(threaded(config, runtime))
+    options.say_delta(plan.config, console)
     with preparing(console) as searched:
         directory = plan.begin(searched)
     if found is not None:
@@ -58,18 +69,21 @@ def train(
     if not directory.finished:
         carry_out(plan, directory, runtime, accept_epsilon, console)
     conclude_training(directory, start, console)
+    if json_:
+        print_json(directory.read_json("report.json"))
 
 
 def rehearse(
-    config_file: options.ConfigFile = None,
+    config_file: ConfigFileUnlessResumed = None,
     trials: options.Trials = None,
-    seed: options.Seed = None,
-    out: options.Out = None,
+    seed: Seed = None,
+    out: RunOut = None,
     device: options.Device = None,
     max_memory: options.MaxMemory = None,
     runtime: options.RuntimeOption = Runtime.AUTO,
     set_: SetOption = None,
-    quiet: options.Quiet = False,
+    quiet: Quiet = False,
+    json_: AsJson = False,
 ) -> None:
     """Play the identification game for a training, on records that need no protection.
 
@@ -86,11 +100,14 @@ def rehearse(
     overrides |= {key: value for key, value in given.items() if value is not None}
     config = _new(config_file, out, device, overrides, "rehearsal")
     plan = prepare(threaded(config, runtime))
+    options.say_delta(plan.config, console)
     with preparing(console) as searched:
         directory = plan.begin(searched)
     if not directory.finished:
         carry_out(plan, directory, runtime, None, console)
     conclude(directory, start, console)
+    if json_:
+        print_json(directory.read_json("report.json"))
 
 
 def _new(
@@ -114,8 +131,8 @@ def _refuse_beside_resume(*given: object) -> None:
     """Raise InputError where any of these was given."""
     if any(given):
         raise InputError(
-            "--resume continues a training with its own configuration; give it alone "
-            "(only --runtime, --accept-epsilon, --rehearsal and --quiet may stand beside it)"
+            "--resume continues a training with its own configuration; give it alone (only "
+            "--runtime, --accept-epsilon, --rehearsal, --quiet and --json may stand beside it)"
         )
 
 
