@@ -20,7 +20,14 @@ from fedsim.audits.audited_run import AuditedRun
 from fedsim.privacy import identifiability
 from fedsim.results.measured import AtVantage
 from fedsim.results.report import Report
-from fedsim.results.verdicts import AllowedThere, MeasuredThere, OwnLimit, State, Verdict
+from fedsim.results.verdicts import (
+    AllowedThere,
+    Answer,
+    MeasuredThere,
+    OwnLimit,
+    State,
+    Verdict,
+)
 from fedsim.trust.model import Vantage
 
 FIRST = {"above": 0, "no-limit": 1}
@@ -164,7 +171,7 @@ def _of_advantage(run: AuditedRun, verdict: Verdict, limit: float) -> OwnLimit:
     if measured is None or measured.interval is None or measured.advantage is None:
         # Where nothing hides the target whoever looks there is always right.
         hopeless = allowed.kind == "none" and allowed.epsilon == math.inf
-        answer = "misses" if hopeless else "cannot-tell"
+        answer: Answer = "misses" if hopeless else "cannot-tell"
         return OwnLimit("advantage", limit, answer, "theory", None)
     low, high = measured.interval
     if low > limit:
@@ -195,7 +202,7 @@ def _of_belief(run: AuditedRun, report: Report, verdict: Verdict, limit: float) 
     if allowed.rho_beta <= limit and verdict.state != "above":
         return OwnLimit("belief", limit, "meets", "theory", None)
     if measured is None:
-        answer = "misses" if allowed.epsilon == math.inf else "cannot-tell"
+        answer: Answer = "misses" if allowed.epsilon == math.inf else "cannot-tell"
         return OwnLimit("belief", limit, answer, "theory", None)
     if measured.epsilon > logit(limit):
         return OwnLimit("belief", limit, "misses", "measured", None)

@@ -17,6 +17,8 @@ untested: nothing was measured that has an interval; theory alone speaks.
 
 Basis = Literal["measured", "theory"]
 
+Answer = Literal["meets", "misses", "cannot-tell"]
+
 
 @dataclass(frozen=True)
 class MeasuredThere:
@@ -77,7 +79,7 @@ class OwnLimit:
     """What is limited."""
     limit: Real
     """As configured in `report`."""
-    answer: Literal["meets", "misses", "cannot-tell"]
+    answer: Answer
     """For theory: of every pair of neighbours. For a measurement: of this target alone."""
     by: Basis
     """What the answer rests on; of one that is not there, what was asked last."""

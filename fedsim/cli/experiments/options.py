@@ -1,4 +1,4 @@
-"""The options of `fedsim run`."""
+"""The options of `fedsim run`, and what it has in common with `fedsim report`."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -59,3 +59,6 @@ Resume = Annotated[
     typer.Option(metavar="DIR", help="Continue an interrupted run, or one with more --trials."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Every measure in a table, beside the verdict.")
+]

@@ -8,6 +8,7 @@ import typer
 
 from adversaries.errors import InputError
 from fedsim.campaign.run_directory import RunDirectory
+from fedsim.cli.experiments.options import Verbose
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common.strict_json import report_json
 from fedsim.results.report import encode, schema
@@ -24,6 +25,15 @@ def report(
     delta: Annotated[
         float | None, typer.Option(help="Delta at which every epsilon is stated.")
     ] = None,
+    limit_advantage: Annotated[
+        float | None,
+        typer.Option(help="Your own limit of the advantage [report.limit-advantage]; 0 for none."),
+    ] = None,
+    limit_belief: Annotated[
+        float | None,
+        typer.Option(help="Your own limit of the belief [report.limit-belief]; 0 for none."),
+    ] = None,
+    verbose: Verbose = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report, or the comparison, as JSON.")
     ] = False,
@@ -47,10 +57,14 @@ def report(
     if not directories:
         raise InputError("the report of what? Give RUN_DIR, or --schema")
     runs = [RunDirectory.open(directory) for directory in directories]
+    given = {"report.limit-advantage": limit_advantage, "report.limit-belief": limit_belief}
+    limits = {key: value for key, value in given.items() if value is not None}
+    stated = bool(limits) or confidence is not None or delta is not None
     if len(runs) > 1:
-        if confidence is not None or delta is not None:
+        if stated:
             raise InputError(
-                "--confidence and --delta make one report anew; give one RUN_DIR, then compare"
+                "--confidence, --delta and limits make one report anew; give one RUN_DIR, then "
+                "compare"
             )
         _compare(directories, runs, as_json)
         return
@@ -59,14 +73,14 @@ def report(
 
     (run,) = runs
     if run.config.run.job == "training":
-        _of_training(run, confidence is not None or delta is not None, as_json)
+        _of_training(run, stated, as_json)
         return
-    made = writing.write_report(run, confidence=confidence, delta=delta)
+    made = writing.write_report(run, confidence, delta, limits)
     if as_json:
         print_json(encode(made))
         return
     console = Terminal(stderr=True)
-    console.print(summary(made))
+    console.print(summary(made, verbose))
     console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
 
 
@@ -76,8 +90,8 @@ def _of_training(run: RunDirectory, stated: bool, as_json: bool) -> None:
 
     if stated:
         raise InputError(
-            "--confidence and --delta are for an experiment's report; a training's epsilon is "
-            "stated at the delta it was configured with (fedsim account has any other)"
+            "--confidence, --delta and limits are for an experiment's report; a training's epsilon "
+            "is stated at the delta it was configured with (fedsim account has any other)"
         )
     made = training_report.write(run)
     if as_json:

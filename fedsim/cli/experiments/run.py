@@ -45,6 +45,7 @@ def run(
     resume: options.Resume = None,
     accept_epsilon: AcceptEpsilon = None,
     quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Run a federation with the adversary inside it, and report how identifiable one person is.
 
@@ -91,7 +92,7 @@ def run(
         console.print(said, highlight=False)
         return
     carry_out(plan or prepare(directory.config), directory, runtime, accept_epsilon, console)
-    conclude(directory, start, console)
+    conclude(directory, start, console, verbose)
 
 
 def check_runtime(runtime: Runtime) -> None:

@@ -229,4 +229,6 @@ def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
         )
 
 
-SECTION = Section("Empirical ε′", _words, lambda report, seen: [*_figures(report, seen)])
+SECTION = Section(
+    "Empirical ε′", _words, lambda report, seen: [*_figures(report, seen)], specialist=True
+)

@@ -26,7 +26,7 @@ def against(report: Report, name: str, interval: Ends | None, limit: float | Non
         return Mark("caution", "Above the limit, within chance")
     if interval[1] < limit:
         return Mark("good", "Below the limit")
-    return Mark("good", "Compatible with the limit")
+    return Mark("open", "Not contradicted")
 
 
 def beside_theory(
