@@ -79,10 +79,10 @@ TEMPLATE = """\
 </header>
 
 <section class="verdict{{ ' alarm' if alarm else '' }}">
-<p>{{ verdict }}</p>
-<p>{{ standing }}</p>
 <p>{% for name, mark in states %}{{ name | capitalize }}: \
 <span class="mark {{ mark.kind }}">{{ mark.text }}.</span> {% endfor %}</p>
+<p>{{ verdict }}</p>
+<p>{{ standing }}</p>
 </section>
 {% for label in labels %}
 <div class="label"><strong>{{ label.title }}</strong> {{ label.text }}</div>
