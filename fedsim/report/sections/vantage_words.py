@@ -116,7 +116,7 @@ def why(report: Report, verdict: Verdict, limit: OwnLimit) -> str:
 
 
 def proven_by(measured: MeasuredThere) -> str:
-    """Name the estimator that proved the lower bound on epsilon."""
+    """Return the name of the estimator that proved the lower bound on epsilon."""
     canaries = "canaries of one training"
     return canaries if measured.epsilon_by == "one_run" else TITLES[measured.epsilon_by]
 

@@ -30,7 +30,7 @@ def states(report: Report) -> list[tuple[str, Mark]]:
 
 
 def by_the_model(report: Report) -> str:
-    """Answer whether the final model alone gives its members away, by the attack on the target."""
+    """Return in sentences what the attack on the target says of the final model alone."""
     (verdict,) = (found for found in report.verdicts if found.vantage == "released-model")
     measured, allowed = verdict.measured, verdict.allowed
     bound = (
@@ -53,7 +53,7 @@ def by_the_model(report: Report) -> str:
 
 
 def target(report: Report) -> str:
-    """Say who the target is, how it was chosen, and what holds for everybody else."""
+    """Return who the target is, how it was chosen, and what holds for everybody else."""
     challenge = report.challenge
     if challenge.kind != "record":
         who = "The target was crafted to be noticed, and is nobody's record."
@@ -73,7 +73,7 @@ def target(report: Report) -> str:
 
 
 def deployed(report: Report) -> str:
-    """Say what the experiment implies for a deployment; "" where the noise is the system's."""
+    """Return what the experiment implies for a deployment; "" where the noise is the system's."""
     found = report.bounds
     if report.noise_source != "seed" or report.mechanism.noise == "pac":
         return ""
