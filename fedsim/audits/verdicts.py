@@ -13,12 +13,13 @@ from scipy.special import logit
 from scipy.stats import binom
 
 from adversaries.errors import InputError
-from adversaries.statistics import sample_size
+from adversaries.statistics import estimators, sample_size
 from adversaries.statistics.lower_bounds import LOWER_BOUNDS
 from fedsim.audits import one_run_report, vantage_report
 from fedsim.audits.audited_run import AuditedRun
 from fedsim.privacy import identifiability
 from fedsim.results.measured import AtVantage
+from fedsim.results.numbers import Ends
 from fedsim.results.report import Report
 from fedsim.results.verdicts import (
     AllowedThere,
@@ -129,6 +130,7 @@ def _measured(
         chance=None if single else guessing(run.trials, found.confidence),
         belief=found.belief,
         passed=None if single else found.delta_prime,
+        passed_interval=None if single else _passed_interval(run, vantage, row),
         passed_limit=None if single else _passed(run, vantage),
         epsilon=epsilon,
         epsilon_by=by,
@@ -144,6 +146,14 @@ def guessing(trials: int, confidence: float) -> float:
         confidence: with which, in (0, 1).
     """
     return float(2 * binom.ppf((1 + confidence) / 2, trials, 0.5) / trials - 1)
+
+
+def _passed_interval(run: AuditedRun, vantage: Vantage, row: AtVantage) -> Ends:
+    seen = vantage_report.seen_from(run.transcript, vantage, run.vantage)
+    loss = seen["log_odds"][:, -1] - logit(run.config.audit.prior)
+    level = run.played.level(run.confidence)
+    found = estimators.delta_prime(seen["worlds"], loss, row.epsilon, level).interval
+    return found.low, found.high
 
 
 def _passed(run: AuditedRun, vantage: Vantage) -> float | None:

@@ -36,9 +36,11 @@ class MeasuredThere:
     """The advantage that somebody who tosses a coin stays below in as many trials, with the same
     confidence; None where there is no advantage."""
     belief: Real
-    """The largest of any trial, in D or in D'."""
+    """The largest belief in D of any trial on D, at least even odds."""
     passed: Real | None
     """The share of trials on D whose belief passed rho_beta; None of a single training."""
+    passed_interval: Ends | None
+    """Of `passed`, at the same confidence."""
     passed_limit: Real | None
     """The share of trials on D whose belief passed the organisation's limit; None without one."""
     epsilon: Real

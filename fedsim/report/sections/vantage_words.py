@@ -76,7 +76,7 @@ def lines(report: Report, verdict: Verdict) -> Lines:
         advantage=_advantage(verdict),
         belief=_belief(verdict),
         epsilon=_epsilon(verdict),
-        reading=f"{_reading(report, verdict)}{_of_score(report, verdict)}",
+        reading=f"{_reading(report, verdict)}{_seen(report, verdict)}{_of_score(report, verdict)}",
     )
 
 
@@ -177,8 +177,9 @@ def _belief(verdict: Verdict) -> str:
     if measured.passed is None or not limited:
         return said
     bounded = measured.exact_posterior and allowed.passed < 1
-    most = f" ({percent(allowed.passed)} allowed)" if bounded else ""
-    return f"{said}, passed in {percent(measured.passed)} of trials on D{most}"
+    most = f", {percent(allowed.passed)} allowed" if bounded else ""
+    between = f" ({span(measured.passed_interval, percent)})" if measured.passed_interval else ""
+    return f"{said}, passed in {percent(measured.passed)}{between} of trials on D{most}"
 
 
 def _epsilon(verdict: Verdict) -> str:
@@ -259,6 +260,14 @@ def _of_interval(verdict: Verdict) -> str:
     if coin:
         return "The trials cannot tell: the interval holds the limit, and a coin as well."
     return "Better than a coin; the interval reaches the limit, which the trials do not contradict."
+
+
+def _seen(report: Report, verdict: Verdict) -> str:
+    """Say what a server sees that noise protects against, which trust decides."""
+    if verdict.vantage != "server" or verdict.state == "no-limit":
+        return ""
+    (note,) = (row.note for row in report.bounds.vantages if row.vantage == verdict.vantage)
+    return f" The server {note}." if note.startswith("sees") else f" {note[:1].upper()}{note[1:]}."
 
 
 def _of_score(report: Report, verdict: Verdict) -> str:

@@ -356,11 +356,11 @@ def test_what_was_special_is_explained_there_and_nowhere_else(kind, sentences, w
 
 def test_where_no_limit_is_set_nothing_is_held_to_one(written):
     unclipped = told(written("unclipped").report)
-    for words in ("passed in", "allowed)", "is slack", "ε ≤ ∞"):
+    for words in ("passed in", "% allowed", "is slack", "ε ≤ ∞"):
         assert words not in unclipped, words
     local = told(written("local steps").report)
     assert "passed in" in local
-    assert "allowed)" not in local
+    assert "% allowed" not in local
     client = told(written("client").report)
     assert "challenge record" not in client
     assert "person's record" not in client
