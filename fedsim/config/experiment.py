@@ -12,6 +12,7 @@ from fedsim.config.federation import EVERYBODY, DataConfig, FederationConfig
 from fedsim.config.limits import LIMITS
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.refused import REFUSED
+from fedsim.config.report import ReportConfig
 from fedsim.config.training import ModelConfig, TrainingConfig
 from fedsim.config.values import Scalar
 from fedsim.privacy import delta
@@ -30,6 +31,7 @@ class Config(Table):
         canaries: of a one-run audit, if any.
         trials: repetitions of the whole training.
         audit: what is measured of them.
+        report: the limits of an organisation to which the result is held.
         run: how the run is carried out.
     """
 
@@ -42,6 +44,7 @@ class Config(Table):
     canaries: CanariesConfig = CanariesConfig()
     trials: TrialsConfig = TrialsConfig()
     audit: AuditConfig = AuditConfig()
+    report: ReportConfig = ReportConfig()
     run: RunConfig = RunConfig()
 
     @model_validator(mode="before")

@@ -158,19 +158,22 @@ def show(bar: Progress, task: TaskID, event: dict[str, Any], config: Config) -> 
     bar.update(task, completed=done, description=description)
 
 
-def conclude(directory: RunDirectory, start: float, console: Console) -> None:
+def conclude(
+    directory: RunDirectory, start: float, console: Console, verbose: bool = False
+) -> None:
     """Print the summary, where the time went, and where the report lies.
 
     Args:
         directory: of the finished run.
         start: when the command began, in seconds since the epoch.
         console: that prints.
+        verbose: whether every measure is printed.
     """
     from fedsim.report.summary import summary  # noqa: PLC0415
 
     result = directory.read_report()
     phases = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
-    console.print(summary(result))
+    console.print(summary(result, verbose))
     if phases.keys() >= PHASES:
         _print_times(phases, start, result.timing.clients_computing, console)
     console.print(f"Report: {directory.path / 'report.html'}", soft_wrap=True, highlight=False)

@@ -1,4 +1,4 @@
-"""The options of `fedsim run`."""
+"""The options of `fedsim run`, and what it has in common with `fedsim report`."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -56,6 +56,9 @@ RuntimeOption = Annotated[
 Resume = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Continue an interrupted run, or one with more --trials."),
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Every measure in a table, beside the verdict.")
 ]
 
 

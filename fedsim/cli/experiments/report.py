@@ -9,6 +9,7 @@ import typer
 from adversaries.errors import InputError
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.experiments import compare
+from fedsim.cli.experiments.options import Verbose
 from fedsim.cli.options import AsJson, Confidence, Delta
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common.strict_json import report_json
@@ -22,6 +23,15 @@ def report(
     ] = None,
     confidence: Confidence = None,
     delta: Delta = None,
+    limit_advantage: Annotated[
+        float | None,
+        typer.Option(help="Your own limit of the advantage [report.limit-advantage]; 0 for none."),
+    ] = None,
+    limit_belief: Annotated[
+        float | None,
+        typer.Option(help="Your own limit of the belief [report.limit-belief]; 0 for none."),
+    ] = None,
+    verbose: Verbose = False,
     json_: AsJson = False,
     as_schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of report.json, and no report.")
@@ -43,10 +53,14 @@ def report(
     if not directories:
         raise InputError("the report of what? Give RUN_DIR, or --schema")
     runs = [RunDirectory.open(directory) for directory in directories]
+    given = {"report.limit-advantage": limit_advantage, "report.limit-belief": limit_belief}
+    limits = {key: value for key, value in given.items() if value is not None}
+    stated = bool(limits) or confidence is not None or delta is not None
     if len(runs) > 1:
-        if confidence is not None or delta is not None:
+        if stated:
             raise InputError(
-                "--confidence and --delta make one report anew; give one RUN_DIR, then compare"
+                "--confidence, --delta and limits make one report anew; give one RUN_DIR, then "
+                "compare"
             )
         compare.show(directories, None, json_)
         return
@@ -55,14 +69,14 @@ def report(
 
     (run,) = runs
     if run.config.run.job == "training":
-        _of_training(run, confidence is not None or delta is not None, json_)
+        _of_training(run, stated, json_)
         return
-    made = writing.write_report(run, confidence=confidence, delta=delta)
+    made = writing.write_report(run, confidence, delta, limits)
     if json_:
         print_json(encode(made))
         return
     console = Terminal(stderr=True)
-    console.print(summary(made))
+    console.print(summary(made, verbose))
     console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
 
 
@@ -72,8 +86,8 @@ def _of_training(run: RunDirectory, stated: bool, as_json: bool) -> None:
 
     if stated:
         raise InputError(
-            "--confidence and --delta are for an experiment's report; a training's epsilon is "
-            "stated at the delta it was configured with (fedsim account has any other)"
+            "--confidence, --delta and limits are for an experiment's report; a training's epsilon "
+            "is stated at the delta it was configured with (fedsim account has any other)"
         )
     made = training_report.write(run)
     if as_json:

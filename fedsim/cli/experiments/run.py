@@ -53,6 +53,7 @@ def run(
     resume: options.Resume = None,
     accept_epsilon: AcceptEpsilon = None,
     quiet: Quiet = False,
+    verbose: options.Verbose = False,
     json_: AsJson = False,
 ) -> None:
     """Run a federation with the adversary inside it, and report how identifiable one person is.
@@ -101,7 +102,7 @@ def run(
         console.print(said, highlight=False)
     else:
         carry_out(plan or prepare(directory.config), directory, runtime, accept_epsilon, console)
-        conclude(directory, start, console)
+        conclude(directory, start, console, verbose)
     if json_:
         print_json(directory.read_json("report.json"))
 
