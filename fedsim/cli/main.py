@@ -24,6 +24,7 @@ from fedsim.cli.experiments.report import report
 from fedsim.cli.experiments.run import run
 from fedsim.cli.experiments.sensitivity import sensitivity
 from fedsim.cli.experiments.sweep import sweep
+from fedsim.cli.experiments.track import track
 from fedsim.cli.experiments.train import rehearse, train
 from fedsim.cli.experiments.trials import trials
 from fedsim.cli.reproduce import reproduce
@@ -56,6 +57,7 @@ for command in (
     sensitivity,
     membership,
     sweep,
+    track,
     trials,
     reproduce,
 ):

@@ -58,4 +58,15 @@ Resume = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Continue an interrupted run, or one with more --trials."),
 ]
+Watch = Annotated[
+    bool,
+    typer.Option("--watch", help="Keep live.html in the run directory: what is known so far."),
+]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME:PLACE",
+        help="Log to tensorboard:DIR, mlflow:DIR or mlflow:URI; may be repeated.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]

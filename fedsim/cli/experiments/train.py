@@ -15,6 +15,7 @@ from fedsim.config import Config, Scalar
 from fedsim.experiment import prepare
 from fedsim.report import rehearsed
 from fedsim.runtimes.progress import conclude, conclude_training, preparing
+from fedsim.tracking.onlookers import Onlookers
 
 
 def train(
@@ -26,6 +27,8 @@ def train(
     resume: options.Resume = None,
     accept_epsilon: AcceptEpsilon = None,
     rehearsal: Rehearsal = None,
+    watch: options.Watch = False,
+    track: options.Track = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Train a model with differential privacy, once, and keep it.
@@ -43,6 +46,7 @@ def train(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     check_runtime(runtime)
+    onlookers = Onlookers.asked(watch, track)
     if resume is None:
         overrides = configuration.parse_overrides(set_)
         config = _new(config_file, out, device, overrides, "training")
@@ -56,7 +60,7 @@ def train(
     if found is not None:
         rehearsed.attach(directory, found)
     if not directory.finished:
-        carry_out(plan, directory, runtime, accept_epsilon, console)
+        carry_out(plan, directory, runtime, accept_epsilon, console, onlookers)
     conclude_training(directory, start, console)
 
 
@@ -69,6 +73,8 @@ def rehearse(
     max_memory: options.MaxMemory = None,
     runtime: options.RuntimeOption = Runtime.AUTO,
     set_: SetOption = None,
+    watch: options.Watch = False,
+    track: options.Track = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Play the identification game for a training, on records that need no protection.
@@ -81,6 +87,7 @@ def rehearse(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     check_runtime(runtime)
+    onlookers = Onlookers.asked(watch, track)
     given = {"trials.count": trials, "run.seed": seed, "run.max-memory": max_memory}
     overrides = configuration.parse_overrides(set_)
     overrides |= {key: value for key, value in given.items() if value is not None}
@@ -89,7 +96,7 @@ def rehearse(
     with preparing(console) as searched:
         directory = plan.begin(searched)
     if not directory.finished:
-        carry_out(plan, directory, runtime, None, console)
+        carry_out(plan, directory, runtime, None, console, onlookers)
     conclude(directory, start, console)
 
 
@@ -115,7 +122,8 @@ def _refuse_beside_resume(*given: object) -> None:
     if any(given):
         raise InputError(
             "--resume continues a training with its own configuration; give it alone "
-            "(only --runtime, --accept-epsilon, --rehearsal and --quiet may stand beside it)"
+            "(only --runtime, --accept-epsilon, --rehearsal, --watch, --track and --quiet may stand "
+            "beside it)"
         )
 
 
