@@ -30,7 +30,7 @@ def look(
         config: the experiment.
         worlds: bool [T], of the finished trials.
         log_odds: their final ones at the configured vantage, [T].
-        accuracies: of each batch, [k + 1, E]: those of its evaluated trials, by round; may be empty.
+        accuracies: of each batch, those of its evaluated trials by round, [k + 1, E]; may be empty.
         number: of this look, from 1: how many batches are finished.
 
     Returns:

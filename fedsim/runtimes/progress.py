@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
 
 from rich.console import Console
 from rich.progress import (
@@ -120,8 +119,8 @@ class Bar:
     bar: Progress
     task: TaskID
     config: Config
-    name: ClassVar = "the progress bar"
-    from_the_beginning: ClassVar = False
+    name = "the progress bar"
+    from_the_beginning = False
 
     def see(self, event: Event, course: Course) -> None:
         """Show one line of the run's events.

@@ -87,8 +87,13 @@ def after(course: Course, event: Event) -> Course:
     if "phase" in event:
         course = replace(course, phase=event["phase"])
         if event["phase"] == "training":
-            limits = {name: event.get(name) for name in ("rho_alpha", "rho_beta")}
-            course = replace(course, rounds=event.get("rounds", 0), looks=(), **limits)
+            course = replace(
+                course,
+                rounds=event.get("rounds", 0),
+                looks=(),
+                rho_alpha=event.get("rho_alpha"),
+                rho_beta=event.get("rho_beta"),
+            )
         return course
     if "round" in event and "trials" in event:
         return _round(course, event)

@@ -44,8 +44,8 @@ def following(
 ) -> Iterator[None]:
     """Show the events of a run to whoever watches, as they are written, by whichever process.
 
-    Each watcher has a thread of its own, so that a slow one keeps nobody waiting but at the end. One
-    that fails is named and left out, and the run goes on.
+    Each watcher has a thread of its own, so that a slow one keeps nobody waiting but at the end.
+    One that fails is named and left out, and the run goes on.
 
     Args:
         directory: of the run.

@@ -5,7 +5,6 @@ A file that is written anew, whole, and that the browser reads again by itself: 
 
 import time
 from datetime import datetime
-from typing import ClassVar
 
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
@@ -39,7 +38,7 @@ class LivePage:
     """
 
     name = FILE
-    from_the_beginning: ClassVar = False
+    from_the_beginning = False
 
     def __init__(self, directory: RunDirectory, config: Config) -> None:
         self._directory, self._config = directory, config

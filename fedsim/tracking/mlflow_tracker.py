@@ -3,10 +3,9 @@
 import logging
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim.tracking.tracker import Subject
+from fedsim.tracking.tracker import Subject, folder
 
 EXPERIMENT = "fedsim"
 IDENTITY = "fedsim.identity"
@@ -39,14 +38,8 @@ class MlflowTracker:
             logging.getLogger(name).setLevel(logging.WARNING)
         self._artifacts, uri = None, place
         if "://" not in place:
-            folder = Path(place).expanduser().absolute()
-            try:
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            except OSError as error:
-                raise InputError(
-                    f"cannot make the folder '{place}': {error.strerror}; name another (--track)"
-                ) from None
-            self._artifacts, uri = (folder / "artifacts").as_uri(), f"sqlite:///{folder}/mlflow.db"
+            own = folder(place)
+            self._artifacts, uri = (own / "artifacts").as_uri(), f"sqlite:///{own}/mlflow.db"
         self._client = MlflowClient(tracking_uri=uri)
         self._run = ""
         try:

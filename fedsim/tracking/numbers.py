@@ -7,7 +7,6 @@ paths of this machine leave, nor a seed that keeps a secret.
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar
 
 from fedsim import config as configuration
 from fedsim.campaign.run_directory import RunDirectory
@@ -45,7 +44,7 @@ class Tracking:
         name: by which a message names it.
     """
 
-    from_the_beginning: ClassVar = True
+    from_the_beginning = True
 
     def __init__(self, directory: RunDirectory, tracker: Tracker, name: str) -> None:
         self.name = name
@@ -158,8 +157,10 @@ def _of_card(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
     from fedsim.report import model_card  # noqa: PLC0415  (torch is slow to import)
 
     card, by = model_card.read(directory), directory.config.privacy.accountant
-    found = {
+    found: dict[str, float | None] = {
         f"model/epsilon_{row.vantage.replace('-', '_')}": row.epsilon.get(by)
         for row in card.privacy.towards
     }
-    return found | {"model/accuracy": card.utility and card.utility.accuracy}, card.rounds
+    return found | {
+        "model/accuracy": None if card.utility is None else card.utility.accuracy
+    }, card.rounds

@@ -1,14 +1,10 @@
 """A run in TensorBoard: a folder of event files, of which each run has one of its own."""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from adversaries.errors import InputError
-from fedsim.tracking.tracker import Subject
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
+from fedsim.tracking.tracker import Subject, folder
 
 
 class TensorBoardTracker:
@@ -18,7 +14,7 @@ class TensorBoardTracker:
         place: the folder of all runs; it need not be there.
 
     Raises:
-        InputError: TensorBoard is not installed.
+        InputError: TensorBoard is not installed, or as of `folder`.
     """
 
     def __init__(self, place: str) -> None:
@@ -29,8 +25,8 @@ class TensorBoardTracker:
                 'tensorboard is not installed; pip install -e ".[tensorboard]"'
             ) from None
         self._writers = SummaryWriter
-        self._folder = Path(place)
-        self._writer: SummaryWriter | None = None
+        self._folder = folder(place)
+        self._writer: Any = None
 
     def begin(self, subject: Subject) -> Mapping[str, int]:
         """Write everything again, which takes the place of what an earlier process wrote.
@@ -40,8 +36,8 @@ class TensorBoardTracker:
         """
         from torch.utils.tensorboard.summary import hparams  # noqa: PLC0415
 
-        folder = self._folder / f"{subject.name}-{subject.identity[:8]}"
-        self._writer = self._writers(str(folder), purge_step=0)
+        own = self._folder / f"{subject.name}-{subject.identity[:8]}"
+        self._writer = self._writers(str(own), purge_step=0)
         shown = {"report/advantage": 0.0, "report/epsilon": 0.0}  # the columns; values are ignored
         for summary in hparams(dict(subject.parameters), shown):
             self._writer._get_file_writer().add_summary(summary)
@@ -55,7 +51,6 @@ class TensorBoardTracker:
             step: of all.
             time: in seconds since the epoch.
         """
-        assert self._writer is not None
         for name, value in values.items():
             self._writer.add_scalar(name, value, step, walltime=time)
         self._writer.flush()
@@ -66,5 +61,4 @@ class TensorBoardTracker:
         Args:
             finished: TensorBoard has no word for it.
         """
-        assert self._writer is not None
         self._writer.close()

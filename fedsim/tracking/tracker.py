@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
+from adversaries.errors import InputError
+from fedsim.common import private_files
 from fedsim.config import Scalar
 
 
@@ -50,3 +53,23 @@ class Tracker(Protocol):
         Args:
             finished: whether it has.
         """
+
+
+def folder(place: str) -> Path:
+    """Return the folder that a user named for the numbers of runs, for his eyes if it is new.
+
+    Args:
+        place: its path.
+
+    Raises:
+        InputError: it cannot be made, or written to.
+    """
+    path = private_files.as_named(Path(place).expanduser().absolute())
+    try:
+        private_files.make_directory(path)
+        private_files.check_writable(path)
+    except OSError as error:
+        raise InputError(
+            f"cannot write to the folder '{place}': {error.strerror}; name another"
+        ) from None
+    return path

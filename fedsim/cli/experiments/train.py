@@ -122,8 +122,8 @@ def _refuse_beside_resume(*given: object) -> None:
     if any(given):
         raise InputError(
             "--resume continues a training with its own configuration; give it alone "
-            "(only --runtime, --accept-epsilon, --rehearsal, --watch, --track and --quiet may stand "
-            "beside it)"
+            "(only --runtime, --accept-epsilon, --rehearsal, --watch, --track and --quiet may "
+            "stand beside it)"
         )
 
 
