@@ -126,7 +126,7 @@ def _said(course: Course, planned: int) -> list[str]:
         return ["No batch of trials is finished yet: nothing is known of the adversary."]
     if look.advantage is None:
         return ["A single training, which says nothing of an advantage."]
-    between = f", between {span(look.interval, number)}" if look.interval else ""
+    between = f" ({span(look.interval, number)})" if look.interval else ""
     said = [
         f"After {look.trials} of {planned} trials the adversary's advantage is "
         f"{number(look.advantage)}{between}."
@@ -189,7 +189,7 @@ PAGE = """\
 {% block heading %}{{ name }}{% endblock %}
 {% block meta %}<p class="meta">{{ phase }}, {{ at }}</p>{% endblock %}
 {% block body %}
-<p><progress value="{{ done }}" max="1" aria-label="how much of the run is done"></progress></p>
+<p><progress style="width: 100%" value="{{ done }}" max="1" aria-label="how much of the run is done"></progress></p>
 {% if resumed_by %}
 <div class="label"><strong>This run has stopped.</strong> What is finished is kept; go on with
 <code>{{ resumed_by }}</code></div>
