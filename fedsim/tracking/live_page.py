@@ -189,7 +189,8 @@ PAGE = """\
 {% block heading %}{{ name }}{% endblock %}
 {% block meta %}<p class="meta">{{ phase }}, {{ at }}</p>{% endblock %}
 {% block body %}
-<p><progress style="width: 100%" value="{{ done }}" max="1" aria-label="how much of the run is done"></progress></p>
+<p><progress style="width: 100%" value="{{ done }}" max="1"
+aria-label="how much of the run is done"></progress></p>
 {% if resumed_by %}
 <div class="label"><strong>This run has stopped.</strong> What is finished is kept; go on with
 <code>{{ resumed_by }}</code></div>

@@ -67,7 +67,8 @@ def test_before_the_first_batch_and_without_a_limit_nothing_is_judged(small: Mak
 
 
 def test_a_training_has_no_adversary(small: Make) -> None:
-    config = small({"run.job": "training", "trials.count": 1, "trials.batch": 1})
+    once = {"trials.count": 1, "trials.batch": 1, "trials.worlds": "d-only"}
+    config = small({"run.job": "training", **once})
     said = _words(render(config, replace(UNDER_WAY, trials=(0, 1), looks=()), "training"))
     assert "round 1 of 3" in said
     assert not re.search("advantage|Provisional|belief", said)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
 from fedsim.tracking.following import replay
