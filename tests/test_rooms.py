@@ -49,6 +49,7 @@ ROOMS = (
     "fedsim.report",
     "fedsim.transcript_audit",
     "fedsim.server",
+    "fedsim.tracking",
     "fedsim.runtimes",
     "fedsim.app_audit",
     "fedsim.recording",

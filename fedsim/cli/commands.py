@@ -243,6 +243,11 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
             "Compare runs: every trust model and vantage side by side, as a table and as a page.",
         ),
         Command(
+            "track",
+            "experiments.track:track",
+            "Log finished runs to TensorBoard or MLflow, or interrupted ones as far as they got.",
+        ),
+        Command(
             "open",
             "experiments.compare:open_",
             "Open the page of a run in the browser; print where it lies where there is no browser.",

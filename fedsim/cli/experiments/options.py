@@ -60,6 +60,17 @@ Resume = Annotated[
 Verbose = Annotated[
     bool, typer.Option("--verbose", help="Every measure in a table, beside the verdict.")
 ]
+Watch = Annotated[
+    bool,
+    typer.Option("--watch", help="Keep live.html in the run directory: what is known so far."),
+]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME:PLACE",
+        help="Log to tensorboard:DIR, mlflow:DIR or mlflow:URI; may be repeated.",
+    ),
+]
 
 
 def say_delta(config: Config, console: Console) -> None:

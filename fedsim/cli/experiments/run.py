@@ -33,6 +33,7 @@ from fedsim.experiment import (
     run_simulated,
 )
 from fedsim.runtimes.progress import conclude, preparing, progress
+from fedsim.tracking.onlookers import Onlookers
 
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.server.plan import Plan
@@ -52,6 +53,8 @@ def run(
     set_: SetOption = None,
     resume: options.Resume = None,
     accept_epsilon: AcceptEpsilon = None,
+    watch: options.Watch = False,
+    track: options.Track = None,
     quiet: Quiet = False,
     verbose: options.Verbose = False,
     json_: AsJson = False,
@@ -73,6 +76,7 @@ def run(
     console = Terminal(stderr=True, quiet=quiet)
     _check_halfwidth(until_halfwidth)
     check_runtime(runtime)
+    onlookers = Onlookers.asked(watch, track)
     given: dict[str, Scalar | None] = {
         "trials.until-halfwidth": until_halfwidth,
         "training.rounds": rounds,
@@ -101,7 +105,8 @@ def run(
         said = _what_is_finished(directory, resume is not None, trials is not None)
         console.print(said, highlight=False)
     else:
-        carry_out(plan or prepare(directory.config), directory, runtime, accept_epsilon, console)
+        plan = plan or prepare(directory.config)
+        carry_out(plan, directory, runtime, accept_epsilon, console, onlookers)
         conclude(directory, start, console, verbose)
     if json_:
         print_json(directory.read_json("report.json"))
@@ -120,7 +125,8 @@ def _refuse_beside_resume(*options: object) -> None:
     if any(option is not None for option in options):
         raise InputError(
             "--resume continues a run with its own configuration; give it alone "
-            "(only --trials, --runtime, --accept-epsilon, --quiet and --json may stand beside it)"
+            "(only --trials, --runtime, --accept-epsilon, --watch, --track, --quiet and "
+            "--json may stand beside it)"
         )
 
 
@@ -154,6 +160,7 @@ def carry_out(
     runtime: Runtime,
     accept_epsilon: float | None,
     console: Console,
+    onlookers: Onlookers,
 ) -> None:
     """Train what is left of a run, by the chosen runtime.
 
@@ -163,6 +170,7 @@ def carry_out(
         runtime: that carries the messages.
         accept_epsilon: what an interrupted run may cost in the end; None to accept nothing.
         console: where progress is shown.
+        onlookers: who else is shown it.
 
     Raises:
         InputError: the budget is not enough for what is left.
@@ -171,7 +179,8 @@ def carry_out(
     with directory.lock():  # a runtime of several processes takes long to start, and to say no
         check_ledger(plan, directory, accept_epsilon)
     try:
-        with progress(directory, plan.config, console):
+        watchers = onlookers.watchers(directory, plan.config, console)
+        with progress(directory, plan.config, console, watchers):
             if runtime is Runtime.SIMULATION:
                 run_simulated(plan, directory)
             else:

@@ -24,6 +24,7 @@ from fedsim.config import Config, Scalar
 from fedsim.experiment import prepare
 from fedsim.report import rehearsed
 from fedsim.runtimes.progress import conclude, conclude_training, preparing
+from fedsim.tracking.onlookers import Onlookers
 
 
 def train(
@@ -35,6 +36,8 @@ def train(
     resume: options.Resume = None,
     accept_epsilon: AcceptEpsilon = None,
     rehearsal: Rehearsal = None,
+    watch: options.Watch = False,
+    track: options.Track = None,
     quiet: Quiet = False,
     json_: AsJson = False,
 ) -> None:
@@ -53,6 +56,7 @@ def train(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     check_runtime(runtime)
+    onlookers = Onlookers.asked(watch, track)
     if resume is None:
         overrides = configuration.parse_overrides(set_)
         config = _new(config_file, out, device, overrides, "training")
@@ -67,7 +71,7 @@ def train(
     if found is not None:
         rehearsed.attach(directory, found)
     if not directory.finished:
-        carry_out(plan, directory, runtime, accept_epsilon, console)
+        carry_out(plan, directory, runtime, accept_epsilon, console, onlookers)
     conclude_training(directory, start, console)
     if json_:
         print_json(directory.read_json("report.json"))
@@ -82,6 +86,8 @@ def rehearse(
     max_memory: options.MaxMemory = None,
     runtime: options.RuntimeOption = Runtime.AUTO,
     set_: SetOption = None,
+    watch: options.Watch = False,
+    track: options.Track = None,
     quiet: Quiet = False,
     json_: AsJson = False,
 ) -> None:
@@ -95,6 +101,7 @@ def rehearse(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     check_runtime(runtime)
+    onlookers = Onlookers.asked(watch, track)
     given = {"trials.count": trials, "run.seed": seed, "run.max-memory": max_memory}
     overrides = configuration.parse_overrides(set_)
     overrides |= {key: value for key, value in given.items() if value is not None}
@@ -104,7 +111,7 @@ def rehearse(
     with preparing(console) as searched:
         directory = plan.begin(searched)
     if not directory.finished:
-        carry_out(plan, directory, runtime, None, console)
+        carry_out(plan, directory, runtime, None, console, onlookers)
     conclude(directory, start, console)
     if json_:
         print_json(directory.read_json("report.json"))
@@ -131,8 +138,9 @@ def _refuse_beside_resume(*given: object) -> None:
     """Raise InputError where any of these was given."""
     if any(given):
         raise InputError(
-            "--resume continues a training with its own configuration; give it alone (only "
-            "--runtime, --accept-epsilon, --rehearsal, --quiet and --json may stand beside it)"
+            "--resume continues a training with its own configuration; give it alone "
+            "(only --runtime, --accept-epsilon, --rehearsal, --watch, --track, --quiet "
+            "and --json may stand beside it)"
         )
 
 
