@@ -414,7 +414,7 @@ def _configured(
         return configuration.load(Path(config), overrides, job)
     if isinstance(config, Config):
         config = configuration.to_run_config(config)
-    values = {**dict(configuration.flatten(config)), **overrides}
+    values = configuration.overlaid(dict(configuration.flatten(config)), overrides)
     return configuration.from_run_config(configuration.JOBS[job](values))
 
 
