@@ -18,6 +18,7 @@ from fedsim.cli.auditing.audit import audit
 from fedsim.cli.auditing.one_run import app as one_run
 from fedsim.cli.data import data
 from fedsim.cli.deploy import app as deploy
+from fedsim.cli.experiments.choose import choose
 from fedsim.cli.experiments.membership import membership
 from fedsim.cli.experiments.predict import predict
 from fedsim.cli.experiments.report import report
@@ -56,6 +57,7 @@ for command in (
     sensitivity,
     membership,
     sweep,
+    choose,
     trials,
     reproduce,
 ):

@@ -1,4 +1,4 @@
-"""What a search costs: the theorems, against a library and against selections worked out exactly."""
+"""What a search costs: the theorems, against a library and selections worked out exactly."""
 
 import math
 from collections.abc import Callable
