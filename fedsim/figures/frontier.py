@@ -86,7 +86,7 @@ def frontier(
         axes.set_ylabel("accuracy, %")
         axes.margins(0.08)
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(MaxNLocator(nbins=7))
+            axis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         canvas.legend_above(axes)
     return figure

@@ -37,8 +37,8 @@ class Limit:
     """What the adversary may achieve at most.
 
     Attributes:
-        key: `BELIEF`, a bound on its belief, which may fail with probability delta; or `ADVANTAGE`,
-            a bound on its advantage over a coin.
+        key: `BELIEF`, a bound on its belief, which passes it in few trainings (`tail_limit`); or
+            `ADVANTAGE`, a bound on its advantage over a coin.
         value: of the bound.
 
     Raises:
@@ -93,6 +93,7 @@ class Candidate:
         epsilon: by the configured accountant, at the configured delta.
         rho_beta: the bound on the belief.
         rho_alpha: the bound on the advantage.
+        tail_limit: in what share of trainings the belief passes rho_beta at most.
         meets: whether theory's bounds are within the limit.
         accuracy: the mean over the trainings; None where it is unknown.
         accuracy_interval: of that mean; None for fewer than two trainings.
@@ -108,6 +109,7 @@ class Candidate:
     epsilon: float
     rho_beta: float
     rho_alpha: float
+    tail_limit: float
     meets: bool
     accuracy: float | None
     accuracy_interval: Interval | None
@@ -223,6 +225,7 @@ def candidate(outcome: Outcome, limit: Limit, settings: int) -> Candidate | None
         epsilon=bounds.epsilon,
         rho_beta=bounds.rho_beta,
         rho_alpha=bounds.rho_alpha,
+        tail_limit=bounds.tail_limit,
         meets=limit.met_by(bounds),
         accuracy=outcome.accuracy,
         accuracy_interval=outcome.accuracy_interval(together),

@@ -16,6 +16,7 @@ from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.pages import audit_page
 from fedsim.pages.wording import DASH, number, percent, plain, span
+from fedsim.privacy.private_selection import SearchCost
 from fedsim.studies import sweep
 from fedsim.studies.choose import BELIEF, NEAR, Candidate, trainings_needed
 from fedsim.studies.choose_search import KIND, Found
@@ -24,9 +25,9 @@ CONFIG = "config.toml"
 """The configuration of the chosen setting, in the search's directory."""
 
 NO_GUARANTEE = (
-    "Its trials take their noise from the seed: a measurement, for which no guarantee is claimed. "
-    "On public, proxy or simulated records such a search costs nothing in privacy; on private "
-    "records nobody may see its results."
+    "The trials of this page take their noise from the seed: a measurement, for which no guarantee "
+    "is claimed. On public, proxy or simulated records that costs nothing in privacy. Of private "
+    "records it protects nobody: its results are for those alone who may see the records."
 )
 
 
@@ -44,7 +45,7 @@ def _answer(found: Found) -> Iterator[str]:
             f"To keep {_limit(found)}, take {_setting(chosen)}: it is {rule} that meets the limit "
             f"in theory{beside}. Then ε = {number(chosen.epsilon)} at δ = {_delta(found)}, and "
             f"the adversary is right in at most {percent(chosen.right_at_most)} of all cases, "
-            "where a coin is right in half of them."
+            f"where a coin is right in half of them.{_passed(found, chosen)}"
         )
         yield f"The model's accuracy is {_accuracy(found, chosen)}."
         yield f"{_measured(found, chosen)}."
@@ -52,15 +53,10 @@ def _answer(found: Found) -> Iterator[str]:
         yield f"No setting that was tried meets the limit: {_limit(found)}. Try more noise."
     elif choice.state == "cannot tell" and least is not None:
         (open_, *_) = choice.nearest
-        needed = trainings_needed(open_, least)
         yield (
             f"Cannot tell yet whether a setting that keeps {_limit(found)} has an accuracy of at "
             f"least {percent(least)}: with {_setting(open_)} it is {_accuracy(found, open_)}. "
-            + (
-                f"About {needed} trainings of each setting would tell (--trials {needed + needed % 2})."
-                if needed
-                else "Its mean is below that, so that more trainings may well say no."
-            )
+            f"{_more(trainings_needed(open_, least))}"
         )
     else:
         asked = "" if least is None else f" and has an accuracy of at least {percent(least)}"
@@ -72,6 +68,23 @@ def _answer(found: Found) -> Iterator[str]:
                 f"Nearest: {_setting(near)}, which {side} (right in at most "
                 f"{percent(near.right_at_most)}); its accuracy is {_accuracy(found, near)}."
             )
+
+
+def _more(trainings: int | None) -> str:
+    if trainings is None:
+        return "Its mean is not above that, so that more trainings may well say no."
+    even = trainings + trainings % 2
+    return f"About {even} trainings of each setting would tell (--trials {even})."
+
+
+def _passed(found: Found, each: Candidate) -> str:
+    """Return how often a belief passes its bound, where that is what is limited."""
+    if found.request.limit.key != BELIEF:
+        return ""
+    return (
+        f" Its belief passes {percent(each.rho_beta)} in at most {percent(each.tail_limit)} of all "
+        "trainings."
+    )
 
 
 def _strictest(found: Found) -> Iterator[str]:
@@ -94,29 +107,42 @@ def cost(found: Found) -> list[tuple[str, str, str]]:
             "as here: noise of the seed, a measurement",
         )
     ]
-    if (spent := found.cost) is None:
+    if found.cost is None:
         why = "the noise is scaled to one challenge, or neighbours differ between the settings"
         return [*rows, ("On the private records", "no guarantee", why)]
-    chosen, said = found.choice.chosen, f"noise from the operating system, δ = {spent.delta:g}"
-    if chosen is not None:
-        rows.append(
-            ("The chosen setting alone, trained once", f"ε = {number(chosen.epsilon)}", said)
-        )
-    rows.append(
-        (
-            f"On the private records, all {spent.settings} settings trained once",
-            f"ε = {number(spent.all_trainings)}",
-            "every result is seen, as on this page: the trainings compose, the chosen one included",
-        )
-    )
-    alone = "settings drawn evenly, only the best result seen by anybody"
-    for name, value in (
-        (f"The same, as often as a Poisson number of mean {spent.settings} says", spent.poisson),
-        (f"The same, a logarithmic number of mean {spent.settings}", spent.logarithmic),
-    ):
-        known = DASH if value is None else f"ε = {number(value)}"
-        rows.append((name, known, spent.note if value is None else alone))
+    if (chosen := found.choice.chosen) is not None:
+        own = ("The chosen setting alone, trained once", number(chosen.epsilon))
+        rows.append((*own, f"noise from the operating system; δ = {_delta(found)}, here and below"))
+    within = found.cost_within
+    rows += _cost_among(found.cost, "all")
+    if within is not None and within.settings < found.cost.settings:
+        rows += _cost_among(within, "only the")
     return rows
+
+
+def _cost_among(spent: SearchCost, which: str) -> Iterator[tuple[str, str, str]]:
+    """Yield what a search among some of the settings costs on the private records."""
+    plural = "settings" if spent.settings > 1 else "setting"
+    suffix = (
+        ""
+        if which == "all"
+        else " that meet the limit"
+        if spent.settings > 1
+        else " that meets the limit"
+    )
+    among = f"{which} {spent.settings} {plural}{suffix}"
+    yield (
+        f"On the private records, {among}, each trained once",
+        number(spent.all_trainings),
+        "every result is seen, as on this page: the trainings compose, the chosen one included",
+    )
+    for law, value in (("Poisson", spent.poisson), ("logarithmic", spent.logarithmic)):
+        if value is not None:
+            yield (
+                f"The same, a random number of trainings, {law} with mean {spent.settings}",
+                number(value),
+                "each of a setting drawn evenly; nobody sees more than the best result",
+            )
 
 
 def cost_in_short(found: Found) -> str:
@@ -180,6 +206,7 @@ def document(found: Found, name: str) -> dict[str, Any]:
             "strictest_near_the_best": _named(choice.strictest),
             "nearest": [each.name for each in choice.nearest],
             "search_cost": None if found.cost is None else asdict(found.cost),
+            "search_cost_within_limit": found.cost_within and asdict(found.cost_within),
             "settings": rows(found),
         }
     )
@@ -284,7 +311,9 @@ def _figure(found: Found) -> Any:
             )
         )
     chosen = found.choice.chosen
-    place = chosen and (chosen.right_at_most, nan if chosen.accuracy is None else chosen.accuracy)
+    place = None
+    if chosen is not None and chosen.accuracy is not None:
+        place = chosen.right_at_most, chosen.accuracy
     return frontier.frontier(series, f"limit: {_short(found)}", place, found.request.min_accuracy)
 
 
@@ -302,7 +331,6 @@ def _cells(found: Found) -> list[list[str]]:
         mark = " ← chosen" if each is found.choice.chosen else ""
         between = each.accuracy_interval
         ends = None if between is None else (between.low, between.high)
-        advantage = each.advantage_interval
         cells.append(
             [
                 name + mark,
@@ -310,12 +338,16 @@ def _cells(found: Found) -> list[list[str]]:
                 number(each.epsilon),
                 percent(each.right_at_most),
                 "meets" if each.meets else "exceeds",
-                f"{percent(each.accuracy)}\n{span(ends, percent)}",
-                f"{number(each.advantage)}\n{span(advantage, '{:.2f}'.format)}"
+                _with_ends(percent(each.accuracy), span(ends, percent)),
+                _with_ends(number(each.advantage), span(each.advantage_interval, "{:.2f}".format))
                 + ("\nCONTRADICTS THEORY" if each.alarm else ""),
             ]
         )
     return cells
+
+
+def _with_ends(point: str, ends: str) -> str:
+    return f"{point}\n({ends})" if ends else point
 
 
 def _caption(found: Found) -> str:
@@ -354,7 +386,7 @@ def _limit(found: Found) -> str:
     who = found.config.federation.vantage.value.replace("-", " ")
     percentage = percent(found.request.limit.value)
     if found.request.limit.key == BELIEF:
-        return f"the belief of the {who} at {percentage} at most (but for δ = {_delta(found)})"
+        return f"the belief of the {who} at {percentage} at most"
     return f"the advantage of the {who} at {number(found.request.limit.value)} at most"
 
 
@@ -411,7 +443,7 @@ PAGE = """\
 {% extends "frame" %}
 {% from "parts" import drawn, concluded, tabulated %}
 {% block title %}Choosing ε for {{ name }}{% endblock %}
-{% block kind %}Choosing ε{% endblock %}
+{% block kind %}Choice of noise{% endblock %}
 {% block heading %}{{ name }}{% endblock %}
 {% block body %}
 {{ concluded(sentences) }}

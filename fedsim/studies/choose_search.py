@@ -101,6 +101,8 @@ class Found:
         outcomes: of all runs.
         choice: the setting, and what there is beside it.
         cost: of the search; None where no guarantee can be stated.
+        cost_within: of a search among those settings alone that meet the limit; None where none
+            does, or no guarantee can be stated.
     """
 
     request: Request
@@ -108,6 +110,7 @@ class Found:
     outcomes: tuple[Outcome, ...]
     choice: Choice
     cost: SearchCost | None
+    cost_within: SearchCost | None
 
 
 Load = Callable[[Mapping[str, Scalar]], Config]
@@ -164,13 +167,15 @@ def search(
     choice = choose.choose([each for each in found if each is not None], request.min_accuracy)
     final = choice.chosen.values if choice.chosen else points[0].values
     config = load({**request.asked, **final})
-    return Found(request, config, tuple(outcomes), choice, _cost(plans)), out
+    within = {each.name for each in choice.candidates if each.meets}
+    meeting = [plan for point, plan in zip(points, plans, strict=True) if point.name in within]
+    return Found(request, config, tuple(outcomes), choice, _cost(plans), _cost(meeting)), out
 
 
 def _cost(plans: Sequence["Plan"]) -> SearchCost | None:
     """Return what one training with each setting costs; None where noise is no guarantee's."""
     neighbours = {plan.config.privacy.neighbouring for plan in plans}
-    if len(neighbours) > 1 or any(plan.config.privacy.sensitivity == "local" for plan in plans):
+    if len(neighbours) != 1 or any(plan.config.privacy.sensitivity == "local" for plan in plans):
         return None
     mechanisms = [privacy.mechanism(plan.config, plan.noise_multiplier) for plan in plans]
     return search_cost(mechanisms, min(plan.config.privacy.delta for plan in plans))
