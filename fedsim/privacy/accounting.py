@@ -86,7 +86,12 @@ class RenyiAccountant(Accountant):
         return super().note(mechanism, delta) or _rounded_note(mechanism, MOST_KINDS, sampled=True)
 
     def converted(self, divergences: Array, delta: float) -> float:
-        """Return the epsilon at delta of what has these divergences, [orders] in nats."""
+        """Return the epsilon at delta of what has these divergences.
+
+        Args:
+            divergences: float64 [orders], in nats.
+            delta: in (0, 1).
+        """
         return float(_rdp().compute_epsilon(self.orders, divergences, delta)[0])
 
     def curve(self, mechanism: Mechanism) -> Array:

@@ -247,6 +247,9 @@ def choose(candidates: Sequence[Candidate], min_accuracy: float | None = None) -
     Args:
         candidates: the settings.
         min_accuracy: that the model is to have at least, in (0, 1); None to have the best.
+
+    Returns:
+        The setting, or what is nearest.
     """
     known = [each for each in candidates if each.accuracy is not None and not each.alarm]
     usable = [each for each in known if each.meets]

@@ -9,7 +9,7 @@ from adversaries.errors import InputError
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.common import report_directory
 from fedsim.config import Config, Scalar
-from fedsim.config.targets import given
+from fedsim.config.targets import KEYS, given
 from fedsim.mechanisms import privacy
 from fedsim.privacy.private_selection import SearchCost, search_cost
 from fedsim.studies import choose, grid
@@ -103,6 +103,8 @@ class Found:
         cost: of the search; None where no guarantee can be stated.
         cost_within: of a search among those settings alone that meet the limit; None where none
             does, or no guarantee can be stated.
+        needed: the least nominal noise multiplier that meets the limit in theory, with the other
+            keys of the chosen setting; None where it is among those that were tried anyway.
     """
 
     request: Request
@@ -111,6 +113,7 @@ class Found:
     choice: Choice
     cost: SearchCost | None
     cost_within: SearchCost | None
+    needed: float | None
 
 
 Load = Callable[[Mapping[str, Scalar]], Config]
@@ -166,10 +169,25 @@ def search(
     found = (choose.candidate(each, request.limit, len(points)) for each in outcomes)
     choice = choose.choose([each for each in found if each is not None], request.min_accuracy)
     final = choice.chosen.values if choice.chosen else points[0].values
-    config = load({**request.asked, **final})
+    config = load({**request.asked, **final}).placed_at("")
     within = {each.name for each in choice.candidates if each.meets}
     meeting = [plan for point, plan in zip(points, plans, strict=True) if point.name in within]
-    return Found(request, config, tuple(outcomes), choice, _cost(plans), _cost(meeting)), out
+    return Found(
+        request,
+        config,
+        tuple(outcomes),
+        choice,
+        cost=_cost(plans),
+        cost_within=_cost(meeting),
+        needed=_needed(request, choice, load),
+    ), out
+
+
+def _needed(request: Request, choice: Choice, load: Load) -> float | None:
+    if choice.chosen is None or not set(request.over) & set(KEYS):
+        return None
+    limit = {request.limit.key: request.limit.value}
+    return privacy.noise_multiplier(load({**request.played, **dict(choice.chosen.others), **limit}))
 
 
 def _cost(plans: Sequence["Plan"]) -> SearchCost | None:

@@ -157,6 +157,9 @@ def carry_out(
         run: carries out a plan, and returns the directory of the finished run.
         say: is told which run begins, and which has failed and why.
 
+    Returns:
+        What became of each.
+
     Raises:
         InterruptedRunError: Ctrl-C.
     """

@@ -5,12 +5,10 @@ from typing import Annotated
 
 import typer
 
-from adversaries.errors import InputError
+from fedsim import choosing
 from fedsim import config as configuration
 from fedsim.cli.options import AsJson
 from fedsim.cli.terminal import Terminal, print_json
-from fedsim.common import report_directory
-from fedsim.experiment import in_process, prepare, with_absolute_paths
 from fedsim.trust.model import Vantage
 
 NOT_CHOSEN = 1
@@ -64,46 +62,30 @@ def choose(
 
     Example: fedsim choose configs/digits.toml --max-belief 0.75 --min-accuracy 0.7
     """
-    from fedsim.studies import choose_report, choose_search, grid  # noqa: PLC0415  (torch)
-    from fedsim.studies.choose import ADVANTAGE, BELIEF, Limit  # noqa: PLC0415
+    from fedsim.studies import choose_report, choose_words, grid  # noqa: PLC0415  (torch)
+    from fedsim.studies.choose_search import Request  # noqa: PLC0415
 
-    limits = {BELIEF: max_belief, ADVANTAGE: max_advantage}
-    asked = [Limit(key, value) for key, value in limits.items() if value is not None]
-    if len(asked) != 1:
-        raise InputError(
-            "what may the adversary achieve? Give one of --max-belief, such as 0.75, and "
-            "--max-advantage, such as 0.2"
-        )
     console = Terminal(stderr=True, quiet=quiet)
-    request = choose_search.Request(
-        limit=asked[0],
+    request = Request(
+        limit=choosing.limit(max_belief, max_advantage),
         min_accuracy=min_accuracy,
         against=against,
         over=grid.axes(over or ()),
         trials=trials,
         common=configuration.parse_overrides(set_),
     )
-    found, directory = choose_search.search(
-        request,
-        out,
-        load=lambda values: with_absolute_paths(
-            configuration.load(config_file, values, "experiment")
-        ),
-        prepare=prepare,
-        run=lambda plan: in_process(plan, console),
-        say=lambda text: console.print(text, highlight=False),
+    found, directory = choosing.carry_out(
+        request, out, lambda values: configuration.load(config_file, values, "experiment"), console
     )
-    with report_directory.refusing(directory):
-        page = choose_report.write(found, directory)
     if as_json:
-        print_json(choose_report.document(found, found.config.run.name))
+        print_json(choose_report.document(found))
     console.print(choose_report.table(found))
-    for sentence in choose_report.sentences(found):
+    for sentence in (*choose_words.sentences(found), choose_words.cost_in_short(found)):
         console.print(sentence, highlight=False)
-    console.print(choose_report.cost_in_short(found), highlight=False)
     if found.choice.chosen:
-        console.print(f"Run it: {choose_report.command(directory)}", soft_wrap=True)
-    console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+        said = f"Run it: {choose_report.command(directory)}"
+        console.print(said, soft_wrap=True, highlight=False)
+    console.print(f"Report: {directory / 'report.html'}", soft_wrap=True, highlight=False)
     grid.complain(found.outcomes)
     if found.choice.chosen is None:
         raise typer.Exit(NOT_CHOSEN)
