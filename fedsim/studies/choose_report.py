@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedsim import config as configuration
+from fedsim.campaign.run_directory import SUMMARY
 from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.pages import audit_page
@@ -126,7 +127,7 @@ def write(found: Found, directory: Path) -> Path:
         no_guarantee=choose_words.NO_GUARANTEE,
         told=list(choose_words.told(found)),
     )
-    files = {"summary.csv": sweep.as_csv(made["settings"])}
+    files = {SUMMARY: sweep.as_csv(made["settings"])}
     if figure:
         files |= {"figures/frontier.svg": canvas.to_svg(figure)}
     private_files.make_directory(directory / "figures")

@@ -24,7 +24,9 @@ def _answer(found: Found) -> Iterator[str]:
     choice, least = found.choice, found.request.min_accuracy
     if (chosen := choice.chosen) is not None:
         rule = "the least noise tried" if least is None else "the strictest setting tried"
-        beside = "" if least is None else f" whose accuracy is surely at least {percent(least)}"
+        beside = (
+            "" if least is None else f" and whose accuracy's interval lies above {percent(least)}"
+        )
         if least is None and len(choice.least) > 1:
             rule = f"the most accurate of {len(choice.least)} with the least noise tried, one for "
             rule += "each combination of the other keys,"
@@ -75,7 +77,7 @@ def _passed(found: Found, each: Candidate) -> str:
         return ""
     return (
         f" Its belief passes {percent(each.rho_beta)} in at most {percent(each.tail_limit)} of all "
-        "trainings."
+        "trainings with the record."
     )
 
 
@@ -145,6 +147,9 @@ def cost_in_short(found: Found) -> str:
     chosen = found.choice.chosen
     beside = "" if chosen is None else f", beside {number(chosen.epsilon)} of the chosen one alone"
     known = [each for each in (spent.poisson, spent.logarithmic) if each is not None]
+    within = ""
+    if (few := found.cost_within) is not None and few.settings < spent.settings:
+        within = f" (of the {few.settings} that meet the limit alone, {number(few.all_trainings)})"
     random = (
         f", and ε = {number(min(known))} where only the best of a random number of trainings is "
         "seen (Papernot and Steinke, 2022)"
@@ -153,7 +158,7 @@ def cost_in_short(found: Found) -> str:
     )
     return (
         f"{start}; on the private ones, one training with each of the {spent.settings} settings "
-        f"costs ε = {number(spent.all_trainings)} at δ = {spent.delta:g}{beside}{random}."
+        f"costs ε = {number(spent.all_trainings)}{within} at δ = {spent.delta:g}{beside}{random}."
     )
 
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from adversaries.statistics.estimators import epsilon_from_advantage
+from fedsim.campaign.run_directory import SUMMARY
 from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.pages import audit_page
@@ -161,15 +162,15 @@ def cells(outcomes: Sequence[Outcome]) -> list[list[str]]:
                 _with_ends(row, "advantage"),
                 *known,
                 *bounds,
-                *(number(row[name]) for name in ESTIMATES),
+                *(_with_ends(row, name) for name in ESTIMATES),
             ]
         )
     return worded
 
 
 def _with_ends(row: Mapping[str, Any], name: str) -> str:
-    """Return a measured number, and its interval in a line below."""
-    if row[f"{name}_low"] is None:
+    """Return a measured number, and its interval, if it has one, in a line below."""
+    if row.get(f"{name}_low") is None:
         return number(row[name])
     ends = row[f"{name}_low"], row[f"{name}_high"]
     return f"{number(row[name])}\n{span(ends, '{:.2f}'.format)}"
@@ -207,7 +208,7 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
                 "paper's estimates of each run, beside what its noise allows."
             )
             drawn.append((caption, inline(figure, file, caption)))
-    files["summary.csv"] = as_csv(found)
+    files[SUMMARY] = as_csv(found)
     page = audit_page.render(
         PAGE,
         name=name,

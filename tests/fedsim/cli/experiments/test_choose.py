@@ -58,6 +58,10 @@ def test_a_choice_is_made_is_gone_on_with_and_can_be_run(
     chosen = load(out / "config.toml")
     assert (chosen.privacy.rho_beta, chosen.trials.count) == (0.8, 8)
     assert fedsim("run", out / "config.toml", "--out", tmp_path / "run", "--quiet")[0] == 0
+    # Nor is the search a run, for its configuration.
+    for command in (("report", out), ("run", out / "config.toml", "--out", out)):
+        status, _, err = fedsim(*command)
+        assert (status, "it holds several runs" in err) == (2, True)
 
 
 @pytest.mark.usefixtures("without_pages")
