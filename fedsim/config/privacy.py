@@ -5,12 +5,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from fedsim.common.tables import Table
+from fedsim.config.targets import TARGETS
 from fedsim.config.values import Fraction
 from fedsim.noise import Noise
 from fedsim.privacy.mechanism import Neighbouring
-
-OTHERS = ("rho-alpha", "epsilon", "noise-multiplier", "mutual-information")
-"""The targets that take the place of rho-beta where it is not given."""
 
 
 class PrivacyConfig(Table):
@@ -59,7 +57,15 @@ class PrivacyConfig(Table):
     @model_validator(mode="before")
     @classmethod
     def _one_target(cls, given: Any) -> Any:
-        """Let a target that is given stand alone: the default of another is then none."""
-        if isinstance(given, dict) and "rho-beta" not in given and any(map(given.get, OTHERS)):
-            return {**given, "rho-beta": 0.0}
-        return given
+        """Let a target that is given stand alone: the default of another is then none.
+
+        An app's pyproject.toml declares rho-beta as "", not given, because Flower merges what it
+        declares with what a run is given, and nobody could tell the two apart.
+        """
+        if not isinstance(given, dict):
+            return given
+        first, *others = TARGETS
+        named = {key: value for key, value in given.items() if (key, value) != (first, "")}
+        if first not in named and any(map(named.get, others)):
+            return {**named, first: 0.0}
+        return named
