@@ -37,7 +37,7 @@ def choose(
         ),
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(help="Trainings of each setting, all evaluated; default 40.")
+        int | None, typer.Option(help="How many trials of each setting; default 40.")
     ] = None,
     set_: SetOption = None,
     out: Annotated[
