@@ -77,17 +77,10 @@ class Attempt:
             config.privacy.delta,
             {},
             {},
-            kind.participants if self._provisional or config.federation.sampling_rate < 1 else None,
             colluders=colluders,
         )
         planned = [
-            replace(
-                self._template,
-                round=round,
-                provisional=self._provisional,
-                participants=joining.charged(config, round),
-            )
-            for round in range(first, rounds + 1)
+            self._asked(round, joining.charged(config, round)) for round in range(first, rounds + 1)
         ]
         self._training = _Course.of(config, account, planned)
         self._everything = _Course.of(config, everything, planned) if adds_up(config) else None
@@ -122,10 +115,7 @@ class Attempt:
             BudgetExceededError: it would exceed privacy.stop-at for a client at the configured
                 vantage; nothing is entered.
         """
-        asked = tuple(sorted(participants))
-        self._enter(
-            replace(self._template, round=round, participants=asked, provisional=self._provisional)
-        )
+        self._enter(self._asked(round, tuple(sorted(participants))))
 
     def settle(self, round: int, present: Iterable[int]) -> None:
         """Enter what a round was, with the noise of the clients that came, before it is released.
@@ -144,7 +134,14 @@ class Attempt:
         if not self._provisional:
             return
         came = tuple(sorted(present))
-        row = replace(self._template, round=round, shares=len(came), present=came)
+        row = replace(
+            self._template,
+            round=round,
+            participants=joining.charged(self._config, round),
+            # In a round of nobody nothing is released, whatever is entered.
+            shares=max(1, len(came)),
+            present=came,
+        )
         if self._account.clashes(row):
             raise OtherClientsError(
                 f"round {round} of the trials from {row.batch} on would repeat the seed's noise "
@@ -153,6 +150,17 @@ class Attempt:
                 'privacy.noise-source = "system"'
             )
         self._enter(row)
+
+    def _asked(self, round: int, participants: tuple[int, ...]) -> Row:
+        """Return the row of a round before its messages leave."""
+        every = not self._provisional and self._config.federation.sampling_rate == 1
+        return replace(
+            self._template,
+            round=round,
+            participants=participants,
+            provisional=self._provisional,
+            shares=None if every else joining.shares(self._config, round),
+        )
 
     def _enter(self, row: Row) -> None:
         training = self._training.after(row)

@@ -16,7 +16,7 @@ class Central(TrustModel):
         "is no protection at all."
     )
 
-    def noise_share(self, clients: int, sources: int) -> float:
+    def noise_share(self, clients: float, sources: int) -> float:
         # The server draws all of it, or nobody any.
         return 1.0 if sources else 0.0
 

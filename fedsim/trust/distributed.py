@@ -20,7 +20,7 @@ class Distributed(TrustModel):
         "the messages than their sum."
     )
 
-    def noise_share(self, clients: int, sources: int) -> float:
+    def noise_share(self, clients: float, sources: int) -> float:
         # Each of m shares has 1 / m of the variance.
         return math.sqrt(max(1, sources) / clients)
 

@@ -12,7 +12,7 @@ class Local(TrustModel):
     local_steps = True
     words = "Here every client adds the whole noise to its own message."
 
-    def noise_share(self, clients: int, sources: int) -> float:
+    def noise_share(self, clients: float, sources: int) -> float:
         # Each source has the whole variance.
         return math.sqrt(max(1, sources))
 

@@ -37,11 +37,11 @@ class TrustModel(ABC):
     caution: ClassVar[str] = ""
 
     @abstractmethod
-    def noise_share(self, clients: int, sources: int) -> float:
+    def noise_share(self, clients: float, sources: int) -> float:
         """Return the noise of so many sources together as a multiple of the nominal noise.
 
         Args:
-            clients: how many there are.
+            clients: how many there are, or are expected in a round.
             sources: how many draw noise. Where clients draw it one counts at least: that of the
                 target record's client, without whom there is nothing to hide.
         """
