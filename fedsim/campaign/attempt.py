@@ -7,7 +7,7 @@ clients that came. A provisional row that no other followed counts for what it s
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from fedsim.campaign.accounts import HELPED, Account
@@ -191,11 +191,20 @@ class Attempt:
 
 @dataclass(frozen=True)
 class _Course:
-    """An account, and what every client is to have spent when the attempt has run to its end."""
+    """An account, and what every client is to have spent when the attempt has run to its end.
+
+    Attributes:
+        config: of the run.
+        account: before the row that is looked at.
+        total: of every client in the end.
+        found: the epsilons of histories that were looked at before: most clients' do not change in
+            a round that few join.
+    """
 
     config: Config
     account: Account
     total: Mapping[int, Counts]
+    found: dict[Any, dict[str, float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: Config, account: Account, planned: Iterable[Row]) -> Self:
@@ -212,14 +221,12 @@ class _Course:
     def after(self, row: Row) -> Spent:
         """Return what every client has spent with this row."""
         spent: dict[int, Mapping[str, float]] = {}
-        found: dict[Any, dict[str, float]] = {}  # clients with one history share its values
-        asked = frozenset(row.participants)
         for client, total in self.total.items():
-            before = frozenset(self.account.spent(client).items())
-            history = client in asked, before, frozenset(total.items())
-            if history not in found:
-                found[history] = at_vantages(self.config, self.counts(row, client), total)
-            spent[client] = found[history]
+            counts = self.counts(row, client)
+            history = frozenset(counts.items()), frozenset(total.items())
+            if history not in self.found:
+                self.found[history] = at_vantages(self.config, counts, total)
+            spent[client] = self.found[history]
             if client in row.colluders:
-                spent[client] = found[history] | {vantage.value: math.inf for vantage in HELPED}
+                spent[client] = spent[client] | {vantage.value: math.inf for vantage in HELPED}
         return spent

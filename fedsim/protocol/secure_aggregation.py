@@ -344,6 +344,8 @@ def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
 
 def _looks_on(config: Config, message: Message, context: Context) -> bool:
     """Return whether a client is shown a round that it does not join, and sends no sum of."""
+    if config.joining_rate == 1 or messages.REQUEST not in message.content:
+        return False
     joins = joining.participants(config, Request.from_content(message.content).round)
     return messages.partition(context) not in joins
 

@@ -102,9 +102,15 @@ def _sums(
     return rest, gradient, own
 
 
-@pytest.mark.parametrize("dropouts", [{}, DROPOUTS], ids=["all answer", "some drop out"])
-@pytest.mark.parametrize("trust", ["local", "distributed"])
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(
+    ("unit", "trust", "dropouts"),
+    [
+        ("client", "distributed", DROPOUTS),
+        ("client", "local", {}),
+        ("record", "distributed", {}),
+        ("record", "local", DROPOUTS),
+    ],
+)
 def test_rounds_are_of_those_who_joined_and_the_posterior_is_that_of_the_densities(
     unit: str, trust: str, dropouts: dict[str, float], small: Make, tmp_path: Path
 ) -> None:
@@ -159,4 +165,141 @@ def test_rounds_are_of_those_who_joined_and_the_posterior_is_that_of_the_densiti
         stepped = theta.double() - config.training.learning_rate * aggregate / config.normaliser
         torch.testing.assert_close(model.double(), stepped, rtol=1e-6, atol=1e-6)
     assert len(kinds) > 1
+    assert bool(dropouts) == any(row.kind.participants != len(row.participants) for row in rows[1:])
     assert config.normaliser == JOINING * (CLIENTS if unit == "client" else RATE * 24)
+
+
+@pytest.mark.parametrize(("unit", "trust"), [("client", "local"), ("record", "distributed")])
+def test_the_adversary_the_server_and_the_auditor_agree(
+    unit: str, trust: str, small: Make, run: Run
+) -> None:
+    changes = UNITS[unit] | {"federation.trust": trust, "audit.vantages": "all"}
+    found = run(small(changes))
+    audited = run(small(changes | {"audit.mode": "oracle"}))
+    for name in ("log_odds", "log_odds_server", "log_odds_released_model"):
+        np.testing.assert_allclose(audited[name], found[name], rtol=1e-3, atol=2e-3)
+        assert np.abs(found[name]).max() > 0.05
+    # Rounds that the target does not join say nothing to anybody.
+    absent = [not joining.joined(small(changes), round)[TARGET] for round in range(1, 8)]  # type: ignore[index]
+    for ending in ("", "_server"):
+        ratios = np.diff(found[f"log_odds{ending}"], axis=1, prepend=0.0)
+        assert (ratios[:, absent] == 0).all()
+        assert (ratios[:, ~np.array(absent)] != 0).all()
+
+
+def test_masked_sums_are_those_that_are_simulated(small: Make, run: Run) -> None:
+    """Flower's protocol among those who joined, whose number changes; one of five may be missing."""
+    changes = BY_CLIENT | DROPOUTS | {"federation.clients": 12, "federation.tolerated-dropouts": 1}
+    changes |= {"federation.dropout-rate": 0.04, "training.rounds": 3, "run.seed": 1}
+    masked = run(small(changes | SECAGG))
+    simulated = run(small(changes | SECAGG | {"federation.secure-aggregation": "simulated"}))
+    np.testing.assert_array_equal(masked["log_odds"], simulated["log_odds"])
+    np.testing.assert_array_equal(masked["noise_stds"], simulated["noise_stds"])
+    there = [len(joining.participants(small(changes | SECAGG), round)) for round in (1, 2, 3)]
+    shares = masked["noise_stds"][0] ** 2
+    assert not np.allclose(shares / shares[0], (np.array(there) - 1) / (there[0] - 1))
+
+
+def test_a_round_of_too_few_for_secure_aggregation_is_refused(small: Make) -> None:
+    with pytest.raises(InputError, match=r"1 of the clients join round \d+, but secagg\+ .* 2 or"):
+        prepare(small(BY_CLIENT | SECAGG | {"federation.sampling-rate": 0.2}))
+
+
+@pytest.mark.parametrize(
+    ("unit", "trust", "vantage"),
+    [
+        ("client", "local", "participant"),
+        ("client", "distributed", "server"),
+        pytest.param("record", "distributed", "participant", marks=pytest.mark.slow),
+    ],
+)
+def test_noise_is_for_the_client_who_is_worst_off(
+    unit: str, trust: str, vantage: str, small: Make
+) -> None:
+    """Against dp-accounting, of every client's rounds by the shares that were there."""
+    wanted = {"privacy.noise-multiplier": 0.0, "privacy.epsilon": 1.5, "training.rounds": 20}
+    place = {"federation.trust": trust, "federation.vantage": vantage}
+    config = small(UNITS[unit] | wanted | place)
+    nominal, delta = privacy.noise_multiplier(config), config.privacy.delta
+    rounds = [np.flatnonzero(sampling.joined(0, i, CLIENTS, JOINING)) for i in range(1, 21)]
+    spent = []
+    for client in range(CLIENTS):
+        steps = pld.PLDAccountant()
+        for there in rounds:
+            if client in there:
+                seen = len(there) - (vantage == "participant")
+                sources = max(1, seen if (trust, vantage) != ("local", "server") else 1)
+                share = 1.0 if trust == "local" else np.sqrt(JOINING * CLIENTS)
+                step = dp_accounting.GaussianDpEvent(nominal * np.sqrt(sources) / share)
+                rate = config.training.sampling_rate
+                steps.compose(dp_accounting.PoissonSampledDpEvent(rate, step))
+        spent.append(steps.get_epsilon(delta))
+    assert max(spent) == pytest.approx(1.5, rel=4e-3)
+    described = privacy.describe(config, nominal)
+    found = accountant("pld").epsilon(described.towards(Vantage(vantage)), delta)
+    assert found == pytest.approx(1.5, rel=1e-6)
+
+
+def test_the_budget_is_planned_by_the_coins_and_the_ledger_keeps_it(
+    small: Make, tmp_path: Path
+) -> None:
+    config = small(BY_CLIENT | {"federation.trust": "distributed", "training.rounds": 30})
+    vantage, nominal = config.federation.vantage, Z
+
+    def spent(rounds: int) -> float:
+        return max(
+            composition.epsilon_of(
+                config,
+                composition.Counts(
+                    planned_kind(config, nominal, round)
+                    for round in range(1, rounds + 1)
+                    if client in joining.participants(config, round)
+                ),
+                vantage,
+            )
+            for client in range(CLIENTS)
+        )
+
+    limit = (spent(9) + spent(30)) / 2
+    limited = small(
+        BY_CLIENT
+        | {"federation.trust": "distributed", "training.rounds": 30, "privacy.stop-at": limit}
+    )
+    directory = RunDirectory.create(tmp_path / "run", limited)
+    plan = preflight(limited)
+    assert 9 <= plan.rounds < 30
+    assert spent(plan.rounds) <= limit < spent(plan.rounds + 1)
+    grid = InProcessGrid(client_app.app, CLIENTS, to_run_config(limited))
+    server_app.carry_out(grid, plan, directory)
+    rows = ledger.read(directory)
+    assert len(rows) == plan.rounds
+    worst = spending.describe(limited, nominal, rows).towards(vantage)
+    assert PLD.epsilon(worst, limited.privacy.delta) == pytest.approx(spent(plan.rounds))
+    said = json.loads(directory.path.joinpath("report.json").read_text())["budget"]
+    assert said["rounds_run"] == plan.rounds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trust", ["local", "distributed"])
+def test_the_advantage_is_that_of_the_noise_that_was_there(
+    trust: str, small: Make, run: Run
+) -> None:
+    """A target whose update is always clipped: 6000 trials against the closed form of its rounds."""
+    changes = {"audit.mode": "oracle", "trials.count": 6000, "trials.batch": 2000}
+    changes |= {"training.clipping-norm": 1e-3, "training.batch-size": 0, "run.seed": 11}
+    changes |= {"federation.trust": trust, "data.records": 12, "audit.vantages": "all"}
+    found = run(small(BY_CLIENT | changes | {"privacy.noise-multiplier": 2.5}))
+    config = small(BY_CLIENT | changes)
+    own = 2.5 / (np.sqrt(JOINING * CLIENTS) if trust == "distributed" else 1.0)
+    for vantage in (Vantage.PARTICIPANT, Vantage.SERVER):
+        square = 0.0
+        for round in range(1, 8):
+            there = set(joining.participants(config, round))
+            if TARGET in there:
+                others = there - ({ADVERSARY} if vantage is Vantage.PARTICIPANT else set())
+                alone = trust == "local" and vantage is Vantage.SERVER
+                square += 1 / (own**2 * (1 if alone else len(others)))
+        advantage = 2 * stats.norm.cdf(np.sqrt(square) / 2) - 1
+        ending = "" if vantage is Vantage.PARTICIPANT else "_server"
+        wins = int(((found[f"log_odds{ending}"][:, -1] > 0) == found["worlds"]).sum())
+        assert stats.binomtest(wins, 6000, (1 + advantage) / 2).pvalue > 1e-3
