@@ -115,6 +115,10 @@ def histories(config: Config) -> tuple[History, ...]:
         if not any((at_most[other] >= at_most[place]).all() for other in worst):
             worst.append(int(place))
     return tuple(
-        tuple((int(kind), int(count)) for kind, count in zip(kinds, found[place], strict=True) if count)
+        tuple(
+            (int(kind), int(count))
+            for kind, count in zip(kinds, found[place], strict=True)
+            if count
+        )
         for place in worst
     )

@@ -51,9 +51,7 @@ def noise_multiplier(config: Config) -> float:
     return found
 
 
-def _least_nominal(
-    config: Config, requirement: calibration.Requirement, history: History
-) -> float:
+def _least_nominal(config: Config, requirement: calibration.Requirement, history: History) -> float:
     """Return the least nominal multiplier for which a client's rounds satisfy a requirement."""
     federation, steps = config.federation, config.training.local_steps
 
@@ -118,9 +116,7 @@ def describe(config: Config, nominal: float, vantage: Vantage | None = None) -> 
     def epsilon(releases: Releases) -> float:
         return chosen_accountant.epsilon(releases.towards(seen_by), privacy.delta)
 
-    return max(
-        (described, *(_releases(config, nominal, each) for each in others)), key=epsilon
-    )
+    return max((described, *(_releases(config, nominal, each) for each in others)), key=epsilon)
 
 
 def _releases(config: Config, nominal: float, history: History) -> Releases:

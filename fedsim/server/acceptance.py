@@ -127,11 +127,7 @@ def accept_round(
         log_event=log_event,
     )
     return Received(
-        {
-            client: reply
-            for client, reply in accepted.items()
-            if batch.sends(client, round.number)
-        }
+        {client: reply for client, reply in accepted.items() if batch.sends(client, round.number)}
     )
 
 

@@ -24,7 +24,7 @@ class Central(TrustModel):
         # Clients have no noise.
         return False
 
-    def sees(self, vantage: Vantage, clients: int, in_the_clear: bool) -> str:
+    def sees(self, vantage: Vantage, clients: float, in_the_clear: bool) -> str:
         if vantage is Vantage.SERVER:
             return "sees clean sums: no protection"
         return "sees the aggregate of every round, and did not draw its noise"

@@ -58,12 +58,12 @@ class TrustModel(ABC):
         """
 
     @abstractmethod
-    def sees(self, vantage: Vantage, clients: int, in_the_clear: bool) -> str:
+    def sees(self, vantage: Vantage, clients: float, in_the_clear: bool) -> str:
         """Return what a server or participant sees, in words.
 
         Args:
             vantage: which of the two.
-            clients: how many there are.
+            clients: how many there are, or are expected in a round.
             in_the_clear: whether messages that ought to be summed securely are not.
         """
 

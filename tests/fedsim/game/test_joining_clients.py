@@ -130,7 +130,7 @@ def test_a_server_that_is_trusted_with_clean_sums_learns_what_they_say(
 
 
 def test_the_budget_counts_the_rounds_that_a_client_joins(small: Make) -> None:
-    limited = small(SAMPLED | {"privacy.stop-at": 0.5, "training.rounds": 40})
+    limited = small(SAMPLED | {"privacy.stop-at": 2.0, "training.rounds": 40})
     there = np.cumsum([sampling.joined(0, i, 5, JOINING) for i in range(1, 41)], axis=0)
     rounds = preflight(limited).rounds
     assert 1 < rounds < 40
@@ -138,7 +138,7 @@ def test_the_budget_counts_the_rounds_that_a_client_joins(small: Make) -> None:
     def spent(joined: int) -> float:
         return PLD.epsilon(Mechanism.alike(1.2, joined, RATE), limited.privacy.delta)
 
-    assert spent(there[rounds - 1].max()) <= 0.5 < spent(there[rounds].max())
+    assert spent(there[rounds - 1].max()) <= 2.0 < spent(there[rounds].max())
 
 
 def test_a_target_whose_client_never_joins_is_refused(small: Make) -> None:
