@@ -228,5 +228,7 @@ class _Course:
                 self.found[history] = at_vantages(self.config, counts, total)
             spent[client] = self.found[history]
             if client in row.colluders:
-                spent[client] = spent[client] | {vantage.value: math.inf for vantage in HELPED}
+                spent[client] = self.found[history] | {
+                    vantage.value: math.inf for vantage in HELPED
+                }
         return spent

@@ -6,7 +6,6 @@ So a client's coin hides nothing of it, and costs nothing to tell; what it saves
 the client is not in. In both worlds it joins the same rounds and adds the same noise.
 """
 
-from collections import Counter
 from functools import lru_cache
 
 import numpy as np

@@ -285,7 +285,7 @@ def test_the_budget_is_planned_by_the_coins_and_the_ledger_keeps_it(
 def test_the_advantage_is_that_of_the_noise_that_was_there(
     trust: str, small: Make, run: Run
 ) -> None:
-    """A target whose update is always clipped: 6000 trials against the closed form of its rounds."""
+    """A target whose update is always clipped: 6000 trials and the closed form."""
     changes = {"audit.mode": "oracle", "trials.count": 6000, "trials.batch": 2000}
     changes |= {"training.clipping-norm": 1e-3, "training.batch-size": 0, "run.seed": 11}
     changes |= {"federation.trust": trust, "data.records": 12, "audit.vantages": "all"}
