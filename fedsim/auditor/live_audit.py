@@ -505,8 +505,8 @@ def check(config: Config) -> None:
         )
     if config.federation.sampling_rate < 1:
         raise InputError(
-            "federation.sampling-rate is below 1: a live auditor does not follow who joins a round; "
-            "such a run audits itself"
+            "federation.sampling-rate is below 1: a live auditor does not follow who joins a "
+            "round; such a run audits itself"
         )
     if config.training.sampling_rate < 1 and config.noise_seed is None:
         raise InputError(
