@@ -68,9 +68,9 @@ def epsilon_of(config: Config, counts: Counts, vantage: Vantage) -> float:
 def running_epsilon(config: Config, counts: Counts, total: Counts, vantage: Vantage) -> float:
     """Return an upper bound on the epsilon of rounds on the way to others, exact at their end.
 
-    Counts are rounded up, as `rounded_up` says, so that a long training needs few evaluations. Where
-    records are sampled, and clients that add the noise, all rounds count as that of least noise:
-    no two clients' rounds are alike, and every evaluation takes a while.
+    Counts are rounded up, as `rounded_up` says, so that a long training needs few evaluations.
+    Where records are sampled, and clients that add the noise, all rounds count as that of least
+    noise: no two clients' rounds are alike, and every evaluation takes a while.
 
     Args:
         config: the experiment.

@@ -189,7 +189,7 @@ def test_the_adversary_the_server_and_the_auditor_agree(
 
 
 def test_masked_sums_are_those_that_are_simulated(small: Make, run: Run) -> None:
-    """Flower's protocol among those who joined, whose number changes; one of five may be missing."""
+    """Flower's protocol among those who joined, whose number changes; one may be missing."""
     changes = BY_CLIENT | DROPOUTS | {"federation.clients": 12, "federation.tolerated-dropouts": 1}
     changes |= {"federation.dropout-rate": 0.1, "training.rounds": 3, "run.seed": 1}
     masked = run(small(changes | SECAGG))
