@@ -168,8 +168,9 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
     }
     written = (out / "rho-beta=0.6" / "events.jsonl").read_bytes()
     again = ("sweep", experiment, "--rho-beta", "0.6,0.9", "--out", out, "--quiet")
-    status, _, _ = fedsim(*again)
-    assert status == 0
+    status, printed, err = fedsim(*again, "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(printed) == json.loads((out / "report.json").read_text())
     assert (out / "rho-beta=0.6" / "events.jsonl").read_bytes() == written
     # Of another command, whose report must not be lost.
     (out / "report.json").write_text('{"kind": "membership inference"}')
