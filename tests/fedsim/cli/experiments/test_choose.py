@@ -6,9 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import fedsim as api
+from fedsim import choosing
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, dump, load
+from fedsim.experiment import in_process
+from fedsim.server.plan import Plan
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -62,6 +67,34 @@ def test_a_choice_is_made_is_gone_on_with_and_can_be_run(
     for command in (("report", out), ("run", out / "config.toml", "--out", out)):
         status, _, err = fedsim(*command)
         assert (status, "it holds several runs" in err) == (2, True)
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_what_is_interrupted_goes_on_and_what_fails_is_named(
+    fedsim: Command, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, begun = tmp_path / "out", []
+
+    def breaking(plan: Plan, console: Console) -> RunDirectory:
+        begun.append(plan.path.name)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        if plan.config.privacy.rho_alpha == 0.3:
+            raise FloatingPointError("no numbers any more")
+        return in_process(plan, console)
+
+    monkeypatch.setattr(choosing, "in_process", breaking)
+    over = ("--over", "privacy.rho-alpha=0.1,0.2,0.3")
+    asked = ("choose", tiny, "--max-advantage", 0.2, "--trials", 4, "--out", out, *over)
+    status, _, err = fedsim(*asked)
+    assert (status, "give the same command again" in err) == (130, True)
+    assert not (out / "report.json").exists()
+    kept = (out / "rho-alpha=0.1" / "events.jsonl").read_bytes()
+    status, _, err = fedsim(*asked)
+    assert (out / "rho-alpha=0.1" / "events.jsonl").read_bytes() == kept
+    assert status == 1
+    assert "fedsim: 1 of 3 runs failed, the first of them rho-alpha=0.3" in err
+    assert json.loads((out / "report.json").read_text())["chosen"] == "rho-alpha=0.2"
 
 
 @pytest.mark.usefixtures("without_pages")
