@@ -106,13 +106,14 @@ def test_what_no_setting_is_accurate_enough_for_is_said_and_exits_with_1(
     over = ("--over", "training.rounds=1,2", "--over", "privacy.rho-alpha=0.1,0.2")
     assert fedsim(*asked, *over, "--quiet")[0] == 0
     assert (out / "config.toml").exists()
-    status, printed, err = fedsim(*asked, *over, "--min-accuracy", 0.999, "--json")
+    status, printed, _ = fedsim(*asked, *over, "--min-accuracy", 0.999, "--json")
     assert status == 1
     found = json.loads(printed)
     assert (found["state"], found["chosen"]) == ("none", None)
     assert len(found["settings"]) == 4
     assert found["nearest"]
-    assert "None of the settings keeps" in err
+    assert found["sentences"][0].startswith("None of the settings keeps")
+    assert "Nearest: rounds = " in fedsim(*asked, *over, "--min-accuracy", 0.999)[2]
     assert not (out / "config.toml").exists()
 
 
