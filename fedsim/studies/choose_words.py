@@ -174,6 +174,10 @@ def told(found: Found) -> Iterator[str]:
         "own, on one set of held-out records. A single training lies above or below it, and other "
         "records have another."
     )
+    yield (
+        "What a search costs counts the records that are trained on. Those that accuracy is "
+        "measured on are others, and take protection of their own where they need it."
+    )
     if found.config.privacy.sensitivity == "local":
         yield (
             "The noise is scaled to the sensitivity of this challenge alone: the bounds are those "

@@ -1,7 +1,7 @@
 """`fedsim choose`: which epsilon, for a limit on the adversary."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from fedsim import config as configuration
 from fedsim.cli.options import AsJson, ConfigFile, Quiet, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.trust.model import Vantage
+
+if TYPE_CHECKING:  # torch, which takes a second
+    from fedsim.studies.choose_search import Found
 
 NOT_CHOSEN = 1
 """Exit status where no setting meets what was asked for, or nobody can tell."""
@@ -57,9 +60,9 @@ def choose(
     the chosen setting. The same command again continues. Exit status 1: nothing meets what was
     asked for, or more trials are needed to tell.
 
-    Example: fedsim choose configs/digits.toml --max-belief 0.75 --min-accuracy 0.7
+    Example: fedsim choose configs/digits.toml --max-belief 0.75 --min-accuracy 0.75
     """
-    from fedsim.studies import choose_report, choose_words, grid  # noqa: PLC0415  (torch)
+    from fedsim.studies import choose_report, grid  # noqa: PLC0415  (torch)
     from fedsim.studies.choose_search import Request  # noqa: PLC0415
 
     console = Terminal(stderr=True, quiet=quiet)
@@ -76,6 +79,17 @@ def choose(
     )
     if json_:
         print_json(choose_report.document(found))
+    else:
+        _print(found, directory, console)
+    grid.complain(found.outcomes)
+    if found.choice.chosen is None:
+        raise typer.Exit(NOT_CHOSEN)
+
+
+def _print(found: "Found", directory: Path, console: Terminal) -> None:
+    """Print the settings, the answer, and where everything lies."""
+    from fedsim.studies import choose_report, choose_words  # noqa: PLC0415
+
     console.print(choose_report.table(found))
     for sentence in (*choose_words.sentences(found), choose_words.cost_in_short(found)):
         console.print(sentence, highlight=False)
@@ -83,6 +97,3 @@ def choose(
         said = f"Run it: {choose_report.command(directory)}"
         console.print(said, soft_wrap=True, highlight=False)
     console.print(f"Report: {directory / 'report.html'}", soft_wrap=True, highlight=False)
-    grid.complain(found.outcomes)
-    if found.choice.chosen is None:
-        raise typer.Exit(NOT_CHOSEN)

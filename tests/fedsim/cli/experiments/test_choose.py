@@ -6,9 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import fedsim as api
+from fedsim import choosing
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, dump, load
+from fedsim.experiment import in_process
+from fedsim.server.plan import Plan
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -65,6 +70,34 @@ def test_a_choice_is_made_is_gone_on_with_and_can_be_run(
 
 
 @pytest.mark.usefixtures("without_pages")
+def test_what_is_interrupted_goes_on_and_what_fails_is_named(
+    fedsim: Command, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, begun = tmp_path / "out", []
+
+    def breaking(plan: Plan, console: Console) -> RunDirectory:
+        begun.append(plan.path.name)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        if plan.config.privacy.rho_alpha == 0.3:
+            raise FloatingPointError("no numbers any more")
+        return in_process(plan, console)
+
+    monkeypatch.setattr(choosing, "in_process", breaking)
+    over = ("--over", "privacy.rho-alpha=0.1,0.2,0.3")
+    asked = ("choose", tiny, "--max-advantage", 0.2, "--trials", 4, "--out", out, *over)
+    status, _, err = fedsim(*asked)
+    assert (status, "give the same command again" in err) == (130, True)
+    assert not (out / "report.json").exists()
+    kept = (out / "rho-alpha=0.1" / "events.jsonl").read_bytes()
+    status, _, err = fedsim(*asked)
+    assert (out / "rho-alpha=0.1" / "events.jsonl").read_bytes() == kept
+    assert status == 1
+    assert "fedsim: 1 of 3 runs failed, the first of them rho-alpha=0.3" in err
+    assert json.loads((out / "report.json").read_text())["chosen"] == "rho-alpha=0.2"
+
+
+@pytest.mark.usefixtures("without_pages")
 def test_what_no_setting_is_accurate_enough_for_is_said_and_exits_with_1(
     fedsim: Command, tiny: Path, tmp_path: Path
 ) -> None:
@@ -73,13 +106,14 @@ def test_what_no_setting_is_accurate_enough_for_is_said_and_exits_with_1(
     over = ("--over", "training.rounds=1,2", "--over", "privacy.rho-alpha=0.1,0.2")
     assert fedsim(*asked, *over, "--quiet")[0] == 0
     assert (out / "config.toml").exists()
-    status, printed, err = fedsim(*asked, *over, "--min-accuracy", 0.999, "--json")
+    status, printed, _ = fedsim(*asked, *over, "--min-accuracy", 0.999, "--json")
     assert status == 1
     found = json.loads(printed)
     assert (found["state"], found["chosen"]) == ("none", None)
     assert len(found["settings"]) == 4
     assert found["nearest"]
-    assert "None of the settings keeps" in err
+    assert found["sentences"][0].startswith("None of the settings keeps")
+    assert "Nearest: rounds = " in fedsim(*asked, *over, "--min-accuracy", 0.999)[2]
     assert not (out / "config.toml").exists()
 
 
