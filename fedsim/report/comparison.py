@@ -12,7 +12,7 @@ from adversaries.errors import InputError
 from fedsim.pages.wording import number, percent, span
 from fedsim.report.sections import vantage_words
 from fedsim.results.report import Report
-from fedsim.results.verdicts import Verdict
+from fedsim.results.verdicts import VantageVerdict
 
 Row = dict[str, Any]
 
@@ -146,7 +146,7 @@ def _released(row: Row) -> str:
     )
 
 
-def _words(report: Report, found: Verdict) -> str:
+def _words(report: Report, found: VantageVerdict) -> str:
     """Return a state as the run's own page words it, and whether the prediction failed."""
     place = report.vantages[found.vantage].empirical
     apart = place is not None and place.near_prediction is False
