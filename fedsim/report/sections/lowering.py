@@ -33,7 +33,7 @@ def choose(report: Report) -> str:
 
 def _cell(found: Towards) -> Cell:
     return Cell(
-        f"right in ≤ {percent((1 + found.rho_alpha) / 2)}",
+        f"≤ {percent((1 + found.rho_alpha) / 2)}",
         f"ε {number(found.epsilon)}, belief {percent(found.rho_beta)}",
         style="value",
     )

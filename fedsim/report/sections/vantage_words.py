@@ -98,14 +98,15 @@ def lines(report: Report, verdict: VantageVerdict) -> Lines:
     )
 
 
-def own_limit(report: Report, limit: OwnLimit) -> Mark:
+def own_limit(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> Mark:
     """Return the answer to a limit of the organisation's own in a few words.
 
     Good is only what theory promises everybody.
 
     Args:
         report: of which kind of noise is asked.
-        limit: of one of its verdicts.
+        verdict: of the vantage.
+        limit: one of the verdict's.
     """
     if limit.answer == "misses":
         return Mark("alarm", "Misses" if limit.by == "measured" else "Misses, by theory")
@@ -115,6 +116,10 @@ def own_limit(report: Report, limit: OwnLimit) -> Mark:
         return Mark("open", "Meets, for this target alone")
     if is_pac(report):
         return Mark("open", "Meets, on average")
+    rounding = report.mechanism.rounding
+    simulated = rounding is not None and rounding.secure_aggregation == "simulated"
+    if simulated and verdict.vantage == "server":
+        return Mark("open", "Meets, once aggregation is secure")
     return Mark("good", "Meets, by theory")
 
 

@@ -109,7 +109,7 @@ def _own_limits(report: Report) -> list[Block]:
     for verdict in report.verdicts:
         for limit in verdict.limits:
             because = vantage_words.why(report, verdict, limit)
-            answer = Cell(because, mark=vantage_words.own_limit(report, limit), style="")
+            answer = Cell(because, mark=vantage_words.own_limit(report, verdict, limit), style="")
             title = f"{limit.of.capitalize()} at most {number(limit.limit)}"
             line = Line(Cell(NAMES[verdict.vantage]), [answer])
             groups.setdefault(title, []).append(line)
