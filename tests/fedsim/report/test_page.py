@@ -338,7 +338,7 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
         ("local sensitivity", ["A tautology here"]),
         ("bayesian", ["in every round; γ = ", "no guarantee for outliers"]),
         ("halves", ["Naming which of the"]),
-        ("one training", ["One training has no statistics", "–, of one training; limit ρα"]),
+        ("one training", ["One training has no statistics", "– of one training; limit ρα"]),
         ("few trials", ["No finding yet: by 2 trials the adversary may be right in anything from"]),
         ("one run", ["The canaries of one trial prove", "(one-run f-DP bound); claimed is ε ="]),
         (
@@ -539,7 +539,7 @@ def test_an_organisations_limits_are_answered_in_both(report):
     meets = OwnLimit("advantage", 0.9, "meets", "theory", None)
     open_ = OwnLimit("belief", 0.75, "cannot-tell", "measured", 4242)
     first, *others = report.verdicts
-    assert "Limit of the organisation" not in told(report)
+    assert "Limits of the organisation" not in told(report)
     limited = replace(report, verdicts=[replace(first, limits=[meets, open_]), *others])
     for words in (told(limited), " ".join(shown(limited).split())):
         assert "Meets, by theory." in words
@@ -559,5 +559,13 @@ def test_only_what_lies_below_its_limit_is_good(written):
                 assert (mark.kind == "good") == (state == "below")
     for answer in get_args(Answer):
         for basis in get_args(Basis):
-            mark = vantage_words.own_limit(OwnLimit("belief", 0.7, answer, basis, None))
-            assert (mark.kind == "good") == ((answer, basis) == ("meets", "theory"))
+            limit = OwnLimit("advantage", 0.7, answer, basis, None)
+            for kind in ("central", "pac", "local sensitivity", "distributed"):
+                report = written(kind).report
+                for found in report.verdicts:
+                    mark = vantage_words.own_limit(report, found, limit)
+                    # A server that simulates secure aggregation saw every message.
+                    simulated = kind == "distributed" and found.vantage == "server"
+                    promised = kind in ("central", "distributed") and not simulated
+                    by_theory = (answer, basis) == ("meets", "theory")
+                    assert (mark.kind == "good") == (promised and by_theory)
