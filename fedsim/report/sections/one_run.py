@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from fedsim.audits.one_run_report import HEADLINE_NAME, LEADING, NAMES
+from fedsim.audits.one_run_report import NAMES, leading
 from fedsim.figures import belief_figures
 from fedsim.pages.blocks import Block, Entries, Figure, Listing, Place, Prose, Row
 from fedsim.pages.wording import DASH, at_least, number, percent, plain, span
@@ -17,7 +17,12 @@ from fedsim.results.report import Report
 
 def headline(found: OneRun) -> LowerBound:
     """Return the bound that leads, of the headline's trial."""
-    return found.bounds[LEADING]
+    return found.bounds[leading(found.kind)]
+
+
+def headline_name(found: OneRun) -> str:
+    """Return what the bound that leads is called."""
+    return f"one-run {NAMES[leading(found.kind)]}"
 
 
 def proven(report: Report, found: OneRun) -> Row:
@@ -34,15 +39,16 @@ def proven(report: Report, found: OneRun) -> Row:
         "How much privacy loss is proven?",
         at_least(bound.epsilon),
         DASH if unlimited else f"ε ≤ {number(limit)}",
-        f"By the {HEADLINE_NAME}, of one canary. Claimed: ε = {number(found.claimed_epsilon)} "
-        f"towards a participant. {gap(mark, unlimited, 'canaries')}",
+        f"By the {headline_name(found)}, of one canary. Claimed: "
+        f"ε = {number(found.claimed_epsilon)} towards a participant. "
+        f"{gap(mark, unlimited, 'canaries')}",
         f"one trial, {percent(bound.confidence)} confidence",
         mark if bound.epsilon else None,
     )
 
 
 def summary(found: OneRun) -> Entries:
-    """Return the three numbers for the terminal."""
+    """Return the numbers for the terminal."""
     values = {name: number(bound.epsilon) for name, bound in found.bounds.items()}
     values["estimate"] = DASH if found.estimate.reason else number(found.estimate.epsilon)
     return [(f"ε one run, {NAMES[name]}", value) for name, value in values.items()]
