@@ -73,7 +73,7 @@ def test_it_holds_whatever_else_is_in_the_sums(nuisance) -> None:  # type: ignor
 
 
 def test_a_thousand_canaries_prove_more_than_three_point_four_of_four() -> None:
-    coins, scores = _game(mu_of_epsilon(4.0, DELTA), 1000, 20)
+    coins, scores = _game(mu_of_epsilon(4.0, DELTA), 1000, 60)
     found = order_statistics.order_bounds(coins, scores, DELTA, CONFIDENCE)
     assert 3.4 < np.median(found) < 4
     f_dp = one_run.f_dp_bounds(coins[:2], scores[:2], DELTA, CONFIDENCE)
