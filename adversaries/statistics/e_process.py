@@ -206,10 +206,8 @@ def advantage_interval(worlds: Bools, log_odds: Floats, confidence: float) -> In
     other = Accusations(
         counts.on_d - counts.true, counts.on_d, counts.others - counts.false, counts.others
     )
-    low, less = (
-        _largest(lambda gap, each=each: each.log_e(_ahead(gap)), -1.0, 1.0, tail)
-        for each in (counts, other)
-    )
+    low = _largest(lambda gap: counts.log_e(_ahead(gap)), -1.0, 1.0, tail)
+    less = _largest(lambda gap: other.log_e(_ahead(gap)), -1.0, 1.0, tail)
     return Interval(low, -less, confidence)
 
 

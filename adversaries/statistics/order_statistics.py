@@ -201,7 +201,8 @@ def _order_statistic(a: int, b: int) -> tuple[Floats, Floats]:
     ends = betaincinv(a, b, OUTSIDE), 1 - betaincinv(b, a, OUTSIDE)
     nodes = ends[0] + (ends[1] - ends[0]) * (NODES + 1) / 2
     logs = xlogy(a - 1, nodes) + xlog1py(b - 1, -nodes) - betaln(a, b)
-    return nodes, np.exp(logs) * WEIGHTS * (ends[1] - ends[0]) / 2
+    weights: Floats = np.exp(logs) * WEIGHTS * (ends[1] - ends[0]) / 2
+    return nodes, weights
 
 
 def _size_at(share: Floats, mu: float) -> Floats:

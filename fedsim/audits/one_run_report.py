@@ -6,7 +6,7 @@ from dataclasses import asdict
 import numpy as np
 import numpy.typing as npt
 
-from adversaries.statistics import gaussian
+from adversaries.statistics import gaussian, intervals
 from adversaries.statistics import one_run as estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.order_statistics import order_bound, order_bounds
@@ -169,7 +169,7 @@ def _histogram(included: npt.NDArray[np.bool_], scores: npt.NDArray[np.float64])
 
 def _bounds(
     kind: str, mine: Mine, guesses: int, delta: float, confidence: float
-) -> dict[str, estimators.LowerBound]:
+) -> dict[str, intervals.LowerBound]:
     """Return the bounds that canaries of a kind allow, by name."""
     found = {
         "binomial": estimators.binomial_bound(*mine, delta, confidence, guesses),

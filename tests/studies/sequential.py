@@ -20,11 +20,11 @@ from fedsim.audits.noise_watch import NoiseWatch
 Floats = npt.NDArray[np.float64]
 
 SEED = 11
-CLIENTS, ROUNDS, SIZE = 3, 20, 100
-HONEST, DISHONEST = 400, 40
+CLIENTS, ROUNDS, SIZE = 2, 20, 50
+HONEST, DISHONEST = 200, 10
 LEVELS = (0.05, 0.01, 0.001)
-SIZES, NOISES = (100, 1000), (1.0, 0.9, 0.7, 0.5)
-CAMPAIGNS, TRIALS, LOOKS = 400, 1000, 25
+SIZES, NOISES = (100, 500), (1.0, 0.9, 0.7, 0.5)
+CAMPAIGNS, TRIALS, LOOKS = 200, 400, 10
 EPSILONS = (0.0, 0.5, 2.0)
 
 Signal = Callable[[int, Floats], Floats]
