@@ -109,19 +109,20 @@ class Accusations:
         Args:
             curve: the largest true positive rate at every false positive rate.
         """
-        low, high = GRID[:-1], GRID[1:]
+        low, high, found = GRID[:-1], GRID[1:], math.inf
         for _ in range(PASSES):
             # In a gap no product is below this one, since the bets against TPR <= t fall in t, and
             # those against FPR >= x rise in x; at its lower end the product is that.
             false = _log_e(self.others - self.false, self.others, 1 - low)
             least = _log_e(self.true, self.on_d, curve(high)) + false
-            there = float((_log_e(self.true, self.on_d, curve(low)) + false).min())
-            if not (open := least < there).any():
-                return there
+            there = _log_e(self.true, self.on_d, curve(low)) + false
+            found = min(found, float(there.min()))
+            if not (lower := least < found).any():
+                return found
             # Only gaps that may be below what was found are looked at more closely.
-            steps = np.linspace(low[open], high[open], FINER + 1)
+            steps = np.linspace(low[lower], high[lower], FINER + 1)
             low, high = steps[:-1].ravel(), steps[1:].ravel()
-        return min(there, float(least.min()))
+        return min(found, float(least.min()))
 
 
 def betting_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: float) -> LowerBound:

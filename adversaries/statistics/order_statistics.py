@@ -150,14 +150,17 @@ def largest_mus(canaries: int, sums: Ints, alpha: float) -> Floats:
     """
     low, high = np.zeros(len(sums), np.int64), np.full(len(sums), int(LARGEST_MU / STEP))
     # Who still has a gap halves it; equal multiples are worked out once.
-    while (open := high - low > 1).any():
+    while (unsure := high - low > 1).any():
         middle = (low + high) // 2
         refuted = np.zeros(len(sums), np.bool_)
-        for multiple in np.unique(middle[open]).tolist():
-            here = open & (middle == multiple)
+        for multiple in np.unique(middle[unsure]).tolist():
+            here = unsure & (middle == multiple)
             refuted[here] = p_values(canaries, multiple * STEP)[sums[here]] <= alpha
-        low, high = np.where(open & refuted, middle, low), np.where(open & ~refuted, middle, high)
-    return low * STEP
+        low, high = (
+            np.where(unsure & refuted, middle, low),
+            np.where(unsure & ~refuted, middle, high),
+        )
+    return np.asarray(low * STEP, np.float64)
 
 
 @lru_cache(maxsize=4096)
