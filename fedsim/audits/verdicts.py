@@ -120,7 +120,10 @@ def _measured(
     if vantage is run.vantage:
         epsilon, by = report.empirical.headline.epsilon, report.empirical.headline.name
         if report.one_run is not None:
-            epsilon, by = report.one_run.bounds[one_run_report.LEADING].epsilon, "one_run"
+            epsilon, by = (
+                report.one_run.bounds[one_run_report.leading(report.one_run.kind)].epsilon,
+                "one_run",
+            )
     single = run.trials == 1
     return MeasuredThere(
         advantage=None if single else found.advantage,
