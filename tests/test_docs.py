@@ -1,14 +1,50 @@
 """What the pages say of the code is true: their snippets print what stands behind them."""
 
 import re
-from importlib import import_module
+import shlex
+from collections.abc import Iterator
+from importlib import import_module, util
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
 
+import click
 import pytest
+import typer
+
+from fedsim.cli.main import app
+from fedsim.config import KNOWN_KEYS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+PENDING_PAGES = (
+    "docs/start/choosing.md",
+    "docs/start/reading-a-report.md",
+    "docs/how-to/tracking.md",
+)
+"""What others write, and is linked to already."""
+
+PENDING = tuple(
+    f"fedsim {name}"
+    for name in (
+        *("init", "choose", "compare", "open", "config"),
+        *("audit app", "audit transcript", "audit live"),
+    )
+)
+"""Commands that others add, and are written of already."""
+
+
+def _hooks() -> ModuleType:
+    """Return what makes the site's generated pages, which is no module of a package."""
+    spec = util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATED = {f"docs/{path}": page for path, page in _hooks().generated_pages().items()}
 SNIPPET = re.compile(
     r'^(?P<indent> *)python -c "\n(?P<code>.*?)"\n(?:(?P=indent)# (?P<printed>[^\n]*)\n)?',
     re.M | re.S,
@@ -48,7 +84,9 @@ def test_what_a_page_imports_exists(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_a_page_links_to_exists(page: Path) -> None:
     for path, heading in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text()):
-        target = page.parent / path if path else page
+        target = (page.parent / path).resolve() if path else page
+        if str(target.relative_to(ROOT)) in (*GENERATED, *PENDING_PAGES):
+            continue
         assert target.exists(), path
         assert not heading or heading in _anchors(target), (path, heading)
 
@@ -57,6 +95,69 @@ def _anchors(page: Path) -> set[str]:
     """Return what the headings of a page are linked by."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_readme_is_read_in_two_minutes() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 450
+
+
+COMMAND = re.compile(r"(?:^|(?<=[$(] )|(?<=&& )|(?<=; ))(?:\S+/bin/)?(fedsim [^&|;>)]*)")
+"""A command of fedsim's: where its line begins, after a prompt, or after another command."""
+
+
+def _commands(page: str) -> Iterator[str]:
+    """Yield the commands that stand in the blocks of a page, or in its text as `code`."""
+    whole = re.sub(r"\$\([^)]*\)", "FILE", page.replace("\\\n", " "))
+    for block in re.findall(r"^ *```(?:sh|console|text)?\n(.*?)^ *```", whole, re.M | re.S):
+        for line in dedent(block).splitlines():
+            yield from (
+                shlex.join(shlex.split(found, comments=True)) for found in COMMAND.findall(line)
+            )
+    yield from re.findall(
+        r"(?<!`)`(fedsim [^`]*)`", re.sub(r"^ *```.*?^ *```", "", page, flags=re.M | re.S)
+    )
+
+
+def _parse(words: list[str]) -> None:
+    """Read a command line as far as its commands and options go. Raises click.UsageError."""
+    command: click.Command = typer.main.get_command(app)
+    while True:
+        context = click.Context(command, info_name=command.name)
+        _, words, _ = command.make_parser(context).parse_args(words)
+        words = [word for word in words if word not in ("...", "…")]
+        if not isinstance(command, click.Group):
+            if words:
+                raise click.UsageError(f"unexpected {words}")
+            return
+        if not words:
+            return
+        name, *words = words
+        found = command.get_command(context, name)
+        if found is None:
+            raise click.UsageError(f"no command {name}")
+        command = found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_commands_of_a_page_exist_with_their_options(page: Path) -> None:
+    for line in _commands(page.read_text()):
+        if line.startswith(PENDING):
+            continue
+        try:
+            _parse(shlex.split(line)[1:])
+        except click.BadOptionUsage:
+            pass  # a text names an option without a value
+        except click.UsageError as error:
+            pytest.fail(f"{line}: {error.format_message()}")
+
+
+def test_every_key_and_every_command_is_on_its_generated_page() -> None:
+    keys, commands = GENERATED["docs/reference/keys.md"], GENERATED["docs/reference/commands.md"]
+    for key in KNOWN_KEYS:
+        assert re.search(rf"^\| `{key}` \| [^|]", keys, re.M), key
+    for name in ("run", "account", "deploy init"):
+        assert f"\n## fedsim {name}\n" in commands
+    assert "| `--until-halfwidth H` | " in commands
 
 
 def test_every_registry_of_the_table_exists() -> None:
