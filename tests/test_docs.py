@@ -101,21 +101,22 @@ def test_the_readme_is_read_in_two_minutes() -> None:
     assert len((ROOT / "README.md").read_text().split()) <= 450
 
 
-COMMAND = re.compile(r"(?:^|(?<=[$(] )|(?<=&& )|(?<=; ))(?:\S+/bin/)?(fedsim [^&|;>)]*)")
+COMMAND = re.compile(
+    r"(?:^|(?<=[$(] )|(?<=&& )|(?<=; ))(?:\S+/bin/)?(fedsim (?:(?!, then)[^&|;>)])*)"
+)
 """A command of fedsim's: where its line begins, after a prompt, or after another command."""
 
 
 def _commands(page: str) -> Iterator[str]:
     """Yield the commands that stand in the blocks of a page, or in its text as `code`."""
-    whole = re.sub(r"\$\([^)]*\)", "FILE", page.replace("\\\n", " "))
-    for block in re.findall(r"^ *```(?:sh|console|text)?\n(.*?)^ *```", whole, re.M | re.S):
-        for line in dedent(block).splitlines():
-            yield from (
-                shlex.join(shlex.split(found, comments=True)) for found in COMMAND.findall(line)
-            )
-    yield from re.findall(
-        r"(?<!`)`(fedsim [^`]*)`", re.sub(r"^ *```.*?^ *```", "", page, flags=re.M | re.S)
-    )
+    page = re.sub(r"\$\([^)]*\)", "FILE", page.replace("\\\n", " "))
+    fenced = re.findall(r"^ *```(?:sh|console|text)?\n(.*?)^ *```", page, re.M | re.S)
+    text = re.sub(r"^ *```.*?^ *```", "", page, flags=re.M | re.S)
+    blocks = [*fenced, *re.findall(r"(?:^ {4}.*\n)+", text, re.M)]
+    for line in (line for block in blocks for line in dedent(block).splitlines()):
+        for found in COMMAND.findall(line.partition("[-")[0]):  # before options as a usage has them
+            yield shlex.join(shlex.split(found, comments=True))
+    yield from re.findall(r"(?<!`)`(fedsim [^`]*)`", text)
 
 
 def _parse(words: list[str]) -> None:
