@@ -19,6 +19,7 @@ from fedsim import config as configuration
 from fedsim.audits.verdict import Verdict, verdict_of
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, Scalar
+from fedsim.privacy.delta import ASSUMED
 from fedsim.results.report import Report
 
 if TYPE_CHECKING:  # slow to import
@@ -278,7 +279,7 @@ class Audit:
             the least protected client at delta; infinite without noise, None where unknown.
         proven: an epsilon that is exceeded as surely as a conviction takes; None where unmeasured.
         delta: at which both are stated.
-        report: what `fedsim audit --json` prints; of a transcript, infinity is a number here.
+        report: what `fedsim audit … --json` prints; of a transcript, infinity is a number here.
     """
 
     verdict: Verdict
@@ -353,7 +354,7 @@ def audit(
         return _of_app(path, {**given, "claim": claim, "confidence": confidence})
     if given:
         raise InputError(f"{', '.join(given)}: for a Flower app's directory; '{path}' is none")
-    at = 1e-5 if delta is None else delta
+    at = ASSUMED if delta is None else delta
     at = at if claim is None else claim.delta
     return _of_transcript(path, at, confidence, claimed_epsilon, claimed_unit)
 
@@ -384,7 +385,7 @@ def _of_transcript(
         if reader.facts.recorder == AUDITOR:
             raise InputError(
                 f"'{path}' is of an auditor's node, whose beliefs take the run's data; audit it "
-                f"with fedsim audit {path} --data-root DIRECTORY"
+                f"with fedsim audit transcript {path} --data-root DIRECTORY"
             )
         report = transcript_audit.audit(reader, delta, confidence, epsilon, unit)
     release, canary, claim = report["release"], report["canary"], report["claim"]

@@ -36,6 +36,7 @@ SMALL: dict[str, Scalar] = {
     "training.rounds": 3,
     "trials.count": 8,
     "trials.batch": 8,
+    "privacy.delta": 0.005,
     "audit.evaluated-trials": 4,
     "run.threads": 1,
     "run.device": "cpu",

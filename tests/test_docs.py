@@ -24,13 +24,7 @@ PENDING_PAGES = (
 )
 """What others write, and is linked to already."""
 
-PENDING = tuple(
-    f"fedsim {name}"
-    for name in (
-        *("init", "choose", "compare", "open", "config"),
-        *("audit app", "audit transcript", "audit live"),
-    )
-)
+PENDING = ("fedsim choose",)
 """Commands that others add, and are written of already."""
 
 

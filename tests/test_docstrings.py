@@ -12,9 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import typer
 
-from fedsim.cli.main import app
+from fedsim.cli.commands import everything
 
 ROOT = Path(__file__).parents[1]
 
@@ -121,15 +120,8 @@ def _faults(node: Function) -> Iterator[str]:
 def _commands() -> frozenset[tuple[str, str]]:
     """Return module and name of every function that typer runs as a command."""
 
-    def within(group: typer.Typer) -> Iterator[tuple[str, str]]:
-        for command in group.registered_commands:
-            if command.callback is not None:
-                yield command.callback.__module__, command.callback.__name__
-        for inner in group.registered_groups:
-            if inner.typer_instance is not None:
-                yield from within(inner.typer_instance)
-
-    return frozenset(within(app))
+    codes = (command.code.partition(":") for _, command in everything())
+    return frozenset((f"fedsim.cli.{module}", name) for module, _, name in codes)
 
 
 def _is_command(path: Path, name: str) -> bool:

@@ -10,7 +10,7 @@ from scipy.stats import binom
 from adversaries.errors import InputError
 from adversaries.statistics import stopping
 from adversaries.statistics.design import INDEPENDENT, WON_SHARE, Design
-from adversaries.statistics.intervals import binomial_high, binomial_low, significance
+from adversaries.statistics.intervals import Interval, binomial_high, binomial_low, significance
 from adversaries.statistics.lower_bounds import LOWER_BOUNDS
 from adversaries.statistics.trials import Bools, Floats
 
@@ -85,6 +85,65 @@ def trials_needed(
         MOST_TRIALS,
         f"a halfwidth of {halfwidth:g}",
     )
+
+
+def interval_at(
+    advantage: float, trials: int, confidence: float, design: Design = INDEPENDENT
+) -> Interval:
+    """Return the interval of the advantage if just this advantage is measured.
+
+    Of `adversaries.statistics.estimators.advantage` after trials in both worlds without a tie. With
+    common random numbers pairs are won twice or else once, as of `expected_halfwidth`.
+
+    Args:
+        advantage: in [-1, 1].
+        trials: an even number of at least 2.
+        confidence: in (0, 1).
+        design: how the trials are played.
+
+    Raises:
+        InputError: an impossible confidence.
+    """
+    alpha = significance(design.level(confidence))
+    if not design.common:
+        wins = trials * (1 + advantage) / 2
+        low, high = (limit(wins, trials, alpha / 2) for limit in (binomial_low, binomial_high))
+        return Interval(2 * float(low) - 1, 2 * float(high) - 1, confidence)
+    pairs = trials // 2
+    # Of the better and the worse of both outcomes, as `design.paired_interval` has them.
+    both, neither = (
+        [
+            float(limit(pairs * max(0.0, sign * advantage), pairs, share * alpha / 2))
+            for limit in (binomial_low, binomial_high)
+        ]
+        for sign, share in ((1, WON_SHARE), (-1, 1 - WON_SHARE))
+    )
+    return Interval(both[0] - neither[1], both[1] - neither[0], confidence)
+
+
+def trials_to_tell(
+    advantage: float, limit: float, confidence: float, design: Design = INDEPENDENT
+) -> int:
+    """Return how many trials tell on which side of a limit the advantage is, if it stays as it is.
+
+    Args:
+        advantage: as it was measured, in [-1, 1].
+        limit: that the interval is to lie above or below of, in (-1, 1).
+        confidence: of the interval, in (0, 1).
+        design: how the trials are played.
+
+    Returns:
+        The even number from which on `interval_at` leaves the limit out.
+
+    Raises:
+        InputError: more than `MOST_TRIALS`, as where the advantage is the limit.
+    """
+
+    def told(trials: int) -> bool:
+        found = interval_at(advantage, trials, confidence, design)
+        return found.low > limit or found.high < limit
+
+    return _turning_point(told, MOST_TRIALS, f"telling {advantage:g} from {limit:g}")
 
 
 def expected_stop(

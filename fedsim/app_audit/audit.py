@@ -22,11 +22,11 @@ from fedsim.app_audit.measurement import App
 from fedsim.app_audit.rules import Finding, findings
 from fedsim.audits.verdict import Verdict
 from fedsim.common.strict_json import strict_json
+from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.trust.model import Vantage
 
 LEAST_TRIALS = 20
-DEFAULT_DELTA = 1e-5
 
 BOUNDS = ("clopper_pearson", "gaussian")
 """The lower bounds that judge a claim; neither knows the mechanism nor trusts its noise."""
@@ -57,7 +57,7 @@ class AppAudit:
         guarantee: true noise of every round by theory, None where theory cannot tell.
         vantage: whom the claim, else the noise, protects against.
         neighbouring: what the target sends in the world without its update.
-        delta: at which every epsilon is stated: the claim's, else `DEFAULT_DELTA`.
+        delta: at which every epsilon is stated: the claim's, else `ASSUMED`.
         scope: of every epsilon: the whole run, or its least private round.
         epsilon: by theory, inf without noise; None where theory cannot tell.
         predicted_advantage: of this attack by theory, 0 to 1; None where theory cannot tell.
@@ -233,7 +233,7 @@ def audit(
         seed,
         progress,
     )
-    delta = DEFAULT_DELTA if claim is None else claim.delta
+    delta = ASSUMED if claim is None else claim.delta
     worlds, scores = game.scores(scope)
     reason = _not_normal(configuration, guarantee)
     shown, sure = (

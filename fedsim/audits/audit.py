@@ -11,6 +11,7 @@ from fedsim.audits import (
     check,
     crafted_report,
     empirical,
+    lowering,
     membership_audit,
     one_run_report,
     one_training,
@@ -19,6 +20,7 @@ from fedsim.audits import (
     set_up,
     trust_report,
     vantage_report,
+    verdicts,
     yeom,
 )
 from fedsim.audits.audited_run import AuditedRun
@@ -61,6 +63,7 @@ def assemble(
         chance_alarms=check.chance_alarms(checks),
         warnings=[*raised.values(), *_cautions(run, report)],
     )
+    report = replace(report, verdicts=verdicts.measure(run, report))
     return one_training.without_rates(report) if run.trials == 1 else report
 
 
@@ -91,6 +94,8 @@ def _measured(run: AuditedRun) -> Report:
         precision=facts["precision"],
         training=set_up.training(run),
         audit_mode=config.audit.mode,
+        verdicts=[],
+        lowering=lowering.measure(run),
         challenge=set_up.challenge(run),
         mechanism=set_up.mechanism(run),
         released=run.together.released,

@@ -37,6 +37,7 @@ def measure(run: AuditedRun) -> Pac:
         realised_information=realised,
         # Nats add up, whether the trials' secret was one or each had its own.
         released_information=information * run.trials if adds_up(config) else None,
+        budgeted=config.privacy.mutual_information > 0,
         prior=config.privacy.pac_prior,
         prior_description=prior,
         candidates=config.candidates if noise.by_candidate else 2,

@@ -75,6 +75,7 @@ def challenge(run: AuditedRun) -> Challenge:
         replacement=replacement,
         client=found["client"],
         adversary=found["adversary"],
+        choice="given" if found["measure"] == "given" else run.config.challenge.choice,
         measure=found["measure"],
         distance=found["distance"],
         kind=found["kind"],

@@ -77,7 +77,13 @@ class Event(Part):
     rounds: Annotated[int, Field(ge=1)] = 1
     trials: Annotated[list[Count], Field(min_length=2, max_length=2)] = [0, 0]
     accuracy: Number | None = None
+    loss: float | None = None  # NaN of a model that diverged
     epsilon: Number | None = None
+    advantage: Number | None = None
+    advantage_interval: Annotated[list[Number], Field(min_length=2, max_length=2)] = [0, 0]
+    belief: Number | None = None
+    rho_alpha: Number | None = None
+    rho_beta: Number | None = None
 
 
 def check(schema: type[Part], value: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim.cli.options import AsJson, SetOption
+from fedsim.cli.options import CONFIG, AsJson, SetOption, bundled
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
 from fedsim.data import dataset_cards
@@ -17,7 +17,9 @@ from fedsim.data import dataset_cards
 def data(
     config_file: Annotated[
         Path | None,
-        typer.Argument(metavar="[CONFIG]", help="Experiment file (TOML); none: list the datasets."),
+        typer.Argument(
+            metavar="[CONFIG]", help=f"{CONFIG} None: list the datasets.", callback=bundled
+        ),
     ] = None,
     set_: SetOption = None,
     out: Annotated[

@@ -14,22 +14,7 @@ import fedsim
 from adversaries import registry
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim.cli import INTERRUPTED
-from fedsim.cli.auditing.audit import audit
-from fedsim.cli.auditing.one_run import app as one_run
-from fedsim.cli.data import data
-from fedsim.cli.deploy import app as deploy
-from fedsim.cli.experiments.membership import membership
-from fedsim.cli.experiments.predict import predict
-from fedsim.cli.experiments.report import report
-from fedsim.cli.experiments.run import run
-from fedsim.cli.experiments.sensitivity import sensitivity
-from fedsim.cli.experiments.sweep import sweep
-from fedsim.cli.experiments.train import rehearse, train
-from fedsim.cli.experiments.trials import trials
-from fedsim.cli.reproduce import reproduce
-from fedsim.cli.theory.account import account
-from fedsim.cli.theory.calibrate import calibrate
-from fedsim.cli.theory.pac import pac
+from fedsim.cli.lazy import MARKUP, LazyGroup
 from fedsim.common import installation
 from fedsim.common.foreign_text import shown
 
@@ -37,36 +22,17 @@ app = typer.Typer(
     name="fedsim",
     help="How identifiable is one person in a federation's training data, to whom, and how far is "
     "that from what differential privacy allows?",
+    cls=LazyGroup,
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",  # which leaves [brackets] alone and fills paragraphs
+    rich_markup_mode=MARKUP,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    run,
-    train,
-    rehearse,
-    predict,
-    report,
-    audit,
-    calibrate,
-    account,
-    pac,
-    data,
-    sensitivity,
-    membership,
-    sweep,
-    trials,
-    reproduce,
-):
-    app.command()(command)
-app.add_typer(deploy)
-app.add_typer(one_run)
 
 
 @app.callback(invoke_without_command=True)
 def _before(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[bool, typer.Option("--version", "-V", help="Print the version.")] = False,
     allow_code: Annotated[
         list[str] | None,
         typer.Option(

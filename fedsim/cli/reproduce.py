@@ -8,7 +8,7 @@ from rich.box import SIMPLE
 from rich.table import Table
 
 from adversaries.errors import InputError
-from fedsim.cli.options import AsJson
+from fedsim.cli.options import DATA_ROOT, AsJson
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
 from fedsim.reproduction.findings.item import DATA, Scale
@@ -27,7 +27,7 @@ def reproduce(
     ] = None,
     data_root: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder with mnist/, adult/ and so on in it."),
+        typer.Option(metavar="DIR", help=f"{DATA_ROOT}: mnist/, adult/ and so on in a folder."),
     ] = None,
     download: Annotated[
         bool, typer.Option("--download", help="Download into DIR what may be (MNIST).")
@@ -79,6 +79,9 @@ def reproduce(
         say=lambda what: console.print(f"  {what}", highlight=False),
     )
     if list_:
+        if json_:
+            print_json({"items": [_listed(item, means) for item in chosen]})
+            return
         for key in dict.fromkeys(item.source for item in chosen):
             Terminal().print(_listing(key, [item for item in chosen if item.source == key], means))
         return
@@ -133,6 +136,19 @@ def _why_not(item: "Item", means: "Means", named: bool) -> str:
     if item.too_long(means) and not named and session.read(item, means) is None:
         return f"takes about {item.minutes / 60:.0f} hours: name it to make it"
     return ""
+
+
+def _listed(item: "Item", means: "Means") -> dict[str, object]:
+    """Return what --list says of an item, for --json."""
+    return {
+        "source": item.source,
+        "item": item.name,
+        "what": item.title,
+        "minutes": item.minutes,
+        "only_when_named": item.too_long(means),
+        "needs": list(item.needs),
+        "missing": list(item.missing(means)),
+    }
 
 
 def _listing(source: str, items: "list[Item]", means: "Means") -> Table:

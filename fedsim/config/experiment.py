@@ -1,7 +1,7 @@
 """A whole experiment: all tables, and what they say together."""
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 from pydantic import model_validator
 
@@ -12,8 +12,10 @@ from fedsim.config.federation import EVERYBODY, DataConfig, FederationConfig
 from fedsim.config.limits import LIMITS
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.refused import REFUSED
+from fedsim.config.report import ReportConfig
 from fedsim.config.training import ModelConfig, TrainingConfig
 from fedsim.config.values import Scalar
+from fedsim.privacy import delta
 
 
 class Config(Table):
@@ -29,6 +31,7 @@ class Config(Table):
         canaries: of a one-run audit, if any.
         trials: repetitions of the whole training.
         audit: what is measured of them.
+        report: the limits of an organisation to which the result is held.
         run: how the run is carried out.
     """
 
@@ -41,7 +44,22 @@ class Config(Table):
     canaries: CanariesConfig = CanariesConfig()
     trials: TrialsConfig = TrialsConfig()
     audit: AuditConfig = AuditConfig()
+    report: ReportConfig = ReportConfig()
     run: RunConfig = RunConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _delta_where_none_is_given(cls, given: Any) -> Any:
+        """Fill in privacy.delta by the rule of `fedsim.privacy.delta` where it is 0 or missing."""
+        if not isinstance(given, dict) or not isinstance(given.get("privacy", {}), dict):
+            return given
+        privacy, data = given.get("privacy", {}), given.get("data", {})
+        default = DataConfig().records
+        records = data.get("records", default) if isinstance(data, dict) else data.records
+        # What is no number of records is refused where it stands.
+        if privacy.get("delta", 0) != 0 or type(records) is not int or records < 2:
+            return given
+        return {**given, "privacy": {**privacy, "delta": delta.of_records(records)}}
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:

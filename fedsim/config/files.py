@@ -92,7 +92,10 @@ def load(
     try:
         tree = reading.toml(path)
     except FileNotFoundError:
-        raise InputError(f"no configuration file '{path}'; see configs/ for examples") from None
+        raise InputError(
+            f"no configuration file '{path}'; fedsim init writes one, and fedsim config "
+            "examples lists those that come with fedsim"
+        ) from None
     values = dict(flatten(tree)) | dict(overrides or {})
     if "run.name" not in values:
         values["run.name"] = path.stem

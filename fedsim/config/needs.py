@@ -65,6 +65,15 @@ class Setting:
         return f"{self.key} is {f'{value:g}' if isinstance(value, float) else as_toml(value)}"
 
     @property
+    def words(self) -> str:
+        """The statement, as a sentence has it."""
+        if self.test == "is even":
+            return f"{self.key} is even"
+        if isinstance(self.tested, tuple):
+            return f"{self.key} is {' or '.join(map(as_toml, self.tested))}"
+        return f"{self.key} {self.test} {as_toml(self.tested)}"
+
+    @property
     def advice(self) -> str:
         """What to do so that it holds."""
         if self.test == "is even":

@@ -27,7 +27,8 @@ class PrivacyConfig(Table):
         epsilon: target at delta.
         noise_multiplier: standard deviation of the noise over the sensitivity, where no target is
             given.
-        delta: the probability with which the guarantee may fail.
+        delta: the probability with which the guarantee may fail; where it is 0 or left out, one
+            over the records of D.
         accountant: by whose bound epsilon is reached.
         noise_source: the seed tree, or the operating system's entropy.
         stop_at: the epsilon at delta that no round may exceed (0: no limit).

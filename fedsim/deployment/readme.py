@@ -101,12 +101,12 @@ canary-seed and canary-count. An experiment's challenge takes a copy of its data
 
 ```sh
 cd /etc/fedsim/auditor
-fedsim audit --follow transcripts
-fedsim audit --follow transcripts --canary-seed-file SEEDS
+fedsim audit live transcripts
+fedsim audit live transcripts --canary-seed-file SEEDS
 ```
 
-It goes on from run to run until it is stopped, with `--once` to the end of one. Without `--follow`
-a run that has ended is audited. The report lies beside the transcript. In a container the node
-records; audit with an installed fedsim, for that needs PyTorch.
+It goes on from run to run until it is stopped, with `--once` to the end of one;
+`fedsim audit transcript transcripts` audits a run that has ended. The report lies beside the
+transcript. In a container the node records; audit with an installed fedsim, for that needs PyTorch.
 
 """

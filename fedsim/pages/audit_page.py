@@ -1,7 +1,7 @@
 """The frame of the pages that audits leave, which need no other file, script or network.
 
-A page extends "frame" and fills its blocks `title`, `kind`, `heading`, `meta` and `body`; "parts"
-has what several pages show alike. It lays out what others have worded; it decides nothing.
+A page extends "frame" and fills its blocks `title`, `head`, `kind`, `heading`, `meta` and `body`;
+"parts" has what several pages show alike. It lays out what others have worded; it decides nothing.
 """
 
 from typing import Any
@@ -52,6 +52,7 @@ FRAME = """\
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{% block title %}{% endblock %}</title>
+{% block head %}{% endblock %}
 {{ style | safe }}
 </head>
 <body>

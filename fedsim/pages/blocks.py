@@ -15,7 +15,7 @@ class Mark:
     """How a measurement stands to its limit.
 
     Attributes:
-        kind: good, caution or alarm; its class on the page.
+        kind: good, open where it cannot be told, caution or alarm; its class on the page.
         text: a few words, without a full stop.
     """
 

@@ -44,6 +44,7 @@ tr.here th { padding-left: .5rem; }
 .mark { font-weight: 600; }
 .mark.good { color: var(--good); }
 .mark.alarm { color: var(--alarm); }
+.mark.open { color: var(--muted); }
 .mark.caution { color: var(--caution); }
 dl { display: grid; grid-template-columns: minmax(9rem, 13rem) 1fr; margin: .4rem 0 1rem;
   font-size: .93rem; }
@@ -83,5 +84,7 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
   h2, h3 { break-after: avoid; }
   figure, tr, .verdict, .label { break-inside: avoid; }
   details { display: none; }
+  #specialists { display: block; }
+  #specialists::details-content { content-visibility: visible; display: block; }
 }
 </style>"""

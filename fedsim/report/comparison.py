@@ -10,8 +10,9 @@ from rich.text import Text
 
 from adversaries.errors import InputError
 from fedsim.pages.wording import number, percent, span
-from fedsim.results.measured import AtVantage
+from fedsim.report.sections import vantage_words
 from fedsim.results.report import Report
+from fedsim.results.verdicts import Verdict
 
 Row = dict[str, Any]
 
@@ -25,8 +26,9 @@ def compare(reports: Sequence[Report]) -> list[Row]:
     """Return a row for each run and vantage, from the runs' reports; None where unknown.
 
     run, trust, colluding (how many clients), vantage, noise_multiplier (effective), epsilon,
-    rho_alpha, predicted, measured, interval, confidence, verdict; released, by all trainings of the
-    run where the noise is real: trainings, epsilon, delta, vantage.
+    rho_alpha, predicted, measured, interval, confidence, state (of `results.verdicts`), verdict
+    (the state in words); released, by all trainings of the run where the noise is real: trainings,
+    epsilon, delta, vantage. Of each run the worst vantage comes first.
     """
     return [row for report in reports for row in _rows(report)]
 
@@ -80,10 +82,12 @@ def table(rows: Sequence[Row]) -> Table:
     for heading in ("z", "ε", "ρα", "pred."):
         drawn.add_column(heading, justify="right", no_wrap=True)
     drawn.add_column("measured", justify="right", no_wrap=True)
-    drawn.add_column("verdict", min_width=11)
+    drawn.add_column("verdict", min_width=12)
+    shown = 0
     for row in rows:
-        if row["vantage"] == rows[0]["vantage"]:
+        if row["number"] != shown:
             drawn.add_section()
+            shown = row["number"]
         interval = f"\n{span(row['interval'], '{:.2f}'.format)}" if row["interval"] else ""
         if interval and len(levels) > 1:
             interval += f"\nat {percent(row['confidence'])}"
@@ -110,7 +114,8 @@ def _rows(report: Report) -> Iterator[Row]:
         "delta": everything.delta,
         "vantage": everything.vantage,
     }
-    for vantage, place in report.vantages.items():
+    for found in report.verdicts:
+        vantage, place = found.vantage, report.vantages[found.vantage]
         predicted, measured = place.prediction, place.empirical
         yield {
             "run": report.name,
@@ -124,7 +129,8 @@ def _rows(report: Report) -> Iterator[Row]:
             "measured": None if measured is None else measured.advantage,
             "interval": None if measured is None else measured.advantage_interval,
             "confidence": None if measured is None else measured.confidence,
-            "verdict": _verdict(place),
+            "state": found.state,
+            "verdict": _words(report, found),
             "released": released,
         }
 
@@ -140,14 +146,8 @@ def _released(row: Row) -> str:
     )
 
 
-def _verdict(place: AtVantage) -> str:
-    """Return how a measurement stands to its bound and its prediction, each at 99.99 %."""
-    measured = place.empirical
-    if measured is None:
-        return "not measured"
-    if measured.within_bound is None:
-        return "one world only"
-    words = ["within bound" if measured.within_bound else "ABOVE BOUND"]
-    if measured.near_prediction is not None:
-        words.append("near prediction" if measured.near_prediction else "apart from prediction")
-    return ", ".join(words)
+def _words(report: Report, found: Verdict) -> str:
+    """Return a state as the run's own page words it, and whether the prediction failed."""
+    place = report.vantages[found.vantage].empirical
+    apart = place is not None and place.near_prediction is False
+    return f"{vantage_words.mark(report, found).text}{', apart from prediction' * apart}"

@@ -1,12 +1,12 @@
 """The sections of a run's page, in the order in which they stand."""
 
 from fedsim.report.sections import (
-    answer,
     bayesian,
     beliefs,
     configuration,
     crafted,
     lower_bounds,
+    lowering,
     membership,
     one_run,
     pac,
@@ -17,24 +17,29 @@ from fedsim.report.sections import (
     to_whom,
     training,
     utility,
+    verdict,
 )
 
 SECTIONS = (
-    answer.SECTION,
+    verdict.SECTION,
     to_whom.SECTION,
     beliefs.SECTION,
-    training.SECTION,
+    lowering.SECTION,
+    utility.SECTION,
     theory.SECTION,
-    pac.SECTION,
+    one_run.SECTION,
     crafted.SECTION,
     bayesian.SECTION,
-    one_run.SECTION,
+    training.SECTION,
+    configuration.SECTION,
+    to_whom.NUMBERS,
+    theory.FURTHER,
+    pac.SECTION,
     lower_bounds.SECTION,
     prediction.SECTION,
     precision.SECTION,
     residuals.SECTION,
     membership.SECTION,
-    utility.SECTION,
-    configuration.SECTION,
 )
-"""A section is a module of `fedsim.report.sections` and a line here."""
+"""A section is a module of `fedsim.report.sections` and a line here. Those for specialists stand
+together in a folded part behind the others."""

@@ -16,7 +16,7 @@ from fedsim.pages.pictures import Drawn
 from fedsim.pages.style import STYLE
 from fedsim.pages.wording import DASH, plain
 from fedsim.report.order import SECTIONS
-from fedsim.report.sections import answer, training
+from fedsim.report.sections import answer, training, verdict
 from fedsim.report.sections.facts import is_alarming
 from fedsim.report.sections.labels import labels
 from fedsim.report.sections.section import Section, Transcript
@@ -66,22 +66,26 @@ def render_html(report: Report, drawn: Pictures) -> str:
         report: of one run.
         drawn: the figures of the same run.
     """
-    laid_out = [
-        (section.heading(report), blocks)
-        for section in drawn.sections
-        if (blocks := _blocks(section, report, drawn))
-    ]
+    sections, specialists = (
+        [
+            (section.heading(report), blocks)
+            for section in drawn.sections
+            if section.specialist is folded and (blocks := _blocks(section, report, drawn))
+        ]
+        for folded in (False, True)
+    )
     return ENVIRONMENT.from_string(TEMPLATE).render(
         style=Markup(STYLE),
         name=report.name,
         scope=training.scope(report),
         verdict=answer.verdict(report),
         standing=answer.standing(report),
-        mark=answer.mark(report),
+        states=verdict.states(report),
         alarm=is_alarming(report),
         labels=labels(report),
         warnings=report.warnings,
-        sections=laid_out,
+        sections=sections,
+        specialists=specialists,
         everything=[(name, plain(value)) for name, value in flatten(encode(report))],
         version=report.versions["fedsim"],
         created=report.created,

@@ -1,4 +1,4 @@
-"""The report of a run as the terminal shows it: every measure beside its limit."""
+"""The report of a run as the terminal shows it: the verdict, and every measure if asked for."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedsim.pages.wording import number, percent, span
-from fedsim.report.sections import lower_bounds, one_run, to_whom
+from fedsim.report.sections import answer, lower_bounds, one_run, vantage_words
 from fedsim.report.sections.facts import (
     accuracies,
     advantage_limit,
@@ -20,27 +20,67 @@ from fedsim.report.sections.labels import labels
 from fedsim.report.sections.theory import released
 from fedsim.results.report import Report
 
+COLOURS = {"good": "green", "caution": "yellow", "alarm": "bold red"}
+"""Of the states, by the kinds of their marks."""
+
 Line = tuple[str, str, str, str]
 """What was measured, the value, its interval, and what theory says."""
 
 
-def summary(report: Report) -> RenderableType:
-    """Return what the terminal shows at the end of a run."""
-    level = percent(report.empirical.confidence)
-    table = Table(
-        title=Text(report.name),
-        title_justify="left",
-        caption=f"intervals and bounds (“at least”) at {level}",
-    )
+def summary(report: Report, verbose: bool = False) -> RenderableType:
+    """Return what the terminal shows at the end of a run.
+
+    Args:
+        report: of the run.
+        verbose: whether every measure follows in a table.
+    """
+    said = [Text(answer.verdict(report)), *_verdicts(report)]
+    if verbose:
+        said.append(_table(report))
+    said += [Text(label.title, "bold") for label in labels(report)]
+    if guaranteed := released(report):
+        said.append(Text(guaranteed))
+    said += [Text(f"Warning: {text}", "yellow") for text in report.warnings]
+    return Group(Text(report.name, "italic"), *said)
+
+
+def _verdicts(report: Report) -> Iterator[RenderableType]:
+    """Yield every vantage, the worst first: its state, four lines, the organisation's limits."""
+    for verdict in report.verdicts:
+        mark = vantage_words.mark(report, verdict)
+        audited = " (audited)" if verdict.vantage == report.vantage else ""
+        yield Text.assemble(
+            ("\n" + vantage_words.NAMES[verdict.vantage] + audited, "bold"),
+            ": ",
+            (mark.text, COLOURS.get(mark.kind, "bold")),
+        )
+        said = vantage_words.lines(report, verdict)
+        lines = Table.grid(padding=(0, 1))
+        lines.add_column(min_width=11)
+        lines.add_column()
+        for name in ("advantage", "belief", "epsilon", "reading"):
+            lines.add_row(Text(f"  {name.replace('epsilon', 'ε')}"), Text(getattr(said, name)))
+        for limit in verdict.limits:
+            answer_to = vantage_words.own_limit(limit).text
+            because = vantage_words.why(report, verdict, limit)
+            own = f"{limit.of} {number(limit.limit)}: {answer_to}. {because}"
+            lines.add_row(Text("  own limit"), Text(own))
+        yield lines
+    yield Text(f"\naccuracy {accuracies(report)}; intervals at {_level(report)}")
+
+
+def _level(report: Report) -> str:
+    return percent(report.empirical.confidence)
+
+
+def _table(report: Report) -> Table:
+    """Return every measure beside its limit."""
+    table = Table(caption=f"intervals and bounds (“at least”) at {_level(report)}")
     for heading in ("", "measured", "interval", "theory"):
         table.add_column(heading, justify="right" if heading == "measured" else "left")
     for line in _lines(report):
         table.add_row(*map(Text, line))
-    said = [Text(label.title, "bold") for label in labels(report)]
-    if guaranteed := released(report):
-        said.append(Text(guaranteed))
-    warnings = [Text(f"Warning: {text}", "yellow") for text in report.warnings]
-    return Group(table, *said, *warnings)
+    return table
 
 
 def _lines(report: Report) -> Iterator[Line]:
@@ -68,12 +108,13 @@ def _of_decisions(report: Report) -> Iterator[Line]:
 
 def _of_vantages(report: Report) -> Iterator[Line]:
     """Yield what was measured at each vantage, where there are several."""
-    seen = {name: row for name, row in report.vantages.items() if row.empirical is not None}
-    for name, row in seen.items() if len(seen) > 1 else ():
-        standing, measured, predicted = to_whom.standing(report, row), row.empirical, row.prediction
+    seen = [found for found in report.verdicts if found.measured is not None]
+    for verdict in seen if len(seen) > 1 else ():
+        name, row = verdict.vantage, report.vantages[verdict.vantage]
+        measured, predicted = row.empirical, row.prediction
         if measured is None or predicted is None:
             continue
-        mark = f" ({standing.text.lower()})" if standing else ""
+        mark = f" ({vantage_words.mark(report, verdict).text.lower()})"
         yield (
             f"advantage, {name}",
             number(measured.advantage),

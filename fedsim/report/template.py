@@ -52,6 +52,15 @@ TEMPLATE = """\
 {% endmacro %}
 {% set laid_out = {"prose": prose, "heading": heading, "listing": listing, "table": table, \
 "figure": figure} %}
+{% macro sectioned(sections) %}
+{% for title, blocks in sections %}
+<h2>{{ title }}</h2>
+{% for block in blocks %}
+{{ laid_out[block.kind](block) }}
+{% endfor %}
+
+{% endfor %}
+{% endmacro %}
 <!DOCTYPE html>
 <html lang="en">
 <head>
@@ -70,9 +79,10 @@ TEMPLATE = """\
 </header>
 
 <section class="verdict{{ ' alarm' if alarm else '' }}">
+<p>{% for name, mark in states %}{{ name | capitalize }}: \
+<span class="mark {{ mark.kind }}">{{ mark.text }}.</span> {% endfor %}</p>
 <p>{{ verdict }}</p>
-<p>{{ standing }}{% if mark %} <span class="mark {{ mark.kind }}">\
-{{ mark.text }}.</span>{% endif %}</p>
+<p>{{ standing }}</p>
 </section>
 {% for label in labels %}
 <div class="label"><strong>{{ label.title }}</strong> {{ label.text }}</div>
@@ -87,13 +97,13 @@ TEMPLATE = """\
 </ul></div>
 {% endif %}
 
-{% for title, blocks in sections %}
-<h2>{{ title }}</h2>
-{% for block in blocks %}
-{{ laid_out[block.kind](block) }}
-{% endfor %}
-
-{% endfor %}
+{{ sectioned(sections) }}
+{% if specialists %}
+<details id="specialists">
+<summary>For specialists: estimators, further bounds, predictions, precision</summary>
+{{ sectioned(specialists) }}
+</details>
+{% endif %}
 <details>
 <summary>Every value of report.json</summary>
 <div class="table"><table class="all">

@@ -1,14 +1,20 @@
 """Writing a run's report: report.json, the figures, and the page."""
 
+from collections.abc import Mapping
+
 from adversaries.errors import InputError
 from fedsim.audits.audit import assemble
 from fedsim.campaign import ledger, run_agreement, run_transcript
 from fedsim.campaign.run_directory import RunDirectory
+from fedsim.config import Scalar, from_run_config, to_run_config
 from fedsim.results.report import Report, encode
 
 
 def write_report(
-    directory: RunDirectory, confidence: float | None = None, delta: float | None = None
+    directory: RunDirectory,
+    confidence: float | None = None,
+    delta: float | None = None,
+    limits: Mapping[str, Scalar] | None = None,
 ) -> Report:
     """Write report.json, the figures and report.html of a run; return the report.
 
@@ -18,9 +24,11 @@ def write_report(
         directory: of the run, whose trials are complete.
         confidence: in (0, 1), in place of the configured one; None for that.
         delta: in (0, 1), in place of the configured one; None for that.
+        limits: keys of the table `report`, in place of the configured ones; None for those.
 
     Raises:
-        InputError: confidence or delta is out of range; the run's files are damaged or disagree.
+        InputError: confidence, delta or a limit is out of range; the run's files are damaged or
+            disagree.
     """
     from fedsim.report import page as rendering  # noqa: PLC0415  (matplotlib is slow to import)
 
@@ -32,7 +40,7 @@ def write_report(
     config, rows = directory.config, ledger.verified(directory)
     run_agreement.check(directory, config, facts, transcript, rows)
     report = assemble(
-        config,
+        from_run_config(to_run_config(config) | dict(limits)) if limits else config,
         facts,
         transcript,
         confidence or config.audit.confidence,

@@ -96,6 +96,8 @@ class Challenge:
     """Who has it."""
     adversary: int
     """Who is asked about it."""
+    choice: str
+    """How it was chosen: "max", "min" or "median" of the dissimilarity, or "given"."""
     measure: str
     """The dissimilarity by which it was chosen."""
     distance: Real | None

@@ -207,6 +207,8 @@ class Pac:
     """The mean over the trials of what PAC noise came to; None for other noise."""
     released_information: Real | None
     """Nats of all trials together; None where the noise is the seed's."""
+    budgeted: bool
+    """Whether the noise was chosen by what it may tell."""
     prior: str
     """"pair" for D and D', "halves" for random halves of the data."""
     prior_description: str

@@ -1,10 +1,9 @@
 """What is shown of a run while it goes on, and when it has ended, whichever process runs it."""
 
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.progress import (
@@ -20,21 +19,26 @@ from rich.progress import (
 
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
+from fedsim.pages.wording import percent, span
+from fedsim.tracking.course import Course, Event
+from fedsim.tracking.following import Watcher, following
 
 
 @contextmanager
-def progress(directory: RunDirectory, config: Config, console: Console) -> Iterator[None]:
+def progress(
+    directory: RunDirectory, config: Config, console: Console, watchers: Sequence[Watcher] = ()
+) -> Iterator[None]:
     """Show the events of a run as they are written, whichever process writes them.
 
     Args:
         directory: of the run.
         config: the experiment.
         console: that shows them.
+        watchers: who else follows the run.
 
     Yields:
         Nothing; the run is the body of the `with`.
     """
-    stop = threading.Event()
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),  # of a file
@@ -46,24 +50,8 @@ def progress(directory: RunDirectory, config: Config, console: Console) -> Itera
     with Progress(*columns, console=console, transient=True, disable=_is_hidden(console)) as bar:
         rounds = config.training.rounds
         task = bar.add_task("starting", total=planned_steps(config, rounds), rounds=rounds)
-
-        def follow(position: int) -> None:
-            while True:
-                ending = stop.is_set()
-                for event, behind in directory.events(position):
-                    show(bar, task, event, config)
-                    position = behind
-                if ending:
-                    return
-                stop.wait(0.2)
-
-        follower = threading.Thread(target=follow, args=[directory.events_size()], daemon=True)
-        follower.start()
-        try:
+        with following(directory, [Bar(bar, task, config), *watchers], console):
             yield
-        finally:
-            stop.set()
-            follower.join()
 
 
 @contextmanager
@@ -118,59 +106,99 @@ def planned_steps(config: Config, rounds: int) -> int:
     return -(-config.trials.count // config.trials.batch) * (rounds + 1)
 
 
-def show(bar: Progress, task: TaskID, event: dict[str, Any], config: Config) -> None:
-    """Show one line of the run's events.
+@dataclass(frozen=True)
+class Bar:
+    """The progress bar of a run, which shows what does not jump from one batch to the next.
 
-    Args:
+    Attributes:
         bar: the progress bars.
         task: the run's.
-        event: the line.
         config: the experiment.
     """
-    if "rounds" in event:
-        rounds = event["rounds"]
-        bar.update(task, total=planned_steps(config, rounds), rounds=rounds)
-    if "dropped" in event or "auditor" in event:
-        return
-    if "waiting" in event:
-        # Also where no bar is shown: somebody is to look at a machine.
-        why = "".join(f"; {reason}" for reason in event.get("reasons", ()))
-        bar.console.print(f"still waiting for {event['waiting']}{why}", markup=False)
-        return
-    if "uncompared" in event:
-        clients = ", ".join(map(str, event["uncompared"]))
-        warning = (
-            f"of client {clients} only place and shape of the data were compared, not the contents"
-        )
-        bar.console.print(warning, markup=False)
-        return
-    if "trials" not in event:
-        if "phase" in event:  # else it is of a client or an auditor
-            bar.update(task, description=event["phase"])
-        return
-    first, last = event["trials"]
-    per_batch = bar.tasks[task].fields["rounds"] + 1
-    begun = first // config.trials.batch * per_batch
-    done = begun + event.get("round", per_batch - 1) + (1 if "phase" in event else 0)
-    accuracy = f", accuracy {found:.3f}" if (found := event.get("accuracy")) is not None else ""
-    epsilon = f", epsilon {spent:.3g}" if (spent := event.get("epsilon")) is not None else ""
-    description = f"trials {first}-{last - 1}{accuracy}{epsilon}"
-    bar.update(task, completed=done, description=description)
+
+    bar: Progress
+    task: TaskID
+    config: Config
+    name = "the progress bar"
+    from_the_beginning = False
+
+    def see(self, event: Event, course: Course) -> None:
+        """Show one line of the run's events.
+
+        Args:
+            event: the line.
+            course: what is known with it.
+        """
+        if "rounds" in event:
+            rounds = event["rounds"]
+            total = planned_steps(self.config, rounds)
+            self.bar.update(self.task, total=total, rounds=rounds)
+        if "waiting" in event:
+            # Also where no bar is shown: somebody is to look at a machine.
+            why = "".join(f"; {reason}" for reason in event.get("reasons", ()))
+            self.bar.console.print(f"still waiting for {event['waiting']}{why}", markup=False)
+        elif "uncompared" in event:
+            clients = ", ".join(map(str, event["uncompared"]))
+            warning = (
+                f"of client {clients} only place and shape of the data were compared, not the "
+                "contents"
+            )
+            self.bar.console.print(warning, markup=False)
+        elif "trials" in event:
+            self._advance(event, course)
+        elif "phase" in event:  # else it is of a client or an auditor
+            self.bar.update(self.task, description=event["phase"])
+
+    def leave(self, finished: bool) -> None:
+        """The bar goes with its `with`."""
+
+    def _advance(self, event: Event, course: Course) -> None:
+        first = event["trials"][0]
+        per_batch = self.bar.tasks[self.task].fields["rounds"] + 1
+        begun = first // self.config.trials.batch * per_batch
+        done = begun + event.get("round", per_batch - 1) + (1 if "phase" in event else 0)
+        training = self.config.run.job == "training"
+        self.bar.update(self.task, completed=done, description=worded(course, training))
 
 
-def conclude(directory: RunDirectory, start: float, console: Console) -> None:
+def worded(course: Course, training: bool) -> str:
+    """Return what the bar says of a run.
+
+    Args:
+        course: what is known of it.
+        training: whether it is of one model that is kept, whose epsilon only grows. Each trial of
+            an experiment has one of its own, which begins anew.
+    """
+    first, last = course.trials
+    said = [f"round {course.round}" if training else f"trials {first}-{last - 1}"]
+    if (advantage := course.look.advantage) is not None:
+        between = span(course.look.interval, "{:.2f}".format)
+        said.append(f"advantage {advantage:.2f}{f' ({between})' * bool(between)}")
+    if (belief := course.look.belief) is not None:
+        said.append(f"worst belief {percent(belief)}")
+    if (accuracy := course.steady_accuracy) is not None:
+        said.append(f"accuracy {percent(accuracy)}")
+    if training and course.epsilon is not None:
+        said.append(f"ε {course.epsilon:.3g}")
+    return ", ".join(said)
+
+
+def conclude(
+    directory: RunDirectory, start: float, console: Console, verbose: bool = False
+) -> None:
     """Print the summary, where the time went, and where the report lies.
 
     Args:
         directory: of the finished run.
         start: when the command began, in seconds since the epoch.
         console: that prints.
+        verbose: whether every measure is printed.
     """
     from fedsim.report.summary import summary  # noqa: PLC0415
 
     result = directory.read_report()
     phases = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
-    console.print(summary(result))
+    console.print(summary(result, verbose))
     if phases.keys() >= PHASES:
         _print_times(phases, start, result.timing.clients_computing, console)
     console.print(f"Report: {directory.path / 'report.html'}", soft_wrap=True, highlight=False)

@@ -16,7 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 
 import fedsim
 from adversaries.attacks.posterior import log_odds
-from fedsim.campaign import batches, ledger, precision, spending
+from fedsim.campaign import batches, interim, ledger, precision, spending
 from fedsim.campaign.ledger import Ledger
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.common import device
@@ -129,9 +129,15 @@ def _train(
     worlds = challenge.worlds(
         config.run.seed, config.trials.count, config.trials.worlds, config.trials.shuffled
     )
-    directory.log_event(phase="training", rounds=plan.rounds, seconds=time.perf_counter() - start)
+    directory.log_event(
+        phase="training",
+        rounds=plan.rounds,
+        seconds=time.perf_counter() - start,
+        **interim.limits(config, plan.noise_multiplier),
+    )
     finished: list[range] = []
     odds: list[npt.NDArray[np.float64]] = []
+    accuracies: list[npt.NDArray[np.float64]] = []
     interim_analyses, stopped_at = precision.interim_analyses(config), None
     for trials in plan.batches:
         drawn = worlds[trials.start : trials.stop]
@@ -144,9 +150,13 @@ def _train(
             findings = _run_batch(grid, strategy, known, directory)
             mark = {batches.EXPERIMENT: batches.mark(config, directory, trials)}
             directory.write_arrays(directory.batch_file(trials.start), findings | mark)
-        directory.log_event(phase="batch", trials=[trials.start, trials.stop])
         finished.append(trials)
         odds.append(log_odds(config.audit.prior, findings["ratios"])[:, -1])
+        accuracies += [findings["accuracies"]] if "accuracies" in findings else []
+        shown = interim.look(
+            config, worlds[: trials.stop], np.concatenate(odds), accuracies, len(finished)
+        )
+        directory.log_event(phase="batch", trials=[trials.start, trials.stop], **shown)
         # A function of the finished batches of trials in their order: a resumed run decides the
         # same.
         if trials.stop in interim_analyses:

@@ -18,6 +18,7 @@ from fedsim.config.refused import UNBOUNDED
 from fedsim.mechanisms import privacy
 from fedsim.privacy import identifiability, pac
 from fedsim.privacy import releases as described
+from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.identifiability import Bounds
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 from fedsim.privacy.releases import Releases, Rounds
@@ -53,7 +54,8 @@ def account(
             instead of the mechanism by hand.
         noise_multiplier: noise standard deviation over the sensitivity of a sum.
         rounds: k, noisy sums that leave a client or the server.
-        delta: probability with which the guarantee may fail; None for that of the configuration.
+        delta: probability with which the guarantee may fail; None for that of the configuration,
+            or 1e-5 without one.
         local_steps: noisy steps of a client within a round; None for 1.
         sampling_rate: probability that a record joins a step; None for 1, full batches.
         neighbouring: "add-remove" (None) or "replace".
@@ -92,11 +94,6 @@ def account(
             Releases((by_hand,), relation, who or Trust.CENTRAL, m, colluders=colluding or 0)
         )
     at = subject.delta if delta is None else delta
-    if at is None:
-        raise InputError(
-            "at which delta? Give the probability with which the guarantee may fail, for example "
-            "delta 1e-5"
-        )
     return _guarantee(source, subject, at, chosen(Vantage, vantage, subject.vantage), prior)
 
 
@@ -170,9 +167,9 @@ class _Subject:
         return self.everything or self.training
 
     @property
-    def delta(self) -> float | None:
+    def delta(self) -> float:
         """At which delta, where nothing else is asked."""
-        return None if self.config is None else self.config.privacy.delta
+        return ASSUMED if self.config is None else self.config.privacy.delta
 
     @property
     def vantage(self) -> Vantage:

@@ -10,6 +10,7 @@ from fedsim.privacy import calibration, identifiability, pac
 from fedsim.privacy.accounting import ACCOUNTANTS
 from fedsim.privacy.accounting import accountant as find_accountant
 from fedsim.privacy.calibration import Requirement
+from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.identifiability import Bounds
 from fedsim.privacy.mechanism import (
     Neighbouring,
@@ -25,9 +26,6 @@ from fedsim.trust.model import Vantage
 Unknown = Literal["noise_multiplier", "rounds", "sampling_rate"]
 
 DEFAULT_ACCOUNTANT = "pld"
-
-ASSUMED_DELTA = 1e-5
-"""Where a target needs no delta: the answer does not depend on it, only the epsilon beside it."""
 
 REPEATED = (
     *("noise_multiplier", "rounds", "sampling_rate"),
@@ -213,7 +211,7 @@ def calibrate(
         rho_alpha: by how much it may do better than guessing, 0 to 1.
         epsilon: the bound on belief as epsilon, instead of rho_beta.
         mutual_information: nats that all rounds may tell of which world it is (PAC privacy).
-        delta: probability with which the guarantee may fail; rho_beta and epsilon need one.
+        delta: probability with which the guarantee may fail; None for 1e-5.
         rounds: k, noisy sums that leave a client or the server.
         noise_multiplier: noise standard deviation over the sensitivity of a sum.
         local_steps: noisy steps of a client within a round; None for 1.
@@ -248,8 +246,8 @@ def calibrate(
         "epsilon": epsilon,
         "mutual-information": mutual_information,
     }
-    check_targets(targets, delta, accountant)
-    at = ASSUMED_DELTA if delta is None else delta
+    check_targets(targets, accountant)
+    at = ASSUMED if delta is None else delta
     if rho_alpha is not None:
         return _met(sought, calibration.advantage_at_most(rho_alpha), at)
     if mutual_information is not None:
@@ -261,17 +259,15 @@ def calibrate(
     return _met_epsilon(sought, epsilon, at, accountant)
 
 
-def check_targets(targets: Mapping[str, object], delta: object, accountant: str) -> None:
+def check_targets(targets: Mapping[str, object], accountant: str) -> None:
     """Raise an error unless one target is given, with what it needs and no more.
 
     Args:
         targets: by name; None for one that is not given.
-        delta: None if it is not given.
         accountant: its name.
 
     Raises:
-        InputError: no target or several; no delta for one that needs it; an accountant that has no
-            say.
+        InputError: no target or several; an accountant that has no say.
     """
     given = [name for name, value in targets.items() if value is not None]
     if len(given) != 1:
@@ -282,11 +278,6 @@ def check_targets(targets: Mapping[str, object], delta: object, accountant: str)
     find_accountant(accountant)
     if given[0] in ("rho-alpha", "mutual-information"):
         refuse_accountant(accountant, f"it has no say in {given[0]}")
-    elif delta is None:
-        raise InputError(
-            "at which delta? Give the probability with which the guarantee may fail, for "
-            "example delta 0.01"
-        )
 
 
 def refuse_accountant(name: str, reason: str) -> None:

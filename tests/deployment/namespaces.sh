@@ -136,7 +136,7 @@ on server fedsim deploy train . train-tumours.toml --out tumours --rehearsal reh
 on server "grep -A 8 '## Privacy' tumours/public/MODEL_CARD.md"
 on server "grep -A 2 '## Rehearsed' tumours/public/MODEL_CARD.md"
 on server "fedsim predict tumours public/tumours.csv | head -n 3"
-on auditor fedsim audit transcripts --canary-seed-file seeds --claimed-epsilon 6.001 --claimed-delta 1e-5
+on auditor fedsim audit transcript transcripts --canary-seed-file seeds --claimed-epsilon 6.001 --claimed-delta 1e-5
 on server "fedsim account tumours | grep 'local .* server'"
 on client-0 "fedsim deploy check . | grep budget"
 on client-0 fedsim deploy report .
@@ -182,7 +182,7 @@ on server "fedsim predict digits public/digits | head -n 3"
 on server 'python -c "import fedsim, torch; print(fedsim.load_model(\"digits\")(torch.zeros(1, 1, 8, 8)).shape)"'
 # Flower counts the resumed training as another run: the auditor has a transcript of either.
 for half in 2 1; do
-    on auditor "fedsim audit \$(ls -t transcripts/*.fedt | sed -n ${half}p) --canary-seed-file seeds; echo status \$?"
+    on auditor "fedsim audit transcript \$(ls -t transcripts/*.fedt | sed -n ${half}p) --canary-seed-file seeds; echo status \$?"
 done
 on client-0 "fedsim deploy check . | grep budget"
 

@@ -109,7 +109,7 @@ def test_a_transcript_is_audited_as_by_the_command(
     (path, *_) = tmp_path.glob("server*.fedt")
     claim = ["--claimed-epsilon", 1, "--claimed-delta", 1e-5, "--json"]
     found = fedsim.audit(path, claimed_epsilon=1, claimed_delta=1e-5)
-    assert printed("audit", path, *claim) == report_json(found.report)
+    assert printed("audit", "transcript", path, *claim) == report_json(found.report)
     assert (found.verdict, len(found.reasons)) == (Verdict.NOT_JUDGED, 1)
     assert (found.epsilon, found.proven, found.delta) == (math.inf, math.inf, 1e-5)
 
@@ -119,7 +119,7 @@ def test_an_app_is_audited_as_by_the_command(printed: Callable[..., object]) -> 
     small = {"trials": 20, "clients": 2, "rounds": 2, "run_config": {"clients": 2}}
     found = fedsim.audit(APP, claimed_epsilon=1.4, claimed_delta=1e-5, **small)
     options = "--trials 20 --clients 2 --rounds 2 --run-config clients=2 --claimed-delta 1e-5"
-    report = printed("audit", "--app", APP, *options.split(), "--claimed-epsilon", 1.4, "--json")
+    report = printed("audit", "app", APP, *options.split(), "--claimed-epsilon", 1.4, "--json")
     assert report == found.report
     assert (found.verdict, found.delta) == (Verdict.SUPPORTED, 1e-5)
 
@@ -131,7 +131,6 @@ def test_an_app_is_audited_as_by_the_command(printed: Callable[..., object]) -> 
         (lambda: fedsim.run("none.toml"), "no configuration file"),
         (lambda: fedsim.load("."), "is not a run directory"),
         (lambda: fedsim.calibrate(rho_beta=0.9, epsilon=2.0, rounds=3), "exactly one of"),
-        (lambda: fedsim.account(noise_multiplier=1.0, rounds=3), "at which delta"),
         (fedsim.account, "what mechanism"),
         (lambda: fedsim.audit(".", claimed_epsilon=1.0), "both the claimed epsilon and"),
         (lambda: fedsim.run({"data.name": "mnist"}), "read from files"),

@@ -240,7 +240,7 @@ def kinds() -> Iterator[Kind]:
         yield Kind(f"recorded: {app.name}", lambda seed, app=app: _of_recorded(app, seed))
     for app in AUDITED:
         said = lambda seed, app=app: _of_app(app, seed)  # noqa: E731
-        yield Kind(f"--app: {app.name}", said, APP_REPEATS)
+        yield Kind(f"audit app: {app.name}", said, APP_REPEATS)
 
 
 def _of_run(variant: Variant, seed: int) -> Said:

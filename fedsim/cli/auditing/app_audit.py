@@ -1,4 +1,4 @@
-"""`fedsim audit --app`: the guarantee that a Flower app's configuration really gives, and why."""
+"""`fedsim audit app`: the guarantee that a Flower app's configuration really gives, and why."""
 
 import json
 import math

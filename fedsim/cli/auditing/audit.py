@@ -1,4 +1,4 @@
-"""`fedsim audit`: what a transcript or a Flower app says of a client's privacy."""
+"""`fedsim audit app`, `transcript` and `live`: what each says of a client's privacy."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,124 +10,125 @@ from adversaries.errors import InputError
 from fedsim.app_audit.configuration import claim_given
 from fedsim.audits.verdict import Verdict, exit_status
 from fedsim.cli.auditing import following, options
-from fedsim.cli.auditing.options import OfApps, OfAuditors, OfEvery, OfFollowing, given
-from fedsim.cli.options import ReportAsJson
+from fedsim.cli.auditing.options import OfApps, OfAuditors, OfEvery, given
+from fedsim.cli.options import AsJson, Confidence, Delta, Seed
 from fedsim.cli.terminal import Terminal
 from fedsim.transcripts.reader import Reader, wait_for_header
 from fedsim.transcripts.records import AUDITOR
 
 
-def audit(
-    recorded: options.Recorded = None,
-    json_: ReportAsJson = False,
-    out: options.Out = None,
-    delta: options.Delta = None,
-    confidence: options.Confidence = None,
+def app(
+    path: options.App,
     claimed_epsilon: options.ClaimedEpsilon = None,
     claimed_delta: options.ClaimedDelta = None,
-    strict: options.Strict = False,
-    app: options.App = None,
     claimed_unit: options.ClaimedUnit = None,
+    strict: options.Strict = False,
     trials: options.Trials = None,
     rounds: options.Rounds = None,
     clients: options.Clients = None,
     run_config: options.RunConfig = None,
     neighbouring: options.NeighbouringOfApp = None,
-    seed: options.Seed = None,
     time_limit: options.TimeLimit = None,
-    follow: options.Follow = False,
-    once: options.Once = False,
-    patience: options.Patience = None,
+    confidence: Confidence = None,
+    seed: Seed = None,
+    out: options.OutOfApp = None,
+    json_: AsJson = False,
+) -> None:
+    """Audit a Flower app before it runs: what its configuration guarantees, and what an attack
+    shows.
+
+    Runs the app again and again, under attack, in a process of its own with your rights: only name
+    code that you would run yourself.
+
+    Example: fedsim audit app my-app --claimed-epsilon 2 --claimed-delta 1e-5
+    """
+    from fedsim.cli.auditing.app_audit import audit_app  # noqa: PLC0415
+
+    claim = claim_given(claimed_epsilon, claimed_delta, claimed_unit)
+    every = OfEvery(claim, None, confidence, out, json_, strict)
+    of_app = OfApps(trials, rounds, clients, run_config, neighbouring, seed, time_limit)
+    raise typer.Exit(exit_status(audit_app(path, every, of_app), every.strict))
+
+
+def transcript(
+    recorded: options.Recorded,
+    claimed_epsilon: options.ClaimedEpsilon = None,
+    claimed_delta: options.ClaimedDelta = None,
+    claimed_unit: options.ClaimedUnit = None,
+    strict: options.Strict = False,
     data_root: options.DataRoot = None,
     canary_seed_file: options.CanarySeedFile = None,
     no_challenge: options.NoChallenge = False,
     worlds: options.Worlds = None,
+    delta: Delta = None,
+    confidence: Confidence = None,
+    out: options.Out = None,
+    json_: AsJson = False,
 ) -> None:
-    """Audit a federation that was or is being recorded, or a Flower app before it runs.
+    """Audit a federation that was recorded: the noise that was really added, and what canaries
+    show.
 
-    From a transcript of fedsim.recording it measures the noise that was really added, each client's
-    privacy under that noise, and what canaries show. From the transcript of an auditor's node in a
-    fedsim federation it computes the auditor's belief after every round; given the node's folder of
-    transcripts, it takes the newest. It runs an app again and again, under attack, in a process of
-    its own with your rights: only name code that you would run yourself. To audit a run of `fedsim
-    run`, use `fedsim report`.
+    From a transcript of fedsim.recording it measures the noise, and states each client's privacy
+    under it. From the transcript of an auditor's node in a fedsim federation it computes the
+    auditor's belief after every round. Of a folder of transcripts it takes the newest.
 
-    Exit status: 0 the claim is supported, or there is none; 3 the audit cannot tell; 4 the claim is
-    not supported, or refuted; 1 the audit failed; 2 bad input.
-
-    Examples:
-
-    fedsim audit server.fedt --claimed-epsilon 8 --claimed-delta 1e-5 --strict
-
-    fedsim audit --follow auditor/transcripts --data-root /data/mnist
-
-    fedsim audit --app my-app --claimed-epsilon 2 --claimed-delta 1e-5
+    Example: fedsim audit transcript server.fedt --claimed-epsilon 8 --claimed-delta 1e-5
     """
     claim = claim_given(claimed_epsilon, claimed_delta, claimed_unit)
     every = OfEvery(claim, delta, confidence, out, json_, strict)
-    of_app = OfApps(trials, rounds, clients, run_config, neighbouring, seed, time_limit)
     of_auditor = OfAuditors(data_root, canary_seed_file, no_challenge or None, worlds)
-    of_following = OfFollowing(follow or None, once or None, patience)
-    if app is None:
-        status = _audit_transcripts(recorded, every, of_app, of_auditor, of_following)
-    else:
-        foreign = bool(given(of_auditor) or given(of_following))
-        status = _audit_app(app, recorded, every, of_app, foreign)
-    raise typer.Exit(status)
+    _check(recorded, every)
+    path = following.newest(recorded) if recorded.is_dir() else recorded
+    raise typer.Exit(_audit_one(path, None, every, of_auditor))
 
 
-def _audit_app(
-    app: Path, recorded: Path | None, every: OfEvery, of_app: OfApps, foreign: bool
-) -> int:
-    """Audit a Flower app and return the exit status.
+def live(
+    recorded: options.Recorded,
+    claimed_epsilon: options.ClaimedEpsilon = None,
+    claimed_delta: options.ClaimedDelta = None,
+    claimed_unit: options.ClaimedUnit = None,
+    strict: options.Strict = False,
+    once: options.Once = False,
+    patience: options.Patience = following.PATIENCE,
+    data_root: options.DataRoot = None,
+    canary_seed_file: options.CanarySeedFile = None,
+    no_challenge: options.NoChallenge = False,
+    worlds: options.Worlds = None,
+    delta: Delta = None,
+    confidence: Confidence = None,
+    out: options.Out = None,
+    json_: AsJson = False,
+) -> None:
+    """Audit a federation while it is recorded, round by round.
 
-    Raises InputError where there is a transcript too; foreign: whether there are its options.
+    As `fedsim audit transcript`, of a transcript that is still written; of a folder, then of the
+    next one, to Ctrl-C.
+
+    Example: fedsim audit live auditor/transcripts --data-root /data/mnist
     """
-    if recorded is not None or every.delta is not None:
-        raise InputError("--app takes neither a transcript nor --delta, but --claimed-delta")
-    if foreign:
-        raise InputError("--app takes no option of transcripts (see fedsim audit --help)")
-    from fedsim.cli.auditing.app_audit import audit_app  # noqa: PLC0415
-
-    return exit_status(audit_app(app, every, of_app), every.strict)
+    claim = claim_given(claimed_epsilon, claimed_delta, claimed_unit)
+    every = OfEvery(claim, delta, confidence, out, json_, strict)
+    of_auditor = OfAuditors(data_root, canary_seed_file, no_challenge or None, worlds)
+    _check(recorded, every)
+    raise typer.Exit(_follow(recorded, every, of_auditor, once, patience))
 
 
-def _audit_transcripts(
-    recorded: Path | None,
-    every: OfEvery,
-    of_app: OfApps,
-    of_auditor: OfAuditors,
-    of_following: OfFollowing,
-) -> int:
-    """Audit one transcript, or one after another while they are written; return the exit status.
-
-    Raises InputError for options that do not go together.
-    """
-    if given(of_app):
-        raise InputError("some of these options are for a Flower app; name it with --app PATH")
-    if recorded is None:
-        raise InputError("audit what? Give a transcript, or --app PATH")
+def _check(recorded: Path, every: OfEvery) -> None:
+    """Raise InputError for what is no transcript, and for options that do not go together."""
     if recorded.is_dir() and (recorded / "config.toml").exists():
         raise InputError(f"'{recorded}' is a run; its report is made by fedsim report {recorded}")
     if every.claim is not None and every.delta is not None:
         raise InputError("with a claim every epsilon is stated at its delta; leave --delta out")
-    if of_following.follow:
-        return _follow(recorded, every, of_auditor, of_following)
-    if given(of_following):
-        raise InputError("--once and --patience are for --follow; leave them out, or add it")
-    path = following.newest(recorded) if recorded.is_dir() else recorded
-    return _audit_one(path, None, every, of_auditor)
 
 
 def _follow(
-    recorded: Path, every: OfEvery, of_auditor: OfAuditors, of_following: OfFollowing
+    recorded: Path, every: OfEvery, of_auditor: OfAuditors, once: bool, patience: float
 ) -> int:
     """Audit what is being written, and return the exit status."""
-    once, patience = bool(of_following.once), of_following.patience
     of_one_run = every.out is not None or of_auditor.worlds is not None
     if recorded.is_dir() and not once and of_one_run:
         raise InputError(
-            "--out and --worlds are for one run, and --follow goes on to the next; add --once"
+            "--out and --worlds are for one run, and a folder has one after another; add --once"
         )
     from fedsim.cli.auditing import live_audit, transcript_audit  # noqa: PLC0415  (torch is slow)
 
@@ -138,7 +139,7 @@ def _follow(
     return following.follow(
         recorded,
         once,
-        following.PATIENCE if patience is None else patience,
+        patience,
         partial(_audit_one, every=every, of_auditor=of_auditor),
         Terminal(stderr=True),
         unaudited=exit_status(unclaimed, every.strict),

@@ -1,4 +1,4 @@
-"""`fedsim audit --follow`: one run after another, and no waiting for one that shows no life."""
+"""`fedsim audit live`: one run after another, and no waiting for one that shows no life."""
 
 import signal
 import threading

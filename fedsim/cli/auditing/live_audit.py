@@ -1,4 +1,4 @@
-"""`fedsim audit` of what an auditor's node recorded, after the run or while it goes on."""
+"""Audits what an auditor's node recorded, after the run or while it goes on."""
 
 import itertools
 import json

@@ -19,9 +19,18 @@ from adversaries.statistics.intervals import check_positive_delta
 from fedsim import config as configuration
 from fedsim.campaign import run_transcript
 from fedsim.campaign.run_directory import RunDirectory
-from fedsim.cli.options import SetOption
+from fedsim.cli.options import (
+    DATA_ROOT,
+    DEFAULT_CONFIDENCE,
+    AsJson,
+    Confidence,
+    ConfigFile,
+    Delta,
+    SetOption,
+)
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import private_files, reading
+from fedsim.privacy.delta import ASSUMED
 from fedsim.transcripts.reader import Reader
 
 Bools = npt.NDArray[np.bool_]
@@ -30,28 +39,15 @@ Floats = npt.NDArray[np.float64]
 if TYPE_CHECKING:  # torch takes a second
     from fedsim.game.one_run import Scored
 
-app = typer.Typer(
-    name="one-run",
-    help="Audit a training that cannot be repeated, by canaries that are in it or not by a coin. "
-    "`draw` says which canaries a configuration plants, `fedsim run` plants them, `score` looks "
-    "for them in what was released, `estimate` says what the scores prove.",
-    short_help="Audit a training that cannot be repeated, by canaries in it or not by a coin.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-)
-
 COLUMNS = ("trial", "canary", "included", "score")
 """Of a file of scores. `trial` may be missing where there is one."""
 
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
-
-@app.command()
 def draw(
-    config_file: Annotated[Path, typer.Argument(metavar="CONFIG", help="Experiment file (TOML).")],
-    out: Annotated[Path, typer.Option(help="A new file (JSON).")],
+    config_file: ConfigFile,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="A new file (JSON).")],
     set_: SetOption = None,
+    json_: AsJson = False,
 ) -> None:
     """Write which canaries the configuration plants, at whom, and the coins of every trial.
 
@@ -81,22 +77,25 @@ def draw(
     }
     _write_new(out, json.dumps(document) + "\n")
     count, trials = coins.shape[1], coins.shape[0]
-    Terminal(stderr=True).print(f"{out}: {count} canaries, coins of {trials} trials")
+    _say(out, count, trials, json_)
 
 
-@app.command()
 def score(
     source: Annotated[
         Path,
         typer.Argument(metavar="RUN", help="A run directory, or an auditor's transcript (.fedt)."),
     ],
-    out: Annotated[Path, typer.Option(help="A new file (CSV): trial, canary, included, score.")],
+    out: Annotated[
+        Path,
+        typer.Option(metavar="FILE", help="A new file (CSV): trial, canary, included, score."),
+    ],
     data_root: Annotated[
         Path | None,
         typer.Option(
-            help="Where this machine has the records, for canaries that are scored with them."
+            metavar="PATH", help=f"{DATA_ROOT}, for canaries that are scored with records."
         ),
     ] = None,
+    json_: AsJson = False,
 ) -> None:
     """Write every canary's score: how far it shows in the released sums of all rounds.
 
@@ -115,18 +114,24 @@ def score(
             for canary, (coin, value) in enumerate(zip(coins, values, strict=True))
         ]
     _write_new(out, "\n".join(rows) + "\n")
-    shape = f"{found.scores.shape[1]} canaries, {len(found.trials)} trials"
-    Terminal(stderr=True).print(f"{out}: {shape}")
+    _say(out, found.scores.shape[1], len(found.trials), json_)
 
 
-@app.command()
+def _say(out: Path, canaries: int, trials: int, as_json: bool) -> None:
+    """Say what was written."""
+    if as_json:
+        print_json({"file": str(out), "canaries": canaries, "trials": trials})
+    else:
+        Terminal(stderr=True).print(f"{out}: {canaries} canaries, {trials} trials")
+
+
 def estimate(
     scores_file: Annotated[
         Path,
         typer.Argument(metavar="SCORES", help="CSV with the columns included (0 or 1) and score."),
     ],
-    delta: Annotated[float, typer.Option(help="δ of the guarantee.")],
-    confidence: Annotated[float, typer.Option(help="Confidence of the lower bounds.")] = 0.95,
+    delta: Delta = None,
+    confidence: Confidence = None,
     guesses: Annotated[
         int,
         typer.Option(
@@ -138,7 +143,7 @@ def estimate(
         int | None,
         typer.Option(help="Which trial's audit, decided before as well; default: the first."),
     ] = None,
-    as_json: JsonOption = False,
+    json_: AsJson = False,
 ) -> None:
     """Say what the canaries prove of ε, by two bounds, and what they suggest, by an estimate.
 
@@ -151,12 +156,14 @@ def estimate(
         one_run as estimators,
     )
 
+    delta = ASSUMED if delta is None else delta
+    confidence = DEFAULT_CONFIDENCE if confidence is None else confidence
     check_positive_delta(delta)
     number, included, scores = read_scores(scores_file, trial)
     binomial = estimators.binomial_bound(included, scores, delta, confidence, guesses)
     f_dp = estimators.f_dp_bound(included, scores, delta, confidence, guesses)
     suggested = estimators.client_canary_estimate(included, scores, delta, confidence)
-    if as_json:
+    if json_:
         print_json(
             {
                 "trial": number,

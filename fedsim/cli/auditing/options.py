@@ -7,22 +7,19 @@ from typing import Annotated, Any, Literal
 import typer
 
 from fedsim.app_audit.configuration import Claim
+from fedsim.cli.options import CLIENTS, DATA_ROOT, DEFAULT_CONFIDENCE, ROUNDS, TRIALS
+from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 
 Recorded = Annotated[
-    Path | None,
-    typer.Argument(metavar="[TRANSCRIPT]", help="A transcript, or a folder of them."),
+    Path, typer.Argument(metavar="TRANSCRIPT", help="A transcript, or a folder of them.")
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Directory of the report; default NAME-audit beside a transcript."),
+    typer.Option(metavar="DIR", help="Directory of the report; default NAME-audit beside it."),
 ]
-Delta = Annotated[
-    float | None,
-    typer.Option(help="Delta at which every epsilon is stated.", show_default="1e-5"),
-]
-Confidence = Annotated[
-    float | None, typer.Option(help="Confidence of every interval.", show_default="0.95")
+OutOfApp = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Directory of the report; default none.")
 ]
 Strict = Annotated[
     bool, typer.Option("--strict", help="Exit with 3 also where nothing is claimed.")
@@ -42,64 +39,45 @@ ClaimedUnit = Annotated[
 ]
 
 App = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="PATH",
-        help="Instead of a transcript: a Flower app's directory, whose code is run.",
-    ),
+    Path, typer.Argument(metavar="APP", help="A Flower app's directory, whose code is run.")
 ]
 Trials = Annotated[
     int | None,
-    typer.Option(help="With --app: how often it is run under attack.", show_default="300"),
+    typer.Option(help=f"{TRIALS}: runs of the app under attack.", show_default="300"),
 ]
 Rounds = Annotated[
-    int | None, typer.Option(help="With --app: its num-server-rounds.", show_default="its own")
+    int | None,
+    typer.Option(help=f"{ROUNDS}: its num-server-rounds.", show_default="its own"),
 ]
-Clients = Annotated[
-    int | None, typer.Option(help="With --app: how many clients it is run with.", show_default="5")
-]
+Clients = Annotated[int | None, typer.Option(help=f"{CLIENTS}, it is run with.", show_default="5")]
 RunConfig = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="With --app: its run config; may be repeated."),
+    typer.Option(metavar="KEY=VALUE", help="Its run config; may be repeated."),
 ]
 NeighbouringOfApp = Annotated[
     Neighbouring | None,
     typer.Option(
-        help="With --app: a client sends its update or none, or another update.",
+        help="A client sends its update or none, or another update.",
         show_default="add-remove",
     ),
 ]
-Seed = Annotated[
-    int | None,
-    typer.Option(help="With --app: seed of every random number.", show_default="0"),
-]
 TimeLimit = Annotated[
     float | None,
-    typer.Option(
-        metavar="SECONDS", help="With --app: how long one run of it may take.", show_default="3600"
-    ),
+    typer.Option(metavar="SECONDS", help="How long one run of it may take.", show_default="3600"),
 ]
 
-Follow = Annotated[
-    bool,
-    typer.Option(
-        "--follow",
-        help="Go on while a transcript is written; of a folder, with the next one, to Ctrl-C.",
-    ),
-]
-Once = Annotated[bool, typer.Option("--once", help="With --follow: end after one run.")]
+Once = Annotated[bool, typer.Option("--once", help="End after one run.")]
 Patience = Annotated[
-    float | None,
+    float,
     typer.Option(
         metavar="SECONDS",
-        help="With --follow: how long without a sign of life before a run counts as dead.",
-        show_default="600",
+        help="How long without a sign of life before a run counts as dead.",
     ),
 ]
 
 DataRoot = Annotated[
     Path | None,
-    typer.Option(help="Of an auditor's transcript: where this machine has the run's data."),
+    typer.Option(metavar="PATH", help=f"{DATA_ROOT}; of an auditor's transcript."),
 ]
 CanarySeedFile = Annotated[
     Path | None,
@@ -118,10 +96,6 @@ Worlds = Annotated[
         metavar="RUN", help="Of an auditor's transcript: the run that tells who was right."
     ),
 ]
-
-
-DEFAULT_CONFIDENCE = 0.95
-DEFAULT_DELTA = 1e-5
 
 
 @dataclass(frozen=True)
@@ -154,7 +128,7 @@ class OfEvery:
         """The delta at which epsilons of a transcript are stated: a claim's, if there is one."""
         if self.claim is not None:
             return self.claim.delta
-        return DEFAULT_DELTA if self.delta is None else self.delta
+        return ASSUMED if self.delta is None else self.delta
 
     def directory(self, transcript: Path) -> Path:
         """Return where the report of a transcript goes: beside it, unless somebody says."""
@@ -202,21 +176,6 @@ class OfAuditors:
     worlds: Path | None
 
 
-@dataclass(frozen=True)
-class OfFollowing:
-    """What goes with --follow, for a transcript that is still written; None where left out.
-
-    Attributes:
-        follow: whether to go on while the transcript is written.
-        once: whether to end after one run.
-        patience: seconds without a sign of life before a run counts as dead.
-    """
-
-    follow: bool | None
-    once: bool | None
-    patience: float | None
-
-
-def given(options: OfApps | OfAuditors | OfFollowing) -> dict[str, Any]:
+def given(options: OfApps | OfAuditors) -> dict[str, Any]:
     """Return those options of a group that were not left out, by the names of its fields."""
     return {name: value for name, value in vars(options).items() if value is not None}

@@ -1,4 +1,4 @@
-"""`fedsim audit` of what a recorder in somebody else's app wrote, after the run or meanwhile."""
+"""Audits what a recorder in somebody else's app wrote, after the run or meanwhile."""
 
 from collections.abc import Callable
 from pathlib import Path

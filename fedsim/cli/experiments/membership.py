@@ -10,7 +10,7 @@ import typer
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim.cli.options import ReportAsJson, SetOption
+from fedsim.cli.options import AsJson, ConfigFile, Seed, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
 from fedsim.config import Config
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 
 def membership(
-    config_file: Annotated[
-        Path, typer.Argument(metavar="CONFIG", help="Experiment file (TOML); see configs/.")
-    ],
+    config_file: ConfigFile,
     models: Annotated[
         int, typer.Option(help="How many models to train; half are shadows, the others attacked.")
     ] = 128,
@@ -33,12 +31,14 @@ def membership(
             metavar="NAMES", help="Attacks, with commas between them, or all [audit.attacks]."
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of everything random [run.seed].")] = None,
+    seed: Seed = None,
     set_: SetOption = None,
-    json_: ReportAsJson = False,
+    json_: AsJson = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="Directory of the report; default fedsim-runs/NAME-membership-TIME."),
+        typer.Option(
+            metavar="DIR", help="Directory of the report; default fedsim-runs/NAME-membership-TIME."
+        ),
     ] = None,
 ) -> None:
     """Play membership inference against a federation's models: who was in the training data?

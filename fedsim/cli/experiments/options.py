@@ -1,10 +1,15 @@
-"""The options of `fedsim run`."""
+"""The options of `fedsim run`, and what it has in common with `fedsim report`."""
 
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+
+from fedsim.cli.options import ROUNDS, TRIALS
+from fedsim.config import Config
+from fedsim.privacy import delta
 
 
 class Runtime(StrEnum):
@@ -23,13 +28,9 @@ class DeviceName(StrEnum):
     CUDA = "cuda"
 
 
-ConfigFile = Annotated[
-    Path | None,
-    typer.Argument(metavar="CONFIG", help="Experiment file (TOML); see configs/."),
-]
 Trials = Annotated[
     int | None,
-    typer.Option(help="Repetitions [trials.count]; with --resume, how many in the end."),
+    typer.Option(help=f"{TRIALS} [trials.count]; with --resume, in the end."),
 ]
 UntilHalfwidth = Annotated[
     float | None,
@@ -40,11 +41,9 @@ UntilHalfwidth = Annotated[
 ]
 MaxTrials = Annotated[
     int | None,
-    typer.Option(help="At most so many repetitions, with --until-halfwidth [trials.count]."),
+    typer.Option(help="At most so many trials, with --until-halfwidth [trials.count]."),
 ]
-Rounds = Annotated[int | None, typer.Option(help="Rounds k [training.rounds].")]
-Seed = Annotated[int | None, typer.Option(help="Seed of every random number.")]
-Out = Annotated[Path | None, typer.Option(help="Run directory; default fedsim-runs/NAME-TIME.")]
+Rounds = Annotated[int | None, typer.Option(help=f"{ROUNDS} [training.rounds].")]
 Device = Annotated[DeviceName | None, typer.Option(help="auto takes CUDA if it is there.")]
 MaxMemory = Annotated[
     str | None,
@@ -58,4 +57,32 @@ Resume = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Continue an interrupted run, or one with more --trials."),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Every measure in a table, beside the verdict.")
+]
+Watch = Annotated[
+    bool,
+    typer.Option("--watch", help="Keep live.html in the run directory: what is known so far."),
+]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME:PLACE",
+        help="Log to tensorboard:DIR, mlflow:DIR or mlflow:URI; may be repeated.",
+    ),
+]
+
+
+def say_delta(config: Config, console: Console) -> None:
+    """Say so where delta is one over the records: what it is where nobody gives it.
+
+    Args:
+        config: of the run.
+        console: that prints.
+    """
+    privacy, records = config.privacy, config.data.records
+    if privacy.delta == delta.of_records(records):
+        console.print(
+            f"δ = {privacy.delta:.3g}, one over the {records} records (privacy.delta)",
+            highlight=False,
+        )

@@ -2,13 +2,16 @@
 
 import csv
 import io
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fedsim.cli.options import AsJson
 from fedsim.common import private_files
+from fedsim.common.strict_json import strict_json
 
 
 def predict(
@@ -20,8 +23,10 @@ def predict(
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="A file for the predictions, instead of the terminal.")
+        Path | None,
+        typer.Option(metavar="FILE", help="For the predictions, instead of the terminal."),
     ] = None,
+    json_: AsJson = False,
 ) -> None:
     """Predict the class of records with a trained model.
 
@@ -36,12 +41,24 @@ def predict(
     model = saved_model.load(run)
     chosen, probabilities = saved_model.predict(model, saved_model.read(run, records))
     names = saved_model.class_names(taken)
+    if json_:
+        document = {
+            "classes": list(names),
+            "predicted": [names[number] for number in chosen.tolist()],
+            "probabilities": probabilities.tolist(),
+        }
+        _write(json.dumps(strict_json(document), indent=2, allow_nan=False) + "\n", out)
+        return
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["class", *(f"p({name})" for name in names)])
     for number, likely in zip(chosen.tolist(), probabilities.tolist(), strict=True):
         table.writerow([names[number], *(f"{each:.6g}" for each in likely)])
+    _write(text.getvalue(), out)
+
+
+def _write(text: str, out: Path | None) -> None:
     if out is None:
-        sys.stdout.write(text.getvalue())
+        sys.stdout.write(text)
     else:
-        private_files.write(out.absolute(), text.getvalue().encode())
+        private_files.write(out.absolute(), text.encode())

@@ -8,6 +8,9 @@ import typer
 
 from adversaries.errors import InputError
 from fedsim.campaign.run_directory import RunDirectory
+from fedsim.cli.experiments import compare
+from fedsim.cli.experiments.options import Verbose
+from fedsim.cli.options import AsJson, Confidence, Delta
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common.strict_json import report_json
 from fedsim.results.report import encode, schema
@@ -18,15 +21,18 @@ def report(
         list[Path] | None,
         typer.Argument(metavar="RUN_DIR...", help="Finished runs; one, or several."),
     ] = None,
-    confidence: Annotated[
-        float | None, typer.Option(help="Confidence of every interval and bound, e.g. 0.99.")
+    confidence: Confidence = None,
+    delta: Delta = None,
+    limit_advantage: Annotated[
+        float | None,
+        typer.Option(help="Your own limit of the advantage [report.limit-advantage]; 0 for none."),
     ] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="Delta at which every epsilon is stated.")
+    limit_belief: Annotated[
+        float | None,
+        typer.Option(help="Your own limit of the belief [report.limit-belief]; 0 for none."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the report, or the comparison, as JSON.")
-    ] = False,
+    verbose: Verbose = False,
+    json_: AsJson = False,
     as_schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of report.json, and no report.")
     ] = False,
@@ -35,7 +41,7 @@ def report(
 
     Of a training, those that are for whoever runs the server; the model's card stays as it is.
 
-    Given several runs, compare their reports instead, for every trust model and vantage.
+    Given several runs, compare them instead, as fedsim compare does.
 
     Example: fedsim report fedsim-runs/digits-20260101T120000Z --confidence 0.99
     """
@@ -47,26 +53,30 @@ def report(
     if not directories:
         raise InputError("the report of what? Give RUN_DIR, or --schema")
     runs = [RunDirectory.open(directory) for directory in directories]
+    given = {"report.limit-advantage": limit_advantage, "report.limit-belief": limit_belief}
+    limits = {key: value for key, value in given.items() if value is not None}
+    stated = bool(limits) or confidence is not None or delta is not None
     if len(runs) > 1:
-        if confidence is not None or delta is not None:
+        if stated:
             raise InputError(
-                "--confidence and --delta make one report anew; give one RUN_DIR, then compare"
+                "--confidence, --delta and limits make one report anew; give one RUN_DIR, then "
+                "compare"
             )
-        _compare(directories, runs, as_json)
+        compare.show(directories, None, json_)
         return
     from fedsim.report import writing  # noqa: PLC0415
     from fedsim.report.summary import summary  # noqa: PLC0415
 
     (run,) = runs
     if run.config.run.job == "training":
-        _of_training(run, confidence is not None or delta is not None, as_json)
+        _of_training(run, stated, json_)
         return
-    made = writing.write_report(run, confidence=confidence, delta=delta)
-    if as_json:
+    made = writing.write_report(run, confidence, delta, limits)
+    if json_:
         print_json(encode(made))
         return
     console = Terminal(stderr=True)
-    console.print(summary(made))
+    console.print(summary(made, verbose))
     console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
 
 
@@ -76,8 +86,8 @@ def _of_training(run: RunDirectory, stated: bool, as_json: bool) -> None:
 
     if stated:
         raise InputError(
-            "--confidence and --delta are for an experiment's report; a training's epsilon is "
-            "stated at the delta it was configured with (fedsim account has any other)"
+            "--confidence, --delta and limits are for an experiment's report; a training's epsilon "
+            "is stated at the delta it was configured with (fedsim account has any other)"
         )
     made = training_report.write(run)
     if as_json:
@@ -86,14 +96,3 @@ def _of_training(run: RunDirectory, stated: bool, as_json: bool) -> None:
     console = Terminal(stderr=True)
     console.print(model_card.summary(model_card.read(run)))
     console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
-
-
-def _compare(directories: list[Path], runs: list[RunDirectory], as_json: bool) -> None:
-    from fedsim.report import comparison  # noqa: PLC0415
-
-    reports = [run.read_report() for run in runs]
-    rows = comparison.side_by_side(directories, reports)
-    if as_json:
-        print_json({"runs": rows})
-    else:
-        Terminal().print(comparison.table(rows))

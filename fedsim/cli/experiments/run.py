@@ -15,8 +15,16 @@ from fedsim.campaign.extension import extend
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
-from fedsim.cli.options import AcceptEpsilon, SetOption
-from fedsim.cli.terminal import Terminal
+from fedsim.cli.options import (
+    AcceptEpsilon,
+    AsJson,
+    ConfigFileUnlessResumed,
+    Quiet,
+    RunOut,
+    Seed,
+    SetOption,
+)
+from fedsim.cli.terminal import Terminal, print_json
 from fedsim.config import Config, Scalar
 from fedsim.experiment import (
     check_ledger,
@@ -25,26 +33,31 @@ from fedsim.experiment import (
     run_simulated,
 )
 from fedsim.runtimes.progress import conclude, preparing, progress
+from fedsim.tracking.onlookers import Onlookers
 
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.server.plan import Plan
 
 
 def run(
-    config_file: options.ConfigFile = None,
+    config_file: ConfigFileUnlessResumed = None,
     trials: options.Trials = None,
     until_halfwidth: options.UntilHalfwidth = None,
     max_trials: options.MaxTrials = None,
     rounds: options.Rounds = None,
-    seed: options.Seed = None,
-    out: options.Out = None,
+    seed: Seed = None,
+    out: RunOut = None,
     device: options.Device = None,
     max_memory: options.MaxMemory = None,
     runtime: options.RuntimeOption = Runtime.AUTO,
     set_: SetOption = None,
     resume: options.Resume = None,
     accept_epsilon: AcceptEpsilon = None,
-    quiet: options.Quiet = False,
+    watch: options.Watch = False,
+    track: options.Track = None,
+    quiet: Quiet = False,
+    verbose: options.Verbose = False,
+    json_: AsJson = False,
 ) -> None:
     """Run a federation with the adversary inside it, and report how identifiable one person is.
 
@@ -63,6 +76,7 @@ def run(
     console = Terminal(stderr=True, quiet=quiet)
     _check_halfwidth(until_halfwidth)
     check_runtime(runtime)
+    onlookers = Onlookers.asked(watch, track)
     given: dict[str, Scalar | None] = {
         "trials.until-halfwidth": until_halfwidth,
         "training.rounds": rounds,
@@ -84,14 +98,18 @@ def run(
         plan = prepare(threaded(config, runtime))
         with preparing(console) as searched:
             directory = plan.begin(searched)
+        options.say_delta(plan.config, console)
         if short := _shortfall(plan.config):
             console.print(short, highlight=False)
     if directory.finished:
         said = _what_is_finished(directory, resume is not None, trials is not None)
         console.print(said, highlight=False)
-        return
-    carry_out(plan or prepare(directory.config), directory, runtime, accept_epsilon, console)
-    conclude(directory, start, console)
+    else:
+        plan = plan or prepare(directory.config)
+        carry_out(plan, directory, runtime, accept_epsilon, console, onlookers)
+        conclude(directory, start, console, verbose)
+    if json_:
+        print_json(directory.read_json("report.json"))
 
 
 def check_runtime(runtime: Runtime) -> None:
@@ -107,7 +125,8 @@ def _refuse_beside_resume(*options: object) -> None:
     if any(option is not None for option in options):
         raise InputError(
             "--resume continues a run with its own configuration; give it alone "
-            "(only --trials, --runtime, --accept-epsilon and --quiet may stand beside it)"
+            "(only --trials, --runtime, --accept-epsilon, --watch, --track, --quiet and "
+            "--json may stand beside it)"
         )
 
 
@@ -141,6 +160,7 @@ def carry_out(
     runtime: Runtime,
     accept_epsilon: float | None,
     console: Console,
+    onlookers: Onlookers,
 ) -> None:
     """Train what is left of a run, by the chosen runtime.
 
@@ -150,6 +170,7 @@ def carry_out(
         runtime: that carries the messages.
         accept_epsilon: what an interrupted run may cost in the end; None to accept nothing.
         console: where progress is shown.
+        onlookers: who else is shown it.
 
     Raises:
         InputError: the budget is not enough for what is left.
@@ -158,7 +179,8 @@ def carry_out(
     with directory.lock():  # a runtime of several processes takes long to start, and to say no
         check_ledger(plan, directory, accept_epsilon)
     try:
-        with progress(directory, plan.config, console):
+        watchers = onlookers.watchers(directory, plan.config, console)
+        with progress(directory, plan.config, console, watchers):
             if runtime is Runtime.SIMULATION:
                 run_simulated(plan, directory)
             else:

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bars
 
 from fedsim import config as configuration
-from fedsim.cli.options import ReportAsJson, SetOption
+from fedsim.cli.options import TRIALS, AsJson, ConfigFile, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
 
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 
 def sensitivity(
-    config_file: Annotated[
-        Path, typer.Argument(metavar="CONFIG", help="Experiment file (TOML); see configs/.")
-    ],
+    config_file: ConfigFile,
     measure: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Dissimilarity to rank by [challenge.dissimilarity]."),
@@ -33,13 +31,16 @@ def sensitivity(
         int, typer.Option(help="How many of the most and of the least dissimilar to show.")
     ] = 3,
     trials: Annotated[
-        int, typer.Option(help="Trainings through which local sensitivity is followed.")
+        int, typer.Option(help=f"{TRIALS} local sensitivity is followed through.")
     ] = 20,
     set_: SetOption = None,
-    json_: ReportAsJson = False,
+    json_: AsJson = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="Directory of the report; default fedsim-runs/NAME-sensitivity-TIME."),
+        typer.Option(
+            metavar="DIR",
+            help="Directory of the report; default fedsim-runs/NAME-sensitivity-TIME.",
+        ),
     ] = None,
 ) -> None:
     """Find the pair of neighbouring datasets to audit, and say how close to the worst it comes.

@@ -9,8 +9,9 @@ from rich.console import Console
 
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
-from fedsim.cli.terminal import Terminal
-from fedsim.common import report_directory
+from fedsim.cli.options import AsJson, ConfigFile, Quiet, SetOption
+from fedsim.cli.terminal import Terminal, print_json
+from fedsim.common import reading, report_directory
 from fedsim.config import Scalar
 from fedsim.experiment import in_process, prepare
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:  # torch, which takes a second
 
 
 def sweep(
-    config_file: Annotated[Path, typer.Argument(metavar="CONFIG", help="Experiment file (TOML).")],
+    config_file: ConfigFile,
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Where every run gets a folder of its own.")
     ],
@@ -31,11 +32,9 @@ def sweep(
     rho_beta: Annotated[
         str | None, typer.Option(help="Short for --over privacy.rho-beta=...", metavar="V1,V2,...")
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override any key in all runs."),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no table.")] = False,
+    set_: SetOption = None,
+    quiet: Quiet = False,
+    json_: AsJson = False,
 ) -> None:
     """Run an experiment for every combination of settings, one after the other, and compare.
 
@@ -69,6 +68,8 @@ def sweep(
         page = sweeps.write(name, outcomes, out)
     console.print(sweeps.table(outcomes))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+    if json_:
+        print_json(reading.json_object(page.with_name("report.json")))
     if failed := [outcome for outcome in outcomes if outcome.failure]:
         raise RuntimeError(
             f"{len(failed)} of {len(points)} runs failed, the first of them "

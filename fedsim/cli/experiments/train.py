@@ -9,24 +9,37 @@ from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
 from fedsim.cli.experiments.run import carry_out, check_runtime, threaded
-from fedsim.cli.options import AcceptEpsilon, Rehearsal, SetOption
-from fedsim.cli.terminal import Terminal
+from fedsim.cli.options import (
+    AcceptEpsilon,
+    AsJson,
+    ConfigFileUnlessResumed,
+    Quiet,
+    Rehearsal,
+    RunOut,
+    Seed,
+    SetOption,
+)
+from fedsim.cli.terminal import Terminal, print_json
 from fedsim.config import Config, Scalar
 from fedsim.experiment import prepare
 from fedsim.report import rehearsed
 from fedsim.runtimes.progress import conclude, conclude_training, preparing
+from fedsim.tracking.onlookers import Onlookers
 
 
 def train(
-    config_file: options.ConfigFile = None,
-    out: options.Out = None,
+    config_file: ConfigFileUnlessResumed = None,
+    out: RunOut = None,
     device: options.Device = None,
     runtime: options.RuntimeOption = Runtime.AUTO,
     set_: SetOption = None,
     resume: options.Resume = None,
     accept_epsilon: AcceptEpsilon = None,
     rehearsal: Rehearsal = None,
-    quiet: options.Quiet = False,
+    watch: options.Watch = False,
+    track: options.Track = None,
+    quiet: Quiet = False,
+    json_: AsJson = False,
 ) -> None:
     """Train a model with differential privacy, once, and keep it.
 
@@ -43,6 +56,7 @@ def train(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     check_runtime(runtime)
+    onlookers = Onlookers.asked(watch, track)
     if resume is None:
         overrides = configuration.parse_overrides(set_)
         config = _new(config_file, out, device, overrides, "training")
@@ -51,25 +65,31 @@ def train(
         config = _resumed(resume)
     found = None if rehearsal is None else rehearsed.findings(config, rehearsal)
     plan = prepare(threaded(config, runtime))
+    options.say_delta(plan.config, console)
     with preparing(console) as searched:
         directory = plan.begin(searched)
     if found is not None:
         rehearsed.attach(directory, found)
     if not directory.finished:
-        carry_out(plan, directory, runtime, accept_epsilon, console)
+        carry_out(plan, directory, runtime, accept_epsilon, console, onlookers)
     conclude_training(directory, start, console)
+    if json_:
+        print_json(directory.read_json("report.json"))
 
 
 def rehearse(
-    config_file: options.ConfigFile = None,
+    config_file: ConfigFileUnlessResumed = None,
     trials: options.Trials = None,
-    seed: options.Seed = None,
-    out: options.Out = None,
+    seed: Seed = None,
+    out: RunOut = None,
     device: options.Device = None,
     max_memory: options.MaxMemory = None,
     runtime: options.RuntimeOption = Runtime.AUTO,
     set_: SetOption = None,
-    quiet: options.Quiet = False,
+    watch: options.Watch = False,
+    track: options.Track = None,
+    quiet: Quiet = False,
+    json_: AsJson = False,
 ) -> None:
     """Play the identification game for a training, on records that need no protection.
 
@@ -81,16 +101,20 @@ def rehearse(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     check_runtime(runtime)
+    onlookers = Onlookers.asked(watch, track)
     given = {"trials.count": trials, "run.seed": seed, "run.max-memory": max_memory}
     overrides = configuration.parse_overrides(set_)
     overrides |= {key: value for key, value in given.items() if value is not None}
     config = _new(config_file, out, device, overrides, "rehearsal")
     plan = prepare(threaded(config, runtime))
+    options.say_delta(plan.config, console)
     with preparing(console) as searched:
         directory = plan.begin(searched)
     if not directory.finished:
-        carry_out(plan, directory, runtime, None, console)
+        carry_out(plan, directory, runtime, None, console, onlookers)
     conclude(directory, start, console)
+    if json_:
+        print_json(directory.read_json("report.json"))
 
 
 def _new(
@@ -115,7 +139,8 @@ def _refuse_beside_resume(*given: object) -> None:
     if any(given):
         raise InputError(
             "--resume continues a training with its own configuration; give it alone "
-            "(only --runtime, --accept-epsilon, --rehearsal and --quiet may stand beside it)"
+            "(only --runtime, --accept-epsilon, --rehearsal, --watch, --track, --quiet "
+            "and --json may stand beside it)"
         )
 
 

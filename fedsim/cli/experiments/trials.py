@@ -15,11 +15,13 @@ from adversaries.statistics.design import Design
 from adversaries.statistics.lower_bounds import LOWER_BOUNDS
 from fedsim import config as configuration
 from fedsim.campaign.run_directory import RunDirectory
+from fedsim.cli.options import AsJson, Confidence, Delta, bundled
 from fedsim.cli.terminal import Terminal
 from fedsim.config import Config
 from fedsim.mechanisms import privacy
 from fedsim.pages.wording import number
 from fedsim.privacy import identifiability
+from fedsim.privacy.delta import ASSUMED
 
 DESIGNS = {
     "as many as planned": ("independent", False),
@@ -34,26 +36,23 @@ def trials(
     source: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[SOURCE]", help="A configuration or a run directory; instead of --advantage."
+            metavar="[SOURCE]",
+            help="A configuration or a run directory; instead of --advantage.",
+            callback=bundled,
         ),
     ] = None,
     halfwidth: Annotated[
         float, typer.Option(help="Wanted precision of the advantage: ± this, for example 0.05.")
     ] = 0.05,
-    confidence: Annotated[
-        float | None, typer.Option(help="Confidence of the interval.", show_default="0.95")
-    ] = None,
+    confidence: Confidence = None,
     advantage: Annotated[
         float | None, typer.Option(help="The advantage that is expected, instead of SOURCE.")
     ] = None,
-    delta: Annotated[
-        float | None,
-        typer.Option(help="Delta at which the lower bounds on epsilon hold.", show_default="1e-05"),
-    ] = None,
+    delta: Delta = None,
     share: Annotated[
         float, typer.Option(help="Share of the true epsilon that lower bounds are to reach.")
     ] = 0.5,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json_: AsJson = False,
 ) -> None:
     """Say how many trials the advantage's interval needs to be no wider than wanted.
 
@@ -82,7 +81,7 @@ def trials(
     if delta is not None:
         expected = replace(expected, delta=delta)
     document = _document(expected, halfwidth, share)
-    if as_json:
+    if json_:
         print(json.dumps(document, indent=2, allow_nan=False))
     else:
         _print(document)
@@ -103,7 +102,7 @@ class _Expected:
     mu: float | None = None
     config: Config = field(default_factory=Config)
     level: float = 0.95
-    delta: float = 1e-5
+    delta: float = ASSUMED
     refused: Mapping[str, str] = field(default_factory=dict)
     given: bool = False
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from adversaries.errors import InputError
-from fedsim.cli.options import AsJson
+from fedsim.cli.options import AsJson, Delta
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.cli.theory import guarantees, options
 from fedsim.privacy import identifiability
@@ -21,7 +21,7 @@ def account(
     source: options.Source = None,
     noise_multiplier: options.NoiseMultiplierGiven = None,
     rounds: options.RoundsGiven = None,
-    delta: options.DeltaGiven = None,
+    delta: Delta = None,
     local_steps: options.LocalSteps = None,
     sampling_rate: options.SamplingRateGiven = None,
     neighbouring: options.NeighbouringChoice = None,
@@ -71,12 +71,12 @@ def account(
         print_json(document)
     else:
         console = Terminal(highlight=False)
-        _print(found, console)
+        _print(found, console, delta is None and found.config is None)
         if plot is not None:
             console.print(f"Drawn: {plot}", soft_wrap=True)
 
 
-def _print(found: Guarantee, console: Console) -> None:
+def _print(found: Guarantee, console: Console, assumed: bool) -> None:
     releases, vantage, bounds = found.releases, found.vantage, found.bounds
     document, config = found.document, found.config
     reason = None if config is None else unbounded(config)
@@ -103,7 +103,10 @@ def _print(found: Guarantee, console: Console) -> None:
             "tail_probability": "exceeded with",
         }
         guarantees.print_accountants(
-            f"Bounds at delta {bounds.delta:g}", document["accountants"], columns, console
+            f"Bounds{guarantees.assumed(bounds.delta, assumed) or f' at delta {bounds.delta:g}'}",
+            document["accountants"],
+            columns,
+            console,
         )
         routes = document["rho_alpha_by_route"]
         sound = ", ".join(

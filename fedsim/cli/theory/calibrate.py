@@ -9,6 +9,7 @@ from adversaries.errors import InputError
 from fedsim.cli.options import AsJson
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.cli.theory import comparison, guarantees, options
+from fedsim.privacy.delta import ASSUMED
 from fedsim.studies import calibration
 from fedsim.studies.calibration import (
     DEFAULT_ACCOUNTANT,
@@ -69,11 +70,10 @@ def calibrate(
                 "epsilon": epsilon,
                 "mutual-information": mutual_information,
             },
-            deltas or None,
             accountant,
         )
         refuse_accountant(accountant, "several targets always compare rdp-classic with pld")
-        comparison.show(Sought.of(**known), beliefs, deltas, as_json=json_)
+        comparison.show(Sought.of(**known), beliefs, deltas or [ASSUMED], as_json=json_)
         return
     found = calibration.calibrate(
         rho_beta=beliefs[0] if beliefs else None,
@@ -84,19 +84,19 @@ def calibrate(
         accountant=accountant,
         **known,
     )
-    _print(found, json_, rho_alpha is None and mutual_information is None, delta is None)
+    same = rho_alpha is None and mutual_information is None
+    _print(found, json_, same, guarantees.assumed(found.bounds.delta, delta is None))
 
 
-def _print(found: Calibrated, as_json: bool, same: bool, assumed: bool) -> None:
-    """Print what was found; same: for the target itself, by every accountant; assumed: a delta."""
+def _print(found: Calibrated, as_json: bool, same: bool, assumed: str) -> None:
+    """Print what was found; same: for the target itself, by every accountant; assumed: of delta."""
     if as_json:
         print_json(found.document)
     elif same:
         columns = (found.unknown, "effective_noise_multiplier", "rho_alpha")
-        _print_answer(found, "The same request by every accountant", columns)
+        _print_answer(found, f"The same request by every accountant{assumed}", columns)
     else:
-        said = ", because no --delta was given" if assumed else ""
-        title = f"Bounds at delta {found.bounds.delta:g}{said}"
+        title = f"Bounds{assumed or f' at delta {found.bounds.delta:g}'}"
         _print_answer(found, title, ("epsilon", "rho_beta"))
 
 

@@ -82,6 +82,16 @@ def _of_rounds(value: float | None) -> str:
     return "that differs between rounds" if value is None else f"{value:.6g}"
 
 
+def assumed(delta: float, is_assumed: bool) -> str:
+    """Return what the title of a table says of a delta that nobody gave, "" of one that was given.
+
+    Args:
+        delta: at which all is stated.
+        is_assumed: whether nobody gave it.
+    """
+    return f" at delta {delta:g}, because no --delta was given" if is_assumed else ""
+
+
 def print_accountants(
     title: str, rows: Mapping[str, Row], columns: Mapping[str, str], console: Console
 ) -> None:

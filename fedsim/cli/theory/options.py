@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fedsim.cli.options import CLIENTS, DELTA, DELTA_DEFAULT, ROUNDS, bundled
 from fedsim.privacy.accounting import ACCOUNTANTS
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.trust import Trust
@@ -32,7 +33,7 @@ TrustChoice = Annotated[
         show_default="central",
     ),
 ]
-Clients = Annotated[int | None, typer.Option(help="Number of clients, m.", show_default="2")]
+Clients = Annotated[int | None, typer.Option(help=f"{CLIENTS}.", show_default="2")]
 Colluding = Annotated[
     int | None,
     typer.Option(
@@ -49,6 +50,7 @@ Source = Annotated[
         metavar="[SOURCE]",
         help="A configuration, a run directory, or a TOML file with [[rounds]] that differ; "
         "instead of --noise-multiplier and --rounds.",
+        callback=bundled,
     ),
 ]
 NoiseMultiplierGiven = Annotated[
@@ -56,11 +58,7 @@ NoiseMultiplierGiven = Annotated[
 ]
 RoundsGiven = Annotated[
     int | None,
-    typer.Option(help="Number of rounds, k: noisy sums that leave a client or the server."),
-]
-DeltaGiven = Annotated[
-    float | None,
-    typer.Option(help="Probability with which the guarantee may fail, e.g. 1/records."),
+    typer.Option(help=f"{ROUNDS}: noisy sums that leave a client or the server."),
 ]
 SamplingRateGiven = Annotated[
     float | None,
@@ -103,14 +101,11 @@ MutualInformation = Annotated[
 ]
 Deltas = Annotated[
     str | None,
-    typer.Option(
-        metavar="PROBABILITY",
-        help="With which the guarantee may fail, e.g. 1/records; several with commas.",
-    ),
+    typer.Option(metavar="DELTA", help=f"{DELTA} Several with commas.", show_default=DELTA_DEFAULT),
 ]
 RoundsSought = Annotated[
     int | None,
-    typer.Option(help="Number of rounds, k. Left out beside --noise-multiplier: sought."),
+    typer.Option(help=f"{ROUNDS}. Left out beside --noise-multiplier: sought."),
 ]
 NoiseMultiplierSought = Annotated[
     float | None,

@@ -9,7 +9,7 @@ import typer
 
 from adversaries import registry
 from adversaries.errors import InputError
-from fedsim.cli.options import AsJson
+from fedsim.cli.options import DATA_ROOT, DEFAULT_CONFIDENCE, SEED, AsJson, Confidence
 from fedsim.cli.terminal import Terminal, print_json
 
 if TYPE_CHECKING:  # NumPy and SciPy, which take half a second
@@ -28,9 +28,7 @@ def pac(
     data: Annotated[
         str, typer.Option(metavar="NAME", help="A data set, as fedsim data lists them.")
     ] = "digits",
-    data_root: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Its folder or file.")
-    ] = None,
+    data_root: Annotated[Path | None, typer.Option(metavar="PATH", help=f"{DATA_ROOT}.")] = None,
     rate: Annotated[
         float, typer.Option(help="Probability that a record is used: the adversary's prior.")
     ] = 0.5,
@@ -40,9 +38,9 @@ def pac(
     simulations: Annotated[
         int, typer.Option(help="Simulated subsets that the noise is made from.")
     ] = 400,
-    confidence: Annotated[float, typer.Option(help="That it keeps the budget.")] = 0.95,
+    confidence: Confidence = None,
     seed: Annotated[
-        int, typer.Option(help="Of simulations; the secret subset and the noise do not use it.")
+        int, typer.Option(help=f"{SEED}, but of the secret subset and of the noise.")
     ] = 0,
     out: Annotated[
         Path | None,
@@ -79,7 +77,7 @@ def pac(
         rate,
         budget,
         simulations,
-        confidence,
+        DEFAULT_CONFIDENCE if confidence is None else confidence,
         seed,
         followed=lambda seeds: _followed(seeds, console),
     )

@@ -1,34 +1,24 @@
 """The answer of a report: how often the adversary was right, how sure it was, what that proves."""
 
-from dataclasses import replace
-
 from scipy.special import expit
 
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits import one_training
 from fedsim.audits.one_run_report import HEADLINE_NAME
-from fedsim.pages.blocks import Block, Group, Mark, Prose, Row, Table, of_row
-from fedsim.pages.wording import DASH, INFINITE, at_least, number, percent, span
-from fedsim.report.sections import lower_bounds, one_run
+from fedsim.pages.wording import at_least, number, percent, span
+from fedsim.report.sections import one_run
 from fedsim.report.sections.facts import (
-    accuracies,
-    advantage_alarm,
     advantage_limit,
     challenge_of,
     confidence_of,
     is_client,
-    is_clipped,
     is_halves,
     is_pac,
     is_sampled,
-    score_caution,
     success,
     success_ends,
     trials_of,
-    yeom_bound,
 )
-from fedsim.report.sections.marks import against, gap
-from fedsim.report.sections.section import Section
 from fedsim.report.sections.theory import released
 from fedsim.results.numbers import Ends
 from fedsim.results.report import Report
@@ -40,10 +30,6 @@ WHO = {
 }
 INFORMED = ("participant", "oracle")
 """The values of `audit.mode` whose adversaries know all that the bounds assume."""
-NO_LIMIT_OF_BELIEF = (
-    "The belief of the most extreme trial. PAC privacy is about averages and sets it no limit."
-)
-UNCLIPPED_BELIEF = "The belief of the most extreme trial. Without clipping nothing sets it a limit."
 VAGUE = 0.5
 """How wide the interval of the share of trials won is where the share is no finding."""
 
@@ -90,16 +76,6 @@ def standing(report: Report) -> str:
         f"On the scale of advantage, from 0 (a coin) to 1 (certainty), that is "
         f"{number(report.empirical.advantage)}{between}; the limit "
         f"{'of PAC privacy' if is_pac(report) else 'ρα'} is {number(advantage_limit(report))}."
-    )
-
-
-def mark(report: Report) -> Mark | None:
-    """Return how the measured advantage stands to its limit."""
-    return against(
-        report,
-        advantage_alarm(report),
-        report.empirical.advantage_interval,
-        advantage_limit(report),
     )
 
 
@@ -189,108 +165,6 @@ def _pac_allows(report: Report) -> str:
     )
 
 
-def _questions(report: Report) -> list[Row]:
-    """Return the table at the top: question, answer, limit, reading."""
-    by_canaries = [] if report.one_run is None else [one_run.proven(report, report.one_run)]
-    yeom = report.membership_inference.get("yeom")  # None where clients protect their records
-    return [
-        _right(report),
-        *_sure(report),
-        *by_canaries,
-        _proven(report, bool(by_canaries)),
-        *([] if yeom is None else [_betrayal(report)]),
-        Row(
-            "What is the model worth?",
-            accuracies(report),
-            DASH,
-            "Accuracy before the first and after the last round.",
-        ),
-    ]
-
-
-def _right(report: Report) -> Row:
-    """Return the row about the advantage."""
-    limit, predicted = advantage_limit(report), report.prediction.advantage
-    between = success_ends(report)
-    return Row(
-        "How often was the adversary right?",
-        percent(success(report)),
-        percent((1 + limit) / 2),
-        "A coin is right in 50%."
-        + ("" if predicted is None else f" Predicted: {percent((1 + predicted) / 2)}."),
-        f"{confidence_of(report)}interval {span(between, percent)}" if between else "",
-        mark(report),
-    )
-
-
-def _sure(report: Report) -> list[Row]:
-    """Return the rows about the belief: how sure at most, and how often surer than allowed."""
-    largest, bounds = report.empirical.epsilon.belief, report.bounds
-    surest = Row(
-        "How sure did it become at most?",
-        percent(None if largest is None else float(expit(largest))),
-        percent(bounds.rho_beta),
-        "The belief of the most extreme trial. The limit ρβ may be passed, but no more often "
-        f"than the next row allows.{score_caution(report)}",
-    )
-    if is_pac(report) or not is_clipped(report):
-        # Without a limit of the belief nothing can be surer than it.
-        reading = NO_LIMIT_OF_BELIEF if is_pac(report) else UNCLIPPED_BELIEF
-        return [replace(surest, limit=DASH, reading=reading + score_caution(report))]
-    surer, most = report.empirical.delta_prime_interval, bounds.tail_limit
-    limited = most < 1
-    often = Row(
-        "How often was it surer than ρβ?",
-        percent(report.empirical.delta_prime),
-        percent(most) if limited else DASH,
-        f"Of the trials on D, with {challenge_of(report)} (δ′). The worst pair passes it in "
-        f"{percent(bounds.tail_probability)}, the tail of its privacy loss, which is not δ. "
-        f"A milder pair may do so more often{', up to the limit' * limited}."
-        f"{score_caution(report)}",
-        f"{confidence_of(report)}interval {span(surer, percent)}" if surer else "",
-        against(report, "delta_prime", surer, most)
-        if limited and not score_caution(report)
-        else None,
-    )
-    return [surest, often]
-
-
-def _proven(report: Report, by_canaries: bool) -> Row:
-    """Return the row about the lower bound that leads."""
-    leading = report.empirical.headline.name
-    proven = lower_bounds.rows(report)[leading]
-    unlimited = proven.limit == INFINITE
-    value = report.empirical.lower_bounds[leading].epsilon
-    return Row(
-        "How much do the trials prove beside it?"
-        if by_canaries
-        else "How much privacy loss is proven?",
-        at_least(value),
-        DASH if unlimited else f"ε ≤ {proven.limit}",
-        f"By {proven.name}, which assumes {lower_bounds.assumed(report)}. "
-        f"{gap(proven.mark, unlimited, 'trials')}",
-        mark=proven.mark if value else None,
-    )
-
-
-def _betrayal(report: Report) -> Row:
-    """Return the row about the final model's members."""
-    found = report.membership_inference["yeom"]
-    fresh, own = found.advantage_interval, found.advantage_interval_of_these
-    vacuous = "none ({})" if report.bounds.yeom_bound >= 1 else "{}"
-    return Row(
-        "Does the final model betray its members?",
-        number(found.advantage),
-        # The bound is about the unit of privacy.
-        DASH if is_client(report) else vacuous.format(yeom_bound(report)),
-        "Advantage of membership inference (Yeom), which knows far less than the adversary. "
-        "Its interval is over fresh records and trials"
-        + (f"; for these records it is {span(own, number)}." if own else ".")
-        + " It asks about single records, which the bounds are not about." * is_client(report),
-        f"{confidence_of(report)}interval {span(fresh, number)}" if fresh else "",
-    )
-
-
 def game(report: Report) -> str:
     """Return sentences: what is played in every trial, and what advantage and belief are."""
     advantage = "Advantage is its true-positive rate less its false-positive rate"
@@ -320,15 +194,3 @@ def _neighbour(report: Report) -> str:
         return ", where as many others take their place"
     drawn = "" if is_sampled(report) else "; that it takes part is no secret"
     return f", where it has none and its update is 0{drawn}"
-
-
-def _words(report: Report) -> list[Block]:
-    headings = "RoundGame", "Answer", "Limit from theory", "Reading"
-    lines = [of_row(row) for row in _questions(report)]
-    return [
-        Table(headings, [Group("", lines)], style="questions"),
-        Prose(game(report), small=True),
-    ]
-
-
-SECTION = Section("In short", _words)

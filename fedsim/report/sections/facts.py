@@ -60,11 +60,6 @@ def advantage_limit(report: Report) -> float:
     return report.pac.advantage_bound if is_pac(report) else report.bounds.rho_alpha
 
 
-def advantage_alarm(report: Report) -> str:
-    """Return the name of the alarm that says the advantage is above its limit."""
-    return "pac_advantage" if is_pac(report) else "advantage"
-
-
 def success(report: Report) -> float | None:
     """Return the share of trials that the adversary won; ties are not won."""
     wins = report.empirical.wins

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from fedsim.figures import bound_figures
-from fedsim.pages.blocks import Block, Cell, Figure, Group, Line, Place, Prose, Row, Table
+from fedsim.pages.blocks import Block, Figure, Group, Line, Place, Prose, Row, Table, of_row
 from fedsim.pages.wording import DASH, number, percent
 from fedsim.report.sections.facts import (
     TITLES,
@@ -157,23 +157,12 @@ def agreement(report: Report) -> str:
     return f"{' '.join(sentences)} Each at {percent(comparisons[0].confidence)} confidence."
 
 
-def _line(row: Row) -> Line:
-    return Line(
-        Cell(row.name),
-        [
-            Cell(row.answer, style="value"),
-            Cell(row.limit),
-            Cell(row.reading, mark=row.mark, style=""),
-        ],
-    )
-
-
 def _groups(report: Report) -> list[Group]:
     """Return the lower bounds apart by whether they trust the noise."""
     apart: dict[str, list[Line]] = {MEASURED: [], TRUSTING: []}
     for name, row in rows(report).items():
         trusts = report.empirical.lower_bounds[name].trusts_noise
-        apart[TRUSTING if trusts else MEASURED].append(_line(row))
+        apart[TRUSTING if trusts else MEASURED].append(of_row(row))
     return [Group(title, lines) for title, lines in apart.items() if lines]
 
 
@@ -183,7 +172,7 @@ def _words(report: Report) -> list[Block]:
         Prose(MEANING),
         Table(
             ("Estimates", "ε′", "Theory", "What it is worth"),
-            [Group("", [*map(_line, estimates(report))])],
+            [Group("", [*map(of_row, estimates(report))])],
         ),
         Table(
             (
@@ -229,4 +218,6 @@ def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
         )
 
 
-SECTION = Section("Empirical ε′", _words, lambda report, seen: [*_figures(report, seen)])
+SECTION = Section(
+    "Empirical ε′", _words, lambda report, seen: [*_figures(report, seen)], specialist=True
+)

@@ -89,4 +89,4 @@ def _words(report: Report) -> list[Block]:
     return blocks
 
 
-SECTION = Section("Membership inference", _words)
+SECTION = Section("Membership inference", _words, specialist=True)

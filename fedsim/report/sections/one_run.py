@@ -1,14 +1,11 @@
 """The one-run audit: what canaries prove in a single training."""
 
-import math
-
 import numpy as np
 
-from fedsim.audits.one_run_report import HEADLINE_NAME, LEADING, NAMES
+from fedsim.audits.one_run_report import LEADING, NAMES
 from fedsim.figures import belief_figures
-from fedsim.pages.blocks import Block, Entries, Figure, Listing, Place, Prose, Row
-from fedsim.pages.wording import DASH, at_least, number, percent, plain, span
-from fedsim.report.sections.marks import beside_theory, gap
+from fedsim.pages.blocks import Block, Entries, Figure, Listing, Place, Prose
+from fedsim.pages.wording import DASH, number, percent, plain, span
 from fedsim.report.sections.section import Section, Transcript
 from fedsim.results.measured import LowerBound
 from fedsim.results.one_run import CanaryEstimate, OneRun
@@ -18,27 +15,6 @@ from fedsim.results.report import Report
 def headline(found: OneRun) -> LowerBound:
     """Return the bound that leads, of the headline's trial."""
     return found.bounds[LEADING]
-
-
-def proven(report: Report, found: OneRun) -> Row:
-    """Return the headline of the one-run audit beside its claim.
-
-    Args:
-        report: whose alarms decide whether it is above the claim.
-        found: its one-run audit.
-    """
-    bound, limit = headline(found), found.canary_epsilon
-    unlimited = math.isinf(limit)
-    mark = None if unlimited else beside_theory(report, "one_run", bound.epsilon, limit)
-    return Row(
-        "How much privacy loss is proven?",
-        at_least(bound.epsilon),
-        DASH if unlimited else f"ε ≤ {number(limit)}",
-        f"By the {HEADLINE_NAME}, of one canary. Claimed: ε = {number(found.claimed_epsilon)} "
-        f"towards a participant. {gap(mark, unlimited, 'canaries')}",
-        f"one trial, {percent(bound.confidence)} confidence",
-        mark if bound.epsilon else None,
-    )
 
 
 def summary(found: OneRun) -> Entries:

@@ -61,8 +61,13 @@ def _candidate(report: Report) -> Entries:
     ]
 
 
+def _is_asked(report: Report) -> bool:
+    """Return whether noise was budgeted by what it may tell."""
+    return is_pac(report) or report.pac.budgeted
+
+
 def _words(report: Report) -> list[Block]:
-    return [Prose(MEANING), Listing(_entries(report))]
+    return [Prose(MEANING), Listing(_entries(report))] if _is_asked(report) else []
 
 
-SECTION = Section("PAC privacy", _words)
+SECTION = Section("PAC privacy", _words, specialist=True)

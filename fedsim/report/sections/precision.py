@@ -28,4 +28,4 @@ def _words(report: Report) -> list[Block]:
     return [Listing(rows)]
 
 
-SECTION = Section("How precise is it?", _words)
+SECTION = Section("How precise is it?", _words, specialist=True)

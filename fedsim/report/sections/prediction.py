@@ -62,4 +62,4 @@ def _words(report: Report) -> list[Block]:
     return [Listing(_entries(report))]
 
 
-SECTION = Section("Does the run agree with its own prediction?", _words)
+SECTION = Section("Does the run agree with its own prediction?", _words, specialist=True)

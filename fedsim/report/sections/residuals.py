@@ -61,4 +61,4 @@ def _words(report: Report) -> list[Block]:
     return [] if found is None else [Prose(MEANING), Listing(_entries(found))]
 
 
-SECTION = Section("Is what is left noise?", _words)
+SECTION = Section("Is what is left noise?", _words, specialist=True)

@@ -31,25 +31,31 @@ def released(report: Report) -> str:
 def _bounds(report: Report) -> Entries:
     """Return the bounds of the audited vantage point, worded."""
     bounds = report.bounds
-    pac = is_pac(report)
     return [
         *_single_records(report),
         (
             f"ε at δ = {plain(bounds.delta)}",
             f"{number(bounds.epsilon)}{_why_infinite(report)}, accountant {bounds.accountant}",
         ),
-        ("ε by exact accounting", number(bounds.tight_epsilon)),
         ("ρβ, limit of the belief", f"{number(bounds.rho_beta)} (from the ε above)"),
-        ("ρβ by exact accounting", number(bounds.tight_rho_beta)),
         (
             "ρα, limit of the advantage",
             f"{number(bounds.rho_alpha)} "
-            f"({'PAC privacy has one of its own' if pac else 'from the noise used'})",
+            f"({'PAC privacy has one of its own' if is_pac(report) else 'from the noise used'})",
         ),
         (
             "Tail: how often the worst pair passes ρβ",
             f"{number(bounds.tail_probability)}; no pair in more than {number(bounds.tail_limit)}",
         ),
+    ]
+
+
+def _further(report: Report) -> Entries:
+    """Return what other ways of arguing come to."""
+    bounds = report.bounds
+    return [
+        ("ε by exact accounting", number(bounds.tight_epsilon)),
+        ("ρβ by exact accounting", number(bounds.tight_rho_beta)),
         (
             "paper (Theorem 2), not a bound",
             f"{number(bounds.theorem2_rho_alpha)}: presumes the classic noise scale",
@@ -147,3 +153,6 @@ def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
 
 
 SECTION = Section("The bounds from theory", _words, lambda report, seen: [*_figures(report, seen)])
+FURTHER = Section(
+    "Further bounds from theory", lambda report: [Listing(_further(report))], specialist=True
+)

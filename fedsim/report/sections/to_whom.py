@@ -4,9 +4,9 @@ from fedsim.figures import bound_figures
 from fedsim.figures.bound_figures import VantagePoint
 from fedsim.pages.blocks import Block, Cell, Figure, Group, Line, Mark, Place, Prose, Table
 from fedsim.pages.wording import number, percent, span
+from fedsim.report.sections import vantage_words
 from fedsim.report.sections.facts import clients_of, confidence_of, is_pac, takes_local_steps
 from fedsim.report.sections.section import Section, Transcript
-from fedsim.results.measured import AtVantage
 from fedsim.results.report import Report
 from fedsim.results.theory import VantageBounds
 from fedsim.trust import Trust
@@ -41,25 +41,6 @@ def trust(report: Report) -> str:
     return words
 
 
-def standing(report: Report, row: AtVantage) -> Mark | None:
-    """Return how one vantage's measurement stands to its bound and prediction; None if unmeasured.
-
-    Args:
-        report: of which kind of noise is asked.
-        row: of `report.vantages`.
-    """
-    found = row.empirical
-    if found is None or found.within_bound is None or is_pac(report):
-        return None
-    if row.rho_alpha >= 1:
-        return Mark("caution", "No protection")
-    if not found.within_bound:
-        return Mark("alarm", "Above the limit")
-    if found.near_prediction is False:
-        return Mark("caution", "Apart from the prediction")
-    return Mark("good", "Within the limit")
-
-
 def _line(report: Report, bounds: VantageBounds) -> Line:
     row, here = report.vantages[bounds.vantage], bounds.vantage == report.vantage
     note = bounds.note or (
@@ -83,25 +64,27 @@ def _line(report: Report, bounds: VantageBounds) -> Line:
                 span(None if measured is None else measured.advantage_interval, number),
                 style="value",
             ),
-            Cell(note, mark=standing(report, row), style=""),
+            Cell(note, mark=_mark(report, bounds.vantage), style=""),
         ],
         here,
     )
 
 
+def _mark(report: Report, vantage: str) -> Mark:
+    (verdict,) = (found for found in report.verdicts if found.vantage == vantage)
+    return vantage_words.mark(report, verdict)
+
+
 def _words(report: Report) -> list[Block]:
     return [
-        Prose(
-            f"The same noise protects differently depending on who looks. {trust(report)} The "
-            "audited vantage is highlighted."
-        ),
+        Prose(f"The same noise protects differently depending on who looks. {trust(report)}"),
         Place("to-whom"),
-        Table(
-            HEADINGS,
-            [Group("", [_line(report, bounds) for bounds in report.bounds.vantages])],
-            style="vantages",
-        ),
     ]
+
+
+def _numbers(report: Report) -> list[Block]:
+    rows = [_line(report, bounds) for bounds in report.bounds.vantages]
+    return [Table(HEADINGS, [Group("", rows)], style="vantages")]
 
 
 def _figures(report: Report, _: Transcript) -> list[Figure]:
@@ -135,3 +118,4 @@ def _figures(report: Report, _: Transcript) -> list[Figure]:
 
 
 SECTION = Section("To whom", _words, _figures)
+NUMBERS = Section("Every vantage in numbers", _numbers, specialist=True)

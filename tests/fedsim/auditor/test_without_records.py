@@ -69,10 +69,11 @@ def _trained(folder: Path, changes: dict[str, Scalar], run_id: int = 1) -> RunDi
 def _audit(
     folder: Path, capsys: pytest.CaptureFixture[str], *options: object
 ) -> tuple[int, Report]:
-    """Return the exit status of `fedsim audit` with the canaries' seed, and its report."""
+    """Return the exit status of an audit with the canaries' seed, and its report."""
     (folder / "seeds").write_text(f"{SEED} {COUNT}\n")
     command: list[object] = [
         "audit",
+        "transcript",
         folder / "transcripts",
         "--json",
         "--canary-seed-file",
@@ -149,7 +150,8 @@ def test_sums_that_the_records_fill_support_no_claim(
     changes = {"privacy.noise-multiplier": 0.02, "training.rounds": 2, "data.held-out": 20}
     _trained(tmp_path, changes | {"federation.auditor-sees": "sums", "privacy.delta": 0.001})
     claim = ("--claimed-epsilon", 1e9, "--claimed-delta", 0.001)
-    assert _command("audit", tmp_path / "transcripts", *claim, "--out", tmp_path / "b") == 3
+    recorded, out = tmp_path / "transcripts", tmp_path / "b"
+    assert _command("audit", "transcript", recorded, *claim, "--out", out) == 3
     assert "half of the noise would not be seen in the sums" in capsys.readouterr().err
 
 

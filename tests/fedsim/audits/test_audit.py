@@ -11,7 +11,6 @@ from scipy.stats import kstest
 
 from adversaries.errors import InputError
 from fedsim.audits import audit
-from fedsim.campaign import spending
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
 from fedsim.mechanisms import privacy
@@ -19,64 +18,10 @@ from fedsim.privacy.accounting import PLD
 from fedsim.results.report import Report, decode, encode
 from fedsim.trust.model import Vantage
 
-TRIALS, ROUNDS = 2000, 30
+from .games import ROUNDS, TRIALS
+from .games import gaussian_game as _game
+
 Make = Callable[..., Config]
-
-
-def _game(config: Config, strength: float = 1.0, seed: int = 0) -> tuple[dict[str, Any], Arrays]:
-    """Play the Gaussian game that a configuration describes; `strength` multiplies the signal."""
-    generator = np.random.default_rng(seed)
-    nominal = privacy.noise_multiplier(config)
-    effective = privacy.mechanism(config, nominal).groups[0].noise_multiplier
-    worlds = np.arange(TRIALS) % 2 == 0
-    if config.trials.worlds == "d-only":
-        worlds[:] = True
-    step = strength / effective
-    signs = np.where(worlds, 1, -1)[:, None]
-    ratios = signs * step**2 / 2 + step * generator.standard_normal((TRIALS, ROUNDS))
-    transcript = {
-        "worlds": worlds,
-        "log_odds": np.cumsum(ratios, axis=1),
-        "sensitivities": np.ones((TRIALS, ROUNDS)),
-        "noise_stds": np.full((TRIALS, ROUNDS), effective),
-        "true_positive_rate": generator.uniform(0.5, 0.7, TRIALS),
-        "false_positive_rate": generator.uniform(0.5, 0.7, TRIALS),
-        "challenge_is_member": generator.random(TRIALS) < 0.5,
-        "epsilon_spent": spending.curve(config, nominal, []),
-        "losses": np.linspace(2, 1, ROUNDS + 1)[:, None] + np.zeros((1, 3)),
-        "accuracies": np.linspace(0.1, 0.8, ROUNDS + 1)[:, None] + np.zeros((1, 3)),
-    }
-    facts = {
-        "created": "2026-01-01T00:00:00+00:00",
-        "runtime": "in process",
-        "device": "cpu",
-        "versions": {"fedsim": "0"},
-        "challenge": {
-            "record": 0,
-            "replacement": None,
-            "client": 0,
-            "adversary": 1,
-            "measure": "given",
-            "distance": None,
-            "kind": "record",
-            "copies": 1,
-            "label": None,
-        },
-        "client_sizes": [12, 12],
-        "label_skew": None,
-        "gradient_fallbacks": {},
-        "frozen_parameters": 0,
-        "precision": "float32",
-        "dataset": "digits",
-        "held_out": 20,
-        "parameters": 650,
-        "noise_multiplier": nominal,
-        "planned_trials": TRIALS,
-        "batches": 1,
-        "stopped_at": None,
-        "timing": {"federation": 1.0, "clients_computing": 1.0, "total": 1.0},
-    }
-    return facts, transcript
 
 
 def _sampled_game(

@@ -29,7 +29,26 @@ PAC: dict[str, configuration.Scalar] = {
 def test_pyproject_declares_every_key_with_its_default() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     declared = dict(configuration.flatten(project["tool"]["flwr"]["app"]["config"]))
-    assert declared == to_run_config(Config())
+    assert declared == to_run_config(Config()) | {"privacy.delta": 0.0}
+    assert from_run_config(declared) == Config()
+
+
+@pytest.mark.parametrize(
+    ("given", "delta"),
+    [
+        ({}, 1 / 200),
+        ({"data.records": 1000}, 1 / 1000),
+        ({"data.records": 1000, "privacy.delta": 0.0}, 1 / 1000),
+        ({"data.records": 1000, "privacy.delta": 1e-5}, 1e-5),
+        ({"privacy.unit": "client", "data.records": 400}, 1 / 400),
+    ],
+)
+def test_a_delta_that_nobody_gives_is_one_over_the_records(
+    given: dict[str, configuration.Scalar], delta: float
+) -> None:
+    config = from_run_config(given)
+    assert config.privacy.delta == delta
+    assert from_run_config(to_run_config(config)) == config
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.toml")), ids=lambda p: p.stem)

@@ -369,7 +369,7 @@ def test_a_deployment_gives_the_bits_of_a_run_in_process_and_an_auditor_its_beli
     _start_auditor(auditor)
     _wait_until_online(server_up, CLIENTS + 1)
     out = tmp_path / "deployed"
-    with _background("audit", "--follow", "--once", "--json", auditor / "transcripts") as watching:
+    with _background("audit", "live", "--once", "--json", auditor / "transcripts") as watching:
         result = _deploy("run", server_up, tmp_path / "small.toml", "--experiment", "--out", out)
         assert result.returncode == 0, result.stderr
         printed, _ = watching.communicate(timeout=300)
@@ -419,7 +419,7 @@ def test_an_auditor_may_join_late_and_be_killed(
     (recording,) = set(recordings.glob("*.fedt")) - earlier
     with recording.open("ab") as file:
         file.write(b"ROND\0\0")  # the beginning of a record that was never finished
-    audited = [str(BIN / "fedsim"), "audit", str(recording), "--json"]
+    audited = [str(BIN / "fedsim"), "audit", "transcript", str(recording), "--json"]
     result = subprocess.run(audited, capture_output=True, text=True, check=False, timeout=120)
     assert result.returncode == 0, result.stderr
     report = json.loads(result.stdout)

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from adversaries.errors import InputError
 from fedsim.report import comparison
+from fedsim.report.sections.verdict import states
 from fedsim.results.measured import AtVantage
 from fedsim.results.report import Report
 from fedsim.results.theory import Released
@@ -51,8 +52,16 @@ def of(written: Runs) -> Of:
         "released-model": replace(place(0.0, True), prediction=None, empirical=None),
     }
 
+    by_name = {verdict.vantage: verdict for verdict in report.verdicts}
+    audited = by_name["participant"]
+    verdicts = [
+        replace(audited, vantage="server", state="above"),
+        replace(audited, state="below"),
+        replace(by_name["released-model"], state="untested"),
+    ]
+
     def make(trust: str) -> Report:
-        return replace(report, name="vantages", trust=trust, vantages=vantages)
+        return replace(report, name="vantages", trust=trust, vantages=vantages, verdicts=verdicts)
 
     return make
 
@@ -77,14 +86,24 @@ def test_rows_are_trust_by_vantage_with_a_verdict(of: Of) -> None:
         for vantage in ("server", "participant", "released-model")
     ]
     assert [row["verdict"] for row in rows[:3]] == [
-        "ABOVE BOUND, apart from prediction",
-        "within bound, near prediction",
-        "not measured",
+        "Contradicts theory, apart from prediction",
+        "Below the limit",
+        "Not measured",
     ]
     assert rows[1]["predicted"] == 0.2
     assert rows[1]["measured"] == 0.21
     assert rows[1]["interval"] == (0.1, 0.3)
     assert rows[2]["measured"] is None
+
+
+def test_every_row_has_the_state_of_the_runs_own_page_and_the_worst_comes_first(of: Of) -> None:
+    report = of("central")
+    turned = replace(report, verdicts=report.verdicts[::-1])
+    rows = comparison.compare([turned])
+    assert [row["vantage"] for row in rows] == ["released-model", "participant", "server"]
+    assert [row["state"] for row in rows] == [verdict.state for verdict in turned.verdicts]
+    for (_, mark), row in zip(states(turned), rows, strict=True):
+        assert row["verdict"].startswith(mark.text)
 
 
 def test_the_table_says_that_epsilon_is_infinite(of: Of) -> None:
@@ -96,8 +115,8 @@ def test_the_table_says_that_epsilon_is_infinite(of: Of) -> None:
     )
     assert "∞" in server
     assert "0.210" in participant
-    assert "within bound," in participant
-    assert "not measured" in released
+    assert "Below the limit" in participant
+    assert "Not measured" in released
     assert "0.10 to 0.30" in capture.get()
     assert "intervals at 95.0%" in capture.get()
 
@@ -117,8 +136,8 @@ def test_eighty_characters_show_every_number_and_verdict(of: Of) -> None:
         "0.210",
         "0.10 to 0.30",
         "released-model",
-        "within bound",
-        "near",
+        "Below the",
+        "Contradicts",
         "prediction",
         "verdict",
     ):

@@ -1,4 +1,4 @@
-"""`fedsim audit --app`, from the command line to the verdict."""
+"""`fedsim audit app`, from the command line to the verdict."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from fedsim.cli.main import app
 
 APP = Path(__file__).parents[3] / "apps" / "dp_app"
 SMALL = (
-    f"audit --app {APP} --trials 60 --clients 2 --rounds 2 --run-config clients=2 "
+    f"audit app {APP} --trials 60 --clients 2 --rounds 2 --run-config clients=2 "
     "--claimed-delta 1e-5 --claimed-epsilon"
 )
 
@@ -78,7 +78,7 @@ def test_what_theory_calls_infinite_passes_no_gate() -> None:
 
 @pytest.mark.slow
 def test_without_a_claim_strict_fails() -> None:
-    unclaimed = f"audit --app {APP} --trials 20 --clients 2 --rounds 1 --run-config clients=2"
+    unclaimed = f"audit app {APP} --trials 20 --clients 2 --rounds 1 --run-config clients=2"
     assert run(f"{unclaimed} --strict").exit_code == 3
 
 
@@ -97,35 +97,29 @@ def test_no_code_of_the_app_makes_the_verdict(tmp_path: Path) -> None:
 
 
 def test_bad_options_are_one_line(tmp_path: Path) -> None:
-    assert "the claimed delta" in refusal(f"audit --app {APP} --claimed-epsilon 1")
-    assert "at least 2" in refusal(f"audit --app {APP} --clients 1")
-    assert "pyproject" in refusal(f"audit --app {tmp_path}")
-    assert "in 0 rounds nothing is released" in refusal(f"audit --app {APP} --rounds 0")
-    spelt = f"audit --app {APP} --run-config num-server-rounds=-1"
+    assert "the claimed delta" in refusal(f"audit app {APP} --claimed-epsilon 1")
+    assert "at least 2" in refusal(f"audit app {APP} --clients 1")
+    assert "pyproject" in refusal(f"audit app {tmp_path}")
+    assert "in 0 rounds nothing is released" in refusal(f"audit app {APP} --rounds 0")
+    spelt = f"audit app {APP} --run-config num-server-rounds=-1"
     assert "in -1 rounds nothing is released" in refusal(spelt)
-    assert "a longer time limit" in refusal(f"audit --app {APP} --time-limit 0")
+    assert "a longer time limit" in refusal(f"audit app {APP} --time-limit 0")
     for endless in ("inf", "1e10"):
-        said = refusal(f"audit --app {APP} --time-limit {endless}")
+        said = refusal(f"audit app {APP} --time-limit {endless}")
         assert "a time limit of 1000000 s at most" in said
     (tmp_path / "report.json").write_text("{}", encoding="utf-8")
-    assert "--out" in refusal(f"audit --app {APP} --out {tmp_path}")
+    assert "--out" in refusal(f"audit app {APP} --out {tmp_path}")
 
 
 def test_where_the_report_cannot_be_written_is_known_before_the_app_runs(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert "cannot write" in refusal(f"audit --app {tmp_path} --out {tmp_path / 'file'}")
+    assert "cannot write" in refusal(f"audit app {tmp_path} --out {tmp_path / 'file'}")
 
 
 def test_what_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    for bad in (f"--app {tmp_path / 'nothere'}", f"--app {APP} --trials 5"):
-        assert refusal(f"audit {bad} --out {out}")
-    assert refusal(f"audit --app {APP} --run-config nonsense=1 --out {out}")
-    assert refusal(f"audit --app {APP} --confidence 2 --out {out}")
+    for bad in (tmp_path / "nothere", f"{APP} --trials 5"):
+        assert refusal(f"audit app {bad} --out {out}")
+    assert refusal(f"audit app {APP} --run-config nonsense=1 --out {out}")
+    assert refusal(f"audit app {APP} --confidence 2 --out {out}")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_is_audited_must_be_clear() -> None:
-    assert "audit what?" in refusal("audit")
-    assert "--app PATH" in refusal("audit server.fedt --trials 10")
-    assert "neither" in refusal(f"audit server.fedt --app {APP}")

@@ -1,4 +1,4 @@
-"""`fedsim audit`: from a file to a report, and one line for what cannot be audited."""
+"""`fedsim audit transcript`: from a file to a report, and one line for what cannot be audited."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from fedsim.transcripts.writer import Writer
 
 def command(*arguments: object) -> int:
     with pytest.raises(SystemExit) as ended:
-        main(["audit", *map(str, arguments)])
+        main(["audit", "transcript", *map(str, arguments)])
     assert isinstance(ended.value.code, int)
     return ended.value.code
 

@@ -1,4 +1,4 @@
-"""`fedsim audit --follow` goes from run to run, leaves a dead one, and stops when asked."""
+"""`fedsim audit live` goes from run to run, leaves a dead one, and stops when asked."""
 
 import json
 import os
@@ -103,7 +103,7 @@ def test_the_command_reports_a_dead_run_as_far_as_it_came(
 ) -> None:
     recorded(tmp_path / "run.fedt", ended=False)
     with pytest.raises(SystemExit) as ended:
-        main(["audit", "--follow", "--once", "--patience", "0.1", str(tmp_path)])
+        main(["audit", "live", "--once", "--patience", "0.1", str(tmp_path)])
     assert ended.value.code == 0
     assert "run.fedt: no sign of life for 0.1 s" in capsys.readouterr().err
     assert json.loads((tmp_path / "run-audit" / "report.json").read_text())["rounds"] == 1

@@ -1,4 +1,4 @@
-"""`fedsim audit` of what an auditor's node recorded: beliefs, a report, one line for bad input."""
+"""An audit of what an auditor's node recorded: beliefs, a report, one line for bad input."""
 
 import json
 import socket
@@ -37,6 +37,7 @@ def _federation(folder: Path, trials: int, noise_source: str = "seed") -> Path:
             "trials.count": trials,
             "trials.batch": 4,
             "trials.worlds": "d-only" if trials == 1 else "both",
+            "privacy.delta": 0.005,
             "privacy.noise-source": noise_source,
             "run.threads": 1,
             "run.device": "cpu",
@@ -60,9 +61,9 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _federation(tmp_path_factory.mktemp("federation"), TRIALS)
 
 
-def command(*arguments: object) -> int:
+def command(*arguments: object, kind: str = "transcript") -> int:
     with pytest.raises(SystemExit) as ended:
-        main(["audit", *map(str, arguments)])
+        main(["audit", kind, *map(str, arguments)])
     assert isinstance(ended.value.code, int)
     return ended.value.code
 
@@ -103,7 +104,7 @@ def test_following_a_finished_transcript_ends_by_itself_and_streams_json(
     federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "a"
-    assert command("--follow", "--once", "--json", federation / "transcripts", "--out", out) == 0
+    assert command("--once", "--json", federation / "transcripts", "--out", out, kind="live") == 0
     *lines, report = map(json.loads, capsys.readouterr().out.splitlines())
     assert [line["round"] for line in lines] == [1, 2, 1, 2]
     assert report == json.loads((out / "report.json").read_text())

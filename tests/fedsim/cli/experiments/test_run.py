@@ -17,7 +17,8 @@ from rich.progress import Progress
 
 from fedsim import __version__
 from fedsim.config import Config
-from fedsim.runtimes.progress import planned_steps, preparing, show
+from fedsim.runtimes.progress import Bar, planned_steps, preparing, worded
+from fedsim.tracking.course import Course, after
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -498,21 +499,23 @@ def test_the_progress_bar_is_full_at_the_end_of_a_training_that_stops_early(
     config = small({"trials.batch": 4, "training.rounds": 30})
     bar = Progress(disable=True)
     task = bar.add_task("", total=planned_steps(config, 30), rounds=30)
-    shown = []
+    shown, course = [], Course()
     for event in [
         {"phase": "training", "rounds": 2},
         {"round": 1, "trials": [0, 4], "epsilon": 0.5, "accuracy": 0.25},
         {"round": 2, "trials": [0, 4], "epsilon": None},
-        {"phase": "batch", "trials": [0, 4]},
-        {"round": 2, "trials": [4, 8], "epsilon": 0.75},
+        {"phase": "batch", "trials": [0, 4], "advantage": 0.5, "accuracy": 0.25, "belief": 0.75},
+        {"round": 2, "trials": [4, 8], "epsilon": 0.75, "accuracy": 0.1},
         {"phase": "batch", "trials": [4, 8]},
     ]:
-        show(bar, task, event, config)
+        course = after(course, {"time": 0.0, **event})
+        Bar(bar, task, config).see(event, course)
         shown.append((bar.tasks[0].completed, bar.tasks[0].description))
     assert [done for done, _ in shown] == [0, 1, 2, 3, 5, 6]
     assert bar.tasks[0].total == 6
-    assert shown[1][1] == "trials 0-3, accuracy 0.250, epsilon 0.5"
-    assert shown[2][1] == "trials 0-3"
+    assert shown[1][1] == "trials 0-3, accuracy 25.0%"
+    assert shown[4][1] == "trials 4-7, advantage 0.50, worst belief 75.0%, accuracy 25.0%"
+    assert worded(course, training=True).endswith("ε 0.75")
 
 
 def test_runs_are_compared_by_trust_and_vantage(
@@ -603,3 +606,23 @@ def test_python_runs_the_command_as_a_module(module: str) -> None:
         [sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=False
     )
     assert (ran.returncode, ran.stdout) == (0, f"{__version__}\n")
+
+
+def test_a_watched_run_names_its_page_which_leads_to_the_report(
+    fedsim: Command, experiment: Path, tmp_path: Path, without_pages: None
+) -> None:
+    page = tmp_path / "run" / "live.html"
+    command = ["run", experiment, "--set", "trials.batch=4", "--out", tmp_path / "run", "--watch"]
+    status, _, err = fedsim(*command)
+    assert status == 0, err
+    assert f"Live page: {page}" in err
+    assert "url=report.html" in page.read_text()
+
+
+def test_a_place_that_keeps_no_runs_is_refused_before_anything_is_written(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    for command in (["run", experiment, "--track", "here"], ["track", tmp_path, "--to", "here"]):
+        status, _, err = fedsim(*command)
+        assert (status, len(err.splitlines())) == (2, 1)
+    assert [path.name for path in tmp_path.iterdir()] == [experiment.name]

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from adversaries.errors import InputError
-from fedsim.cli.options import ReportAsJson
+from fedsim.cli.options import AsJson
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import reading
 from fedsim.common.strict_json import report_json
@@ -26,9 +26,10 @@ def report(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Directory of the report; default report in DIR.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Directory of the report; default report in DIR."),
     ] = None,
-    json_: ReportAsJson = False,
+    json_: AsJson = False,
 ) -> None:
     """Say what this client released, when, at what epsilon, and how exposed its own records are.
 

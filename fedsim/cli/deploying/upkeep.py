@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fedsim.cli.options import AsJson
+
 
 def rotate(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The node's own folder.")],
@@ -45,7 +47,7 @@ def status(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="The kit, or the folder of the server.")
     ],
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    json_: AsJson = False,
 ) -> None:
     """Say who is connected, what runs and how long the certificate lasts; on the server's machine.
 

@@ -1,0 +1,1 @@
+"""`fedsim deploy`: a federation across machines, from keys to a run."""

@@ -1,0 +1,156 @@
+"""`fedsim deploy`: the kit, its checks and its certificate."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from adversaries.errors import InputError
+from fedsim.cli.deploying.options import Directory
+from fedsim.cli.options import CLIENTS, AsJson
+from fedsim.cli.terminal import Terminal
+
+Days = Annotated[
+    int, typer.Option(min=1, max=3650, help="How long the server's certificate lasts.")
+]
+Certificate = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The server's, of your own authority (PEM, with its chain)."),
+]
+Key = Annotated[Path | None, typer.Option(metavar="FILE", help="The key of --certificate (PEM).")]
+
+
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory.")],
+    server_address: Annotated[
+        str,
+        typer.Option(metavar="HOST[:PORT]", help="The name or address that clients connect to."),
+    ],
+    clients: Annotated[int, typer.Option(min=2, help=f"{CLIENTS}.")] = 3,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The clients' port.")] = 8443,
+    superlink_port: Annotated[
+        int, typer.Option(min=1, max=65535, help="The SuperLink's own, on loopback.")
+    ] = 8000,
+    listen: Annotated[str, typer.Option(help="The address the server listens on.")] = "0.0.0.0",
+    auditor: Annotated[bool, typer.Option("--auditor", help="A folder for an auditor.")] = False,
+    days: Days = 365,
+    certificate: Certificate = None,
+    key: Key = None,
+    ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What nodes trust your own certificate by.")
+    ] = None,
+) -> None:
+    """Write keys, certificates, scripts and instructions for the server and every client.
+
+    Example: fedsim deploy init hospitals --clients 3 --server-address federation.example.org
+    """
+    from fedsim.deployment import certificates, kit  # noqa: PLC0415
+    from fedsim.deployment.own_certificate import Own  # noqa: PLC0415
+
+    own = None
+    if certificate is not None and key is not None and ca is not None:
+        own = Own(certificate, key, ca)
+    elif certificate is not None or key is not None or ca is not None:
+        raise InputError("a certificate of your own needs all of --certificate, --key and --ca")
+    host, port = _address(server_address, port)
+    if port == superlink_port:
+        raise InputError(
+            f"port {port} is both the clients' and the SuperLink's own; choose another with "
+            "--port or --superlink-port"
+        )
+    written = kit.write(
+        directory,
+        host,
+        port,
+        clients,
+        superlink_port=superlink_port,
+        listen=listen,
+        auditor=auditor,
+        days=days,
+        own=own,
+    )
+    end = certificates.end(directory / "server" / "server.crt")
+    typer.echo(f"{directory}: {', '.join(written.machines)}; the certificate lasts until {end:%F}")
+    typer.echo(f"What to do on each machine: {directory / 'README.md'}")
+
+
+def check(
+    directory: Directory,
+    machine: Annotated[
+        str | None, typer.Option(metavar="NAME", help="server, client-K or auditor.")
+    ] = None,
+    json_: AsJson = False,
+) -> None:
+    """Say what is wrong with a deployment, and how to mend it. Exit status 1 if anything is.
+
+    Example: fedsim deploy check hospitals --machine server
+    """
+    from fedsim.deployment.checks import findings, machines  # noqa: PLC0415
+
+    found = machines.check(directory, machine)
+    wrong = sum(one.state == findings.WRONG for one in found)
+    if json_:
+        typer.echo(json.dumps({"wrong": wrong, "findings": [vars(one) for one in found]}))
+    else:
+        line = Column(overflow="fold")  # commands must be whole
+        table = Table("machine", "what", "", line, box=None, pad_edge=False)
+        colours = {findings.OK: "green", findings.NOTE: "yellow", findings.WRONG: "red"}
+        for one in found:
+            state = Text(one.state, colours[one.state])
+            table.add_row(one.machine, one.what, state, Text(one.message))
+        Terminal(highlight=False).print(table)
+    raise typer.Exit(1 if wrong else 0)
+
+
+def renew(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The kit, with its ca/.")],
+    days: Days = 365,
+    certificate: Certificate = None,
+    key: Key = None,
+) -> None:
+    """Write a new certificate of the server, which every node takes: no node's folder changes.
+
+    Example: fedsim deploy renew hospitals
+    """
+    from fedsim.deployment.renewal import renew  # noqa: PLC0415
+
+    if (certificate is None) != (key is None):
+        raise InputError("a certificate of your own needs both --certificate and --key")
+    own = None if certificate is None or key is None else (certificate, key)
+    end = renew(directory, days, own)
+    typer.echo(f"{directory / 'server' / 'server.crt'}: until {end:%F}")
+    typer.echo(
+        "Copy it and server.key to the server's folder; the proxy takes them up within a minute."
+    )
+
+
+def register(directory: Directory) -> None:
+    """Tell the running SuperLink which keys may join: every one in server/keys.
+
+    Example: fedsim deploy register hospitals
+    """
+    from fedsim.deployment import kit  # noqa: PLC0415
+    from fedsim.deployment import run as deployment  # noqa: PLC0415
+
+    nodes = deployment.register(kit.folder(directory, "server"))
+    for machine, node in nodes.items():
+        typer.echo(f"{machine}: node {node}")
+
+
+def _address(text: str, port: int) -> tuple[str, int]:
+    """Split HOST[:PORT]. Raises InputError."""
+    from fedsim.deployment import kit  # noqa: PLC0415
+
+    host, colon, given = text.rpartition(":")
+    if not colon:
+        host, given = text, str(port)
+    number = int(given) if given.isascii() and given.isdecimal() else 0
+    if not 0 < number < 65536 or not kit.is_host(host):
+        raise InputError(
+            f"--server-address {text!r} is not HOST or HOST:PORT, for example "
+            "federation.example.org:8443 (an IPv6 address needs a name)"
+        )
+    return host, number

@@ -1,0 +1,201 @@
+"""`fedsim deploy run`, `fedsim deploy train`: on the server's machine."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from adversaries.errors import InputError, InterruptedRunError
+from fedsim import config as configuration
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.cli.deploying.options import Directory
+from fedsim.cli.options import (
+    AcceptEpsilon,
+    AsJson,
+    ConfigFile,
+    Quiet,
+    Rehearsal,
+    RunOut,
+    SetOption,
+)
+from fedsim.cli.terminal import Terminal, print_json
+from fedsim.config import Config, Scalar
+from fedsim.experiment import check_ledger, prepare
+from fedsim.runtimes.progress import conclude, conclude_training, progress
+
+
+def run(
+    directory: Directory,
+    config_file: ConfigFile,
+    out: RunOut = None,
+    set_: SetOption = None,
+    experiment: Annotated[
+        bool,
+        typer.Option(
+            "--experiment",
+            help="Allow what protects nobody: noise from a seed, or repeated trainings.",
+        ),
+    ] = False,
+    accept_epsilon: AcceptEpsilon = None,
+    quiet: Quiet = False,
+    json_: AsJson = False,
+) -> None:
+    """Train on the deployed federation; on the server's machine.
+
+    One training, with noise from the operating system: what several runs release about the same
+    people adds up. A run directory that was begun with the same configuration is continued.
+
+    Example: fedsim deploy run hospitals hospitals/server/deployment.toml
+    """
+    start = time.time()
+    console = Terminal(stderr=True, quiet=quiet)
+    config = configuration.load(config_file, _overrides(set_, out))
+    configuration.check_is_no_training(config, str(config_file))
+    run_directory = _carry_out(directory, config, experiment, accept_epsilon, console)
+    conclude(run_directory, start, console)
+    if json_:
+        print_json(run_directory.read_json("report.json"))
+
+
+def train(
+    directory: Directory,
+    config_file: ConfigFile,
+    out: RunOut = None,
+    set_: SetOption = None,
+    accept_epsilon: AcceptEpsilon = None,
+    rehearsal: Rehearsal = None,
+    quiet: Quiet = False,
+    json_: AsJson = False,
+) -> None:
+    """Train a model on the deployed federation, once, and keep it; on the server's machine.
+
+    As `fedsim train`, with each client on its own machine. The same command with the same --out
+    goes on after the last round of a training that was interrupted.
+
+    Example: fedsim deploy train hospitals training.toml --out model
+    """
+    start = time.time()
+    console = Terminal(stderr=True, quiet=quiet)
+    config = configuration.load(config_file, _overrides(set_, out), "training")
+    run_directory = _carry_out(directory, config, False, accept_epsilon, console, rehearsal)
+    conclude_training(run_directory, start, console)
+    if json_:
+        print_json(run_directory.read_json("report.json"))
+
+
+def _overrides(set_: list[str] | None, out: Path | None) -> dict[str, Scalar]:
+    overrides = configuration.parse_overrides(set_)
+    return overrides if out is None else overrides | {"run.out": str(out)}
+
+
+def _carry_out(
+    directory: Path,
+    config: Config,
+    experiment: bool,
+    accept_epsilon: float | None,
+    console: Console,
+    rehearsal: Path | None = None,
+) -> RunDirectory:
+    """Submit a run to the server's SuperLink, and return its directory when it has ended.
+
+    Raises InputError and FlowerError, for what is wrong before it begins and while it runs.
+    """
+    from fedsim.deployment import kit  # noqa: PLC0415
+    from fedsim.deployment import run as deployment  # noqa: PLC0415
+    from fedsim.report import rehearsed  # noqa: PLC0415
+    from fedsim.server.nodes import REGISTERED  # noqa: PLC0415
+
+    server = kit.folder(directory, "server")
+    _refuse(config, kit.read(server).clients, experiment)
+    found = None if rehearsal is None else rehearsed.findings(config, rehearsal)
+    nodes = _clients_nodes(server, config.federation.clients)
+    with console.status("preparing"):
+        plan = prepare(config, deployed=True)
+        config, run_directory = plan.config, plan.begin()
+    last = run_directory.last_file
+    if run_directory.has(last):
+        raise InputError(
+            f"'{run_directory.path}' holds a finished run, with its {last}; read it, or name a new "
+            "directory with --out"
+        )
+    with run_directory.lock():  # the server's own process holds it once it has begun
+        check_ledger(plan, run_directory, accept_epsilon)
+        if found is not None:
+            rehearsed.attach(run_directory, found)
+        run_directory.write_json(REGISTERED, nodes)
+    submitted = deployment.start(server, config)
+    try:
+        with progress(run_directory, config, console):
+            submitted.wait(lambda: run_directory.has(last))
+    except KeyboardInterrupt:
+        submitted.stop()
+        raise InterruptedRunError(
+            "interrupted; what is finished is kept: give the same command again with "
+            f"--out {run_directory.path}"
+        ) from None
+    return run_directory
+
+
+def _clients_nodes(server: Path, clients: int) -> dict[str, int]:
+    """Return the node of each client's key by partition. Raises InputError for one without."""
+    from fedsim.deployment import registrations  # noqa: PLC0415
+
+    registered, files = registrations.registered(server), registrations.key_files(server)
+    nodes = {}
+    for client in range(clients):
+        machine = f"client-{client}"
+        node = registered.get(machine)
+        if node is None or not node.node.isdecimal():
+            raise InputError(
+                f"the key of {machine} is not registered; start the server and give "
+                "fedsim deploy register"
+            )
+        if machine in files and node.key != registrations.key(files[machine]):
+            raise InputError(
+                f"keys/{machine}.pub is not the registered key; give fedsim deploy register"
+            )
+        nodes[str(client)] = int(node.node)
+    return nodes
+
+
+def _refuse(config: Config, clients: int, experiment: bool) -> None:
+    """Raise InputError for a run that this federation cannot, or should not, carry out."""
+    if config.federation.clients != clients:
+        raise InputError(
+            f"federation.clients is {config.federation.clients}, but {clients} clients are "
+            f"deployed; add --set federation.clients={clients}"
+        )
+    if config.privacy.noise_source == "seed" and not experiment:
+        raise InputError(
+            'privacy.noise-source is "seed", and every node is told the seed, so that the noise '
+            "protects nobody; add --set privacy.noise-source=system, or --experiment to go on"
+        )
+    if config.trials.count > 1 and not experiment:
+        raise InputError(
+            f"trials.count is {config.trials.count}, and that many trainings on the same people "
+            f"release {_together(config)}; add --set trials.count=1 --set trials.worlds=d-only, as "
+            "in the server's deployment.toml, or --experiment to go on"
+        )
+    if config.federation.summed_in_the_clear and config.privacy.noise_source != "seed":
+        raise InputError(
+            "federation.trust is 'distributed', but federation.secure-aggregation is 'simulated', "
+            "so that the server would see every message under a share of the noise only; add --set "
+            "federation.secure-aggregation=secagg+ (an --experiment with noise from the seed may "
+            "simulate it)"
+        )
+
+
+def _together(config: Config) -> str:
+    """Say what all trainings of a campaign come to."""
+    from fedsim.campaign import spending  # noqa: PLC0415
+    from fedsim.mechanisms import privacy  # noqa: PLC0415
+    from fedsim.privacy.accounting import accountant  # noqa: PLC0415
+
+    everything = spending.describe_everything(config, privacy.noise_multiplier(config), [])
+    if everything is None:
+        return "what no noise hides"
+    mechanism = everything.towards(config.federation.vantage)
+    epsilon = accountant(config.privacy.accountant).epsilon(mechanism, config.privacy.delta)
+    return f"epsilon {epsilon:.4g} at delta {config.privacy.delta:g} together"

@@ -1,0 +1,136 @@
+"""What every key of a configuration means: read from the tables' own documentation."""
+
+import difflib
+import inspect
+import re
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from adversaries.errors import InputError
+from fedsim.config.experiment import Config
+from fedsim.config.files import to_run_config
+from fedsim.config.needs import Need
+from fedsim.config.refused import REFUSED
+from fedsim.config.values import Scalar
+
+BOUNDS = {
+    "ge": "at least {}",
+    "gt": "above {}",
+    "le": "at most {}",
+    "lt": "below {}",
+    "multiple_of": "a multiple of {}",
+}
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a configuration.
+
+    Attributes:
+        key: dotted, as in a configuration file.
+        type: of its value: "text", "true or false", "whole number" or "number".
+        allowed: the values that it may have, in words, "" for any of its type.
+        default: that it has where it is left out.
+        meaning: in a sentence or two.
+    """
+
+    key: str
+    type: str
+    allowed: str
+    default: Scalar
+    meaning: str
+
+
+@cache
+def every_key() -> Mapping[str, Key]:
+    """Return every key by its name, in the order of the tables."""
+    defaults = to_run_config(Config())
+    return {key.key: key for key in _keys(defaults)}
+
+
+def key(name: str) -> Key:
+    """Return what there is to say of a key.
+
+    Args:
+        name: dotted, such as "privacy.delta".
+
+    Raises:
+        InputError: there is none; it names those that are near.
+    """
+    if found := every_key().get(name):
+        return found
+    if near := difflib.get_close_matches(name, every_key(), n=3, cutoff=0.5):
+        advice = f"did you mean {', '.join(near)}?"
+    elif inside := [known for known in every_key() if name in known.split(".")]:
+        advice = f"did you mean {', '.join(inside[:3])}?"
+    else:
+        advice = "fedsim config list has them all"
+    raise InputError(f"no key is called '{name}'; {advice}")
+
+
+def rows_of(name: str) -> list[Need]:
+    """Return the rows of the table of refused combinations that name a key.
+
+    Args:
+        name: dotted.
+    """
+    return [
+        need
+        for need in REFUSED
+        if any(setting.key == name for setting in (*need.what, *need.needs))
+    ]
+
+
+def attributes(documented: type) -> dict[str, str]:
+    """Return what the section "Attributes" of a class says of each, in one line.
+
+    Args:
+        documented: the class.
+    """
+    text = inspect.cleandoc(documented.__doc__ or "").partition("Attributes:\n")[2]
+    entries = re.split(r"^    (?=\w+: )", text.split("\n\n")[0], flags=re.M)
+    pairs = (entry.partition(": ") for entry in entries if entry.strip())
+    return {name: " ".join(words.split()) for name, _, words in pairs}
+
+
+def _keys(defaults: Mapping[str, Scalar]) -> Iterator[Key]:
+    for table, inner in Config.model_fields.items():
+        described = inner.annotation
+        assert isinstance(described, type)
+        assert issubclass(described, BaseModel)
+        meanings = attributes(described)
+        for name, field in described.model_fields.items():
+            dotted = f"{table}.{name.replace('_', '-')}"
+            yield Key(dotted, *_type(field), defaults[dotted], meanings[name])
+
+
+def _type(field: FieldInfo) -> tuple[str, str]:
+    """Return the type of a field's value, and which values it may have."""
+    annotation: Any = field.annotation
+    if get_origin(annotation) in (Union, types.UnionType):
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) is Literal:
+        return "text", _either(get_args(annotation))
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return "text", _either(tuple(each.value for each in annotation))
+    if annotation is bool:
+        return "true or false", ""
+    limits = [
+        words.format(f"{bound:g}" if bound < 1e6 else f"{bound:.3g}")
+        for constraint in field.metadata
+        for name, words in BOUNDS.items()
+        if (bound := getattr(constraint, name, None)) is not None
+    ]
+    kind = {int: "whole number", float: "number"}.get(annotation, "text")
+    return kind, " and ".join(limits)
+
+
+def _either(values: tuple[Any, ...]) -> str:
+    return " or ".join(f'"{value}"' for value in values)

@@ -1,0 +1,76 @@
+"""The comparison of several runs as a page, with a link to each run's report."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedsim.common import report_directory
+from fedsim.common.strict_json import strict_json
+from fedsim.pages import audit_page
+from fedsim.pages.wording import number, percent, span
+from fedsim.report.comparison import Row
+
+KIND = "comparison"
+"""What report.json says that it is of."""
+
+HEADINGS = (
+    *("Run", "Trust", "Vantage", "z", "ε", "ρα", "Predicted", "Measured", "Interval", "Verdict"),
+)
+
+
+def write(rows: Sequence[Row], directory: Path) -> Path:
+    """Write report.html and report.json, and return the page.
+
+    Args:
+        rows: of `comparison.side_by_side`.
+        directory: of the page; it may hold an earlier comparison.
+    """
+    runs = {row["number"]: row for row in rows}
+    page = audit_page.render(
+        PAGE,
+        headings=HEADINGS,
+        rows=[_cells(row) for row in rows],
+        runs=[(row["number"], row["run"], _link(row, directory)) for row in runs.values()],
+    )
+    document = {"kind": KIND, "runs": list(rows)}
+    return report_directory.write_report(directory, strict_json(document), page)
+
+
+def _link(row: Row, directory: Path) -> str:
+    """Return where the report of a row's run lies, as seen from the page."""
+    report = Path(row["directory"]).absolute() / "report.html"
+    return Path(os.path.relpath(report, directory.absolute())).as_posix()
+
+
+def _cells(row: Row) -> list[str]:
+    collude = f", {row['colluding']} collude" if row["colluding"] else ""
+    between = row["interval"]
+    interval = f"{span(between, '{:.2f}'.format)} at {percent(row['confidence'])}"
+    return [
+        f"{row['number']}",
+        f"{row['trust']}{collude}",
+        str(row["vantage"]),
+        *(number(row[key]) for key in ("noise_multiplier", "epsilon", "rho_alpha", "predicted")),
+        number(row["measured"]),
+        interval if between else "–",
+        row["verdict"],
+    ]
+
+
+PAGE = """\
+{% extends "frame" %}
+{% from "parts" import tabulated %}
+{% block title %}Comparison of {{ runs | length }} runs{% endblock %}
+{% block kind %}Comparison{% endblock %}
+{% block heading %}{{ runs | length }} runs side by side{% endblock %}
+{% block body %}
+<h2>To whom the person is identifiable</h2>
+{{ tabulated(headings, rows) }}
+<h2>The runs</h2>
+<ol>
+{% for number, name, link in runs %}
+<li><a href="{{ link | urlencode }}">{{ name }}</a></li>
+{% endfor %}
+</ol>
+{% endblock %}
+"""

@@ -1,0 +1,75 @@
+"""What would lower what an adversary may achieve."""
+
+from fedsim.pages.blocks import Block, Cell, Group, Line, Prose, Table
+from fedsim.pages.wording import number, percent
+from fedsim.report.sections.section import Section
+from fedsim.report.sections.vantage_words import NAMES
+from fedsim.results.report import Report
+from fedsim.results.verdicts import Change, Towards
+
+COSTS = {
+    "privacy.noise-multiplier": "Twice the noise: the model learns less.",
+    "training.rounds": "Half the rounds: the model learns less.",
+    "training.sampling-rate": "Fewer records in a round: the same noise weighs more in their mean.",
+    "federation.sampling-rate": (
+        "Fewer clients in a round: the same noise weighs more in their mean."
+    ),
+    "federation.trust": (
+        "Nobody sees a sum without noise, as long as secure aggregation holds; participants can "
+        "take their own share of the noise away."
+    ),
+}
+
+MEANING = (
+    "By theory, for everybody, with one setting changed at a time. Each cell: how often the "
+    "adversary is right at most, and ε with the belief that belongs to it."
+)
+
+
+def choose(report: Report) -> str:
+    """Return the command that finds the least noise which meets a limit, and what it costs."""
+    return f"fedsim choose config.toml --max-advantage 0.2 --against {report.vantage}"
+
+
+def _cell(found: Towards) -> Cell:
+    return Cell(
+        f"right in ≤ {percent((1 + found.rho_alpha) / 2)}",
+        f"ε {number(found.epsilon)}, belief {percent(found.rho_beta)}",
+        style="value",
+    )
+
+
+def _line(change: Change) -> Line:
+    name = Cell("As it is")
+    if change.key:
+        value = change.value if isinstance(change.value, str) else number(change.value)
+        was = change.was if isinstance(change.was, str) else number(change.was)
+        name = Cell(f"{change.key} = {value}", f"is {was}")
+    return Line(
+        name,
+        [*map(_cell, change.towards), Cell(COSTS.get(change.key, ""), style="")],
+        here=not change.key,
+    )
+
+
+def _words(report: Report) -> list[Block]:
+    if not report.lowering:
+        return []
+    vantages = [NAMES[found.vantage] for found in report.lowering[0].towards]
+    return [
+        Prose(MEANING),
+        Table(
+            ("Setting", *(f"Towards the {name}" for name in vantages), "At what price"),
+            [Group("", [*map(_line, report.lowering)])],
+            style="vantages",
+        ),
+        Prose(
+            "What a change costs in accuracy one run cannot say. In the run's directory, "
+            f"{choose(report)} finds the least noise that meets a limit, with the accuracy that is "
+            "left.",
+            small=True,
+        ),
+    ]
+
+
+SECTION = Section("What would lower it", _words)

@@ -1,0 +1,279 @@
+"""The words of a verdict, for pages and terminals alike: a state, four lines, the own limits."""
+
+import math
+from dataclasses import dataclass
+
+from fedsim.pages.blocks import Mark
+from fedsim.pages.wording import DASH, number, percent, plain, span
+from fedsim.report.sections.facts import TITLES, clients_of, is_clipped, is_pac, score_caution
+from fedsim.results.report import Report
+from fedsim.results.verdicts import MeasuredThere, OwnLimit, Verdict
+
+NAMES = {
+    "server": "server",
+    "participant": "participant",
+    "released-model": "released model",
+}
+WHO = {
+    "server": "whoever runs the server",
+    "participant": "a participant",
+    "released-model": "whoever has the released model alone",
+}
+NOT_ATTACKED = "not attacked"
+"""What the note begins with of a vantage that cannot be attacked."""
+
+MEASURES_ALL = 'audit.vantages = "all"'
+"""The setting that measures every vantage."""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What is said of a vantage: one line each.
+
+    Attributes:
+        advantage: measured, with its interval, and the limit.
+        belief: the largest, and how often the limit of theory was passed.
+        epsilon: what is proven at least, and theory's.
+        reading: what may be concluded, in sentences.
+    """
+
+    advantage: str
+    belief: str
+    epsilon: str
+    reading: str
+
+
+def mark(report: Report, verdict: Verdict) -> Mark:
+    """Return the state of a vantage in a few words; good is only what lies below its limit.
+
+    Args:
+        report: of which kind of noise is asked.
+        verdict: of the vantage.
+    """
+    measured, limit = verdict.measured, verdict.allowed.advantage
+    over = measured is not None and measured.interval is not None and measured.interval[0] > limit
+    if verdict.state == "above":
+        return Mark("alarm", "Above the limit" if over else "Contradicts theory")
+    if verdict.state == "no-limit":
+        return Mark("caution", _unlimited(report, verdict))
+    if verdict.state == "below":
+        return Mark("good", "Below the limit")
+    if over:
+        return Mark("caution", "Above the limit, within chance")
+    if verdict.state == "untested":
+        return Mark("open", "Not measured" if measured is None else "Cannot tell")
+    return Mark("open", "Not contradicted")
+
+
+def lines(report: Report, verdict: Verdict) -> Lines:
+    """Return what is said of a vantage.
+
+    Args:
+        report: of the run.
+        verdict: of the vantage.
+    """
+    return Lines(
+        advantage=_advantage(verdict),
+        belief=_belief(verdict),
+        epsilon=_epsilon(verdict),
+        reading=f"{_reading(report, verdict)}{_seen(report, verdict)}{_of_score(report, verdict)}",
+    )
+
+
+def own_limit(limit: OwnLimit) -> Mark:
+    """Return the answer to a limit of the organisation's own in a few words."""
+    if limit.answer == "misses":
+        return Mark("alarm", "Misses" if limit.by == "measured" else "Misses, by theory")
+    if limit.answer == "cannot-tell":
+        return Mark("open", "Cannot tell yet")
+    if limit.by == "theory":
+        return Mark("good", "Meets, by theory")
+    return Mark("open", "Meets, for this target alone")
+
+
+def why(report: Report, verdict: Verdict, limit: OwnLimit) -> str:
+    """Return in sentences what the answer to a limit of the organisation's own rests on.
+
+    Args:
+        report: of the run.
+        verdict: of the vantage.
+        limit: one of the verdict's.
+    """
+    theory = _theory_beside(verdict, limit)
+    if limit.answer == "meets" and limit.by == "theory":
+        return f"{theory}: for everybody, as long as the noise is as accounted."
+    said = f"{theory}; {_shown(verdict, limit)}."
+    if limit.answer != "cannot-tell":
+        return said
+    if limit.by == "theory":
+        return f"{said} {MEASURES_ALL} measures it, if it can be."
+    if limit.trials is None:
+        return f"{said} No number of trials is known that would tell."
+    return (
+        f"{said} {limit.trials} trials would tell, if {_stays(limit)}; this run has "
+        f"{report.trials}."
+    )
+
+
+def proven_by(measured: MeasuredThere) -> str:
+    """Return the name of the estimator that proved the lower bound on epsilon."""
+    canaries = "canaries of one training"
+    return canaries if measured.epsilon_by == "one_run" else TITLES[measured.epsilon_by]
+
+
+def _stays(limit: OwnLimit) -> str:
+    if limit.of == "advantage":
+        return "the adversary goes on being right as often"
+    return "the noise is as claimed"
+
+
+def _theory_beside(verdict: Verdict, limit: OwnLimit) -> str:
+    allowed = verdict.allowed
+    if limit.of == "belief":
+        within = "at most" if math.isfinite(allowed.epsilon) else "anything up to"
+        return f"Theory allows a belief of {within} {percent(allowed.rho_beta)} (ρβ)"
+    if allowed.kind == "none":
+        return "Theory sets no limit"
+    return f"Theory allows at most {number(allowed.advantage)}"
+
+
+def _shown(verdict: Verdict, limit: OwnLimit) -> str:
+    measured = verdict.measured
+    if measured is None:
+        return "nothing was measured here"
+    if limit.of == "advantage":
+        if measured.interval is None:
+            return "the trials have no interval of it"
+        return f"measured {number(measured.advantage)} ({span(measured.interval, number)})"
+    proven = f"ε ≥ {number(measured.epsilon)} is proven, the limit is ε = {number(_odds(limit))}"
+    if measured.passed_limit is None:
+        return proven
+    return f"the belief passed it in {percent(measured.passed_limit)} of the trials on D, {proven}"
+
+
+def _odds(limit: OwnLimit) -> float:
+    return math.log(limit.limit) - math.log1p(-limit.limit)
+
+
+def _advantage(verdict: Verdict) -> str:
+    measured, allowed = verdict.measured, verdict.allowed
+    name = {"pac": "PAC limit ", "rho-alpha": "limit ρα "}.get(allowed.kind, "no limit")
+    limit = f"{name}{number(allowed.advantage) if allowed.kind != 'none' else ''}"
+    if measured is None:
+        return f"not measured; {limit}"
+    if measured.advantage is None:
+        return f"{DASH}, of one training; {limit}"
+    between = f" ({span(measured.interval, number)})" if measured.interval else ""
+    return f"{number(measured.advantage)}{between}; {limit}; a coin: ±{number(measured.chance)}"
+
+
+def _belief(verdict: Verdict) -> str:
+    measured, allowed = verdict.measured, verdict.allowed
+    limited = math.isfinite(allowed.epsilon)
+    limit = f"limit ρβ {percent(allowed.rho_beta)}" if limited else "no limit"
+    if measured is None:
+        return f"not measured; {limit}"
+    said = f"{percent(measured.belief)} in the most extreme trial; {limit}"
+    if measured.passed is None or not limited:
+        return said
+    bounded = measured.exact_posterior and allowed.passed < 1
+    most = f", {percent(allowed.passed)} allowed" if bounded else ""
+    between = f" ({span(measured.passed_interval, percent)})" if measured.passed_interval else ""
+    return f"{said}, passed in {percent(measured.passed)}{between} of trials on D{most}"
+
+
+def _epsilon(verdict: Verdict) -> str:
+    measured, allowed = verdict.measured, verdict.allowed
+    theory = f"theory {number(allowed.epsilon)} at δ = {plain(allowed.delta)}"
+    if measured is None:
+        return f"not measured; {theory}"
+    if not measured.epsilon:
+        return f"nothing proven; {theory}"
+    return f"{number(measured.epsilon)} proven ({proven_by(measured)}); {theory}"
+
+
+def _unlimited(report: Report, verdict: Verdict) -> str:
+    if not is_clipped(report):
+        return "No guarantee"
+    if is_pac(report):
+        return "No limit by differential privacy"
+    hidden = math.isfinite(verdict.allowed.epsilon)
+    return "No limit at this budget" if hidden else "No protection"
+
+
+def _reading(report: Report, verdict: Verdict) -> str:
+    if verdict.state == "above":
+        return (
+            "More gets out than theory allows; the warnings say what was found. Do not rely on "
+            "the stated ε before the cause is known."
+        )
+    if verdict.state == "no-limit":
+        return _of_no_limit(report, verdict)
+    if verdict.state == "untested":
+        return _of_theory(report, verdict)
+    return _of_interval(verdict)
+
+
+def _of_no_limit(report: Report, verdict: Verdict) -> str:
+    who = WHO[verdict.vantage]
+    if not is_clipped(report):
+        return "Gradients are not clipped, so that theory sets no limit."
+    if is_pac(report):
+        return "PAC noise was budgeted for a participant; towards the server there is none."
+    if math.isfinite(verdict.allowed.epsilon):
+        return "The budget is so large that theory allows certainty."
+    found = f"{who.capitalize()} sees what no noise hides, and may know {clients_of(report)} with "
+    return f"{found}certainty: whoever takes part has to trust it."
+
+
+def _of_theory(report: Report, verdict: Verdict) -> str:
+    if verdict.measured is not None:
+        return (
+            "Theory alone: of one training there is no rate."
+            if report.trials == 1
+            else "Theory alone: all trials are of one world, which gives no interval."
+        )
+    less = verdict.vantage == "released-model"
+    bound = " It sees less than a participant, and may achieve no more." * less
+    refused = [
+        part
+        for part in report.vantages[verdict.vantage].note.split("; ")
+        if part.startswith(NOT_ATTACKED)
+    ]
+    how = f"It was {refused[0]}." if refused else f"{MEASURES_ALL} measures it, if it can be."
+    return f"Theory alone, which holds for everybody.{bound} {how}"
+
+
+def _of_interval(verdict: Verdict) -> str:
+    measured, limit = verdict.measured, verdict.allowed.advantage
+    if measured is None or measured.interval is None:
+        raise ValueError(f"the state {verdict.state} has an interval")
+    low, high = measured.interval
+    coin = low <= 0 <= high
+    if verdict.state == "below":
+        found = (
+            "no better than a coin" if coin else "better than a coin, and surely below the limit"
+        )
+        return f"The adversary is {found}. The limit, not this measurement, holds for others."
+    if low > limit:
+        return "Above the limit, within what chance alone gives: repeat it with more trials."
+    if coin:
+        return "The trials cannot tell: the interval holds the limit, and a coin as well."
+    return "Better than a coin; the interval reaches the limit, which the trials do not contradict."
+
+
+def _seen(report: Report, verdict: Verdict) -> str:
+    """Say what a server sees that noise protects against, which trust decides."""
+    if verdict.vantage != "server" or verdict.state == "no-limit":
+        return ""
+    (note,) = (row.note for row in report.bounds.vantages if row.vantage == verdict.vantage)
+    return f" The server {note}." if note.startswith("sees") else f" {note[:1].upper()}{note[1:]}."
+
+
+def _of_score(report: Report, verdict: Verdict) -> str:
+    """Say where the belief is an attack's score, which nothing bounds."""
+    if verdict.measured is None or verdict.measured.exact_posterior:
+        return ""
+    if verdict.vantage == report.vantage:
+        return score_caution(report)
+    return " The belief is the score of an attack here, which theory does not bound."

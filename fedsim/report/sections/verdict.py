@@ -1,0 +1,150 @@
+"""The verdict: every vantage with its state, four lines each, and the organisation's own limits."""
+
+from fedsim.pages.blocks import Block, Cell, Group, Line, Listing, Mark, Prose, Table
+from fedsim.pages.wording import number, percent, span
+from fedsim.report.sections import vantage_words
+from fedsim.report.sections.answer import game
+from fedsim.report.sections.facts import accuracies, challenge_of, confidence_of, is_client
+from fedsim.report.sections.section import Section
+from fedsim.report.sections.vantage_words import NAMES
+from fedsim.results.report import Report
+from fedsim.results.verdicts import Verdict
+
+HEADINGS = "Who looks", "Advantage", "Belief", "ε", "Reading"
+
+CHOSEN = {
+    "max": "the most unusual by {}",
+    "min": "the least unusual by {}",
+    "median": "one of middling distance by {}",
+    "given": "the one that the configuration names",
+}
+
+OF_THE_MODEL = "Can someone who has only the final model tell who was in the training data?"
+
+
+def states(report: Report) -> list[tuple[str, Mark]]:
+    """Return the name of every vantage and its state, the worst first."""
+    return [
+        (NAMES[verdict.vantage], vantage_words.mark(report, verdict)) for verdict in report.verdicts
+    ]
+
+
+def by_the_model(report: Report) -> str:
+    """Return in sentences what the attack on the target says of the final model alone."""
+    (verdict,) = (found for found in report.verdicts if found.vantage == "released-model")
+    measured, allowed = verdict.measured, verdict.allowed
+    bound = (
+        "theory sets no limit"
+        if allowed.kind == "none"
+        else f"theory allows at most {percent((1 + allowed.advantage) / 2)}"
+    )
+    if measured is None or measured.advantage is None or measured.interval is None:
+        return (
+            f"Not measured here. Of any one person's presence {bound} to be told rightly, where a "
+            f"coin is right in 50%. {vantage_words.MEASURES_ALL} measures it by an attack on the "
+            "target, where there is one."
+        )
+    right, ends = (1 + measured.advantage) / 2, [(1 + end) / 2 for end in measured.interval]
+    return (
+        f"The attack that was declared beforehand was right about {challenge_of(report)} in "
+        f"{percent(right)} of {measured.trials} trials ({confidence_of(report)}interval "
+        f"{span((ends[0], ends[1]), percent)}, over trainings); a coin is right in 50%, {bound}."
+    )
+
+
+def target(report: Report) -> str:
+    """Return who the target is, how it was chosen, and what holds for everybody else."""
+    challenge = report.challenge
+    if challenge.kind != "record":
+        who = "The target was crafted to be noticed, and is nobody's record."
+    else:
+        how = CHOSEN[challenge.choice].format(challenge.measure)
+        whose = (
+            f"Client {challenge.client}, with all its {challenge.records} records,"
+            if is_client(report)
+            else f"Record {challenge.record}, of client {challenge.client},"
+        )
+        distance = "" if challenge.distance is None else f" (distance {number(challenge.distance)})"
+        who = f"{whose} is the target: {how}{distance}."
+    return (
+        f"{who} What was measured is about this target alone; others may be easier or harder to "
+        "tell. The limits of theory hold for everybody."
+    )
+
+
+def deployed(report: Report) -> str:
+    """Return what the experiment implies for a deployment; "" where the noise is the system's."""
+    found = report.bounds
+    if report.noise_source != "seed" or report.mechanism.noise == "pac":
+        return ""
+    return (
+        "The noise came from a seed, to be repeatable. A deployment with privacy.noise-source = "
+        f'"system" draws noise of the same size that nobody can repeat: ε = '
+        f"{number(found.tight_epsilon)} towards the {NAMES[report.vantage]} for each training, "
+        "and the ε of several trainings on the same people add up. Measurements such as these "
+        f"take {report.trials} trainings: make them on data that need no protection."
+        if report.mechanism.clipping and report.mechanism.sensitivity == "global"
+        else ""
+    )
+
+
+def _line(report: Report, verdict: Verdict) -> Line:
+    said = vantage_words.lines(report, verdict)
+    return Line(
+        Cell(NAMES[verdict.vantage], "audited here" * (verdict.vantage == report.vantage)),
+        [
+            Cell(said.advantage, style="value"),
+            Cell(said.belief, style=""),
+            Cell(said.epsilon, style=""),
+            Cell(said.reading, mark=vantage_words.mark(report, verdict), style=""),
+        ],
+        verdict.vantage == report.vantage,
+    )
+
+
+def _own_limits(report: Report) -> list[Block]:
+    """Return the lines about the organisation's own limits; nothing without them."""
+    rows = [
+        Line(
+            Cell(f"{limit.of} at most {number(limit.limit)}", NAMES[verdict.vantage]),
+            [
+                Cell(
+                    vantage_words.why(report, verdict, limit),
+                    mark=vantage_words.own_limit(limit),
+                    style="",
+                )
+            ],
+        )
+        for verdict in report.verdicts
+        for limit in verdict.limits
+    ]
+    if not rows:
+        return []
+    return [Table(("Limit of the organisation", "Answer"), [Group("", rows)], style="questions")]
+
+
+def _words(report: Report) -> list[Block]:
+    rows = [_line(report, verdict) for verdict in report.verdicts]
+    implied = deployed(report)
+    return [
+        Table(HEADINGS, [Group("", rows)], style="questions"),
+        *_own_limits(report),
+        Listing(
+            [
+                ("Whom this is about", target(report)),
+                (OF_THE_MODEL, by_the_model(report)),
+                *([("What it implies for a deployment", implied)] if implied else []),
+                ("What is the model worth?", f"Accuracy {accuracies(report)}."),
+            ]
+        ),
+        Prose(
+            "The vantages stand with the worst first: what contradicts theory, then where theory "
+            f"sets no limit, then by the limit. Intervals in brackets are at "
+            f"{confidence_of(report).strip()}; “a coin” is what guessing shows in as many trials.",
+            small=True,
+        ),
+        Prose(game(report), small=True),
+    ]
+
+
+SECTION = Section("The verdict", _words)

@@ -1,0 +1,65 @@
+"""`fedsim config`, and bundled configurations by their names."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fedsim.common import configurations
+from fedsim.config import KNOWN_KEYS, Config, to_run_config
+
+Fedsim = Callable[..., tuple[int, str, str]]
+
+
+def test_every_key_is_listed_with_its_default_and_a_meaning(fedsim: Fedsim) -> None:
+    status, out, err = fedsim("config", "list", "--json")
+    assert (status, err) == (0, "")
+    keys = json.loads(out)["keys"]
+    assert [key["key"] for key in keys] == list(KNOWN_KEYS)
+    assert {key["key"]: key["default"] for key in keys} == to_run_config(Config())
+    assert [key["key"] for key in keys if len(key["meaning"]) < 5] == []
+    status, out, _ = fedsim("config", "list")
+    assert status == 0
+    assert [key for key in KNOWN_KEYS if f"{key} = " not in out] == []
+
+
+def test_a_key_is_explained_with_what_it_goes_with(fedsim: Fedsim) -> None:
+    status, out, _ = fedsim("config", "explain", "training.local-batches", "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert (found["type"], found["allowed"]) == ("whole number", "at least 0")
+    (row, *_) = [row for row in found["goes_with"] if "is above 0" in row["where"]]
+    assert row["needs"] == "training.local-epochs is 1"
+    _, out, _ = fedsim("config", "explain", "privacy.unit")
+    assert '"record" or "client"' in out
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"), [("privacy.delt", "privacy.delta"), ("records", "data.records")]
+)
+def test_a_wrong_key_is_one_line_that_names_what_is_near(
+    wrong: str, meant: str, fedsim: Fedsim
+) -> None:
+    status, out, err = fedsim("config", "explain", wrong)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert f"did you mean {meant}" in err
+
+
+def test_a_bundled_configuration_goes_by_its_name_where_there_is_no_such_file(
+    fedsim: Fedsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, out, _ = fedsim("config", "examples", "--json")
+    names = [each["name"] for each in json.loads(out)["examples"]]
+    assert (status, "digits" in names) == (0, True)
+    for given in ("digits", "digits.toml", "configs/digits.toml"):
+        status, out, err = fedsim("data", given, "--json")
+        assert (status, json.loads(out)["dataset"]["name"] == "digits") == (0, True)
+        bundled = configurations.path("digits")
+        assert err == f"There is no '{given}' here; taking the bundled {bundled}\n"
+    (tmp_path / "digits.toml").write_text("[data]\nrecords = 4\nnonsense = 1\n")
+    status, _, err = fedsim("data", "digits.toml")
+    assert (status, "nonsense" in err) == (2, True)  # a user's own goes first
+    status, _, err = fedsim("data", "elsewhere/digits.toml")
+    assert (status, "fedsim config examples" in err) == (2, True)

@@ -1,0 +1,83 @@
+"""`fedsim init` writes a configuration that runs, and asks only on a terminal."""
+
+import io
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from typer.main import get_command
+
+from fedsim.cli.main import app
+from fedsim.config import documentation, load
+
+Fedsim = Callable[..., tuple[int, str, str]]
+
+FEW = ("--trials", 4, "--rounds", 1, "--quiet", "--set", "trials.batch=4")
+
+
+@pytest.fixture
+def patients(tmp_path: Path) -> Path:
+    generator = np.random.default_rng(0)
+    rows = [f"{age},{generator.random():.3f},{age % 2}" for age in range(80)]
+    (tmp_path / "patients.csv").write_text("\n".join(["age,value,ill", *rows]) + "\n")
+    return tmp_path / "patients.csv"
+
+
+def test_what_it_writes_runs_and_says_of_every_key_what_it_means(
+    fedsim: Fedsim, patients: Path, tmp_path: Path, without_pages: None
+) -> None:
+    file = tmp_path / "first.toml"
+    answers = ("--data", patients, "--clients", 4, "--trust", "local", "--max-belief", 0.8)
+    status, out, err = fedsim("init", file, *answers, "--set", "data.label=ill")
+    assert (status, out, err.count("\n")) == (0, "", 1)
+    config = load(file)
+    assert (config.data.records, config.data.held_out) == (40, 20)
+    assert (config.federation.clients, config.federation.trust) == (4, "local")
+    assert config.privacy.rho_beta == 0.8
+    assert 0 < config.privacy.delta <= 1 / 40
+    said = " ".join(file.read_text().replace("\n# ", " ").split())
+    for table, values in tomllib.loads(file.read_text()).items():
+        for name in values:
+            assert documentation.key(f"{table}.{name}").meaning in said
+    status, _, err = fedsim("run", file, *FEW, "--out", tmp_path / "run")
+    assert (status, err) == (0, "")
+    assert (tmp_path / "run" / "report.json").exists()
+
+
+def test_it_asks_for_what_no_option_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "asked.toml"
+    # CliRunner puts its own standard input in place, which is no terminal.
+    monkeypatch.setattr("fedsim.cli.init.on_terminal", lambda: True)
+    arguments = ["init", str(file), "--clients", "5"]
+    result = CliRunner().invoke(get_command(app), arguments, input="\nlocal\n0.75\n")
+    assert result.exit_code == 0, result.output
+    config = load(file)
+    assert (config.data.name, config.federation.clients) == ("digits", 5)
+    assert (config.federation.trust, config.privacy.rho_beta) == ("local", 0.75)
+
+
+def test_what_is_wrong_is_one_line_and_leaves_nothing(
+    fedsim: Fedsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patients: Path
+) -> None:
+    file = tmp_path / "new.toml"
+    (tmp_path / "old.toml").write_text("precious")
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    for arguments, said in (
+        ((file,), "answer with --data, --clients, --trust, --max-belief"),
+        ((tmp_path / "old.toml", "--yes"), "--force"),
+        ((file, "--yes", "--max-belief", 0.4), "0.5 is a guess"),
+        ((file, "--yes", "--trust", "nobody"), "'central', 'local' or 'distributed'"),
+        ((file, "--yes", "--data", tmp_path / "none"), "there is no"),
+        ((file, "--yes", "--data", patients), "data.label"),
+        ((file, "--yes", "--set", "data.recrods=3"), "did you mean 'data.records'"),
+    ):
+        status, out, err = fedsim("init", *arguments)
+        assert (status, out, err.count("\n")) == (2, "", 1), err
+        assert said in err
+    assert not file.exists()
+    assert (tmp_path / "old.toml").read_text() == "precious"
+    assert fedsim("init", tmp_path / "old.toml", "--yes", "--force")[0] == 0

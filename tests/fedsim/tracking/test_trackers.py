@@ -1,0 +1,74 @@
+"""TensorBoard and MLflow have what was written, also of a run that was resumed."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from adversaries.errors import InputError
+from fedsim.tracking.tracker import Subject, Tracker
+from fedsim.tracking.trackers import TRACKERS, opened
+
+RUN = Subject("digits", "0123456789abcdef", {"training.rounds": 3, "model.name": "mlp"})
+
+
+def _write(tracker: Tracker, first: int, last: int) -> dict[str, int]:
+    there = dict(tracker.begin(RUN))
+    for step in range(first, last + 1):
+        tracker.log({"round/accuracy": step / 10}, step, 1.7e9 + step)
+    tracker.end(finished=True)
+    return there
+
+
+@pytest.mark.filterwarnings("default")  # of other projects' generated code
+def test_tensorboard_shows_a_resumed_run_once(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import (  # noqa: PLC0415
+        EventAccumulator,
+    )
+
+    place = f"tensorboard:{tmp_path / 'board'}"
+    assert _write(opened(place), 0, 2) == {}
+    assert _write(opened(place), 0, 3) == {}  # written anew
+    (folder,) = (tmp_path / "board").iterdir()
+    assert (tmp_path / "board").stat().st_mode & 0o777 == 0o700
+    found = EventAccumulator(str(folder))
+    found.Reload()
+    scalars = {one.step: one.value for one in found.Scalars("round/accuracy")}
+    assert scalars == pytest.approx({0: 0.0, 1: 0.1, 2: 0.2, 3: 0.3})
+    assert len(found.Scalars("round/accuracy")) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_mlflow_goes_on_with_a_resumed_run_and_sends_nobody_else_anything(tmp_path: Path) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    place = f"mlflow:{tmp_path / 'flow'}"
+    assert _write(opened(place), 0, 2) == {}
+    assert _write(opened(place), 3, 3) == {"round/accuracy": 2}
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'flow' / 'mlflow.db'}")
+    (run,) = client.search_runs([client.get_experiment_by_name("fedsim").experiment_id])
+    assert (run.info.run_name, run.info.status) == ("digits", "FINISHED")
+    assert run.data.params == {"training.rounds": "3", "model.name": "mlp"}
+    history = client.get_metric_history(run.info.run_id, "round/accuracy")
+    assert [one.step for one in history] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("target", ["mlflow", "mlflow:", "wandb:runs", ""])
+def test_what_is_no_place_is_said_in_one_line(target: str) -> None:
+    with pytest.raises(InputError, match="give NAME:PLACE"):
+        opened(target)
+
+
+@pytest.mark.parametrize("name", TRACKERS)
+def test_a_package_that_is_missing_is_named_with_what_installs_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (name, "torch.utils.tensorboard"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(
+        InputError, match=rf'{name} is not installed; pip install -e "\.\[{name}\]"'
+    ):
+        opened(f"{name}:somewhere")
