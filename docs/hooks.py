@@ -8,14 +8,15 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 import click
 import typer
 
 from fedsim.cli.main import app
-from fedsim.common.tables import Table
 from fedsim.config import Config
+from fedsim.config.documentation import every_key
 from fedsim.results import report
 
 OUTSIDE = re.compile(r"\[([^]]+)\]\((?:\.\./)+(?!docs/)([^)#]+)(?:#[^)]*)?\)")
@@ -66,68 +67,16 @@ def _keys_page() -> Iterator[str]:
         "[Configuration](configuration.md) says how files and overrides are read, and which "
         "combinations are refused.\n"
     )
-    yield from _table_of(Config, "")
-
-
-def _table_of(table: type[Table], prefix: str) -> Iterator[str]:
-    """Yield the rows of a table's keys, and then the tables within it."""
-    documented, within = attributes(table), []
-    schema = table.model_json_schema(by_alias=True)
-    rows = []
-    for name, field in table.model_fields.items():
-        key = f"{prefix}{field.alias}"
-        if inspect.isclass(field.annotation) and issubclass(field.annotation, Table):
-            within.append((key, field.annotation))
-            continue
-        default = json.dumps(field.get_default(), ensure_ascii=False)
-        kind = _kind(schema["properties"][field.alias], schema.get("$defs", {}))
-        rows.append(f"| `{key}` | {_cell(documented[name])} | {kind} | `{default}` |")
-    if rows:
-        yield f"## [{prefix.removesuffix('.')}]\n"
-        yield _cell(inspect.getdoc(table).split("\n\n")[0]) + "\n"
+    for table, keys in groupby(every_key().values(), lambda key: key.key.partition(".")[0]):
+        described = Config.model_fields[table].annotation
+        yield f"## [{table}]\n"
+        yield _cell((inspect.getdoc(described) or "").split("\n\n")[0]) + "\n"
         yield "| key | meaning | values | default |\n|---|---|---|---|"
-        yield from rows
+        for key in keys:
+            kind = f"{key.type}: {key.allowed}" if key.allowed else key.type
+            default = json.dumps(key.default, ensure_ascii=False)
+            yield f"| `{key.key}` | {_cell(key.meaning)} | {_cell(kind)} | `{default}` |"
         yield ""
-    for key, inner in within:
-        yield from _table_of(inner, f"{key}.")
-
-
-def attributes(documented: type) -> dict[str, str]:
-    """Return what a docstring's section of Attributes says of each, in one line."""
-    section = (inspect.getdoc(documented) or "").partition("Attributes:\n")[2].split("\n\n")[0]
-    entries = re.split(r"^    (?=\w+:)", section, flags=re.M)[1:]
-    found = (entry.partition(":") for entry in entries)
-    return {name: " ".join(words.split()) for name, _, words in found}
-
-
-BOUNDS = {
-    "minimum": "at least",
-    "exclusiveMinimum": "above",
-    "maximum": "at most",
-    "exclusiveMaximum": "below",
-    "multipleOf": "a multiple of",
-}
-KINDS = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false"}
-
-
-def _kind(schema: Mapping[str, Any], named: Mapping[str, Any]) -> str:
-    """Return in words what a key may hold, from its JSON schema."""
-    for option in schema.get("allOf", ()):
-        schema = {**schema, **option}
-    if "$ref" in schema:
-        schema = {**named[schema["$ref"].rpartition("/")[2]], **schema}
-    if "anyOf" in schema:
-        return " or ".join(_kind(option, named) for option in schema["anyOf"])
-    if "const" in schema:
-        return f"`{json.dumps(schema['const'])}`"
-    if "enum" in schema:
-        return ", ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
-    limits = [
-        f"{words} {schema[name]:g}"
-        for name, words in BOUNDS.items()
-        if name in schema and schema[name] < 2**53  # those above are the machine's
-    ]
-    return ", ".join([KINDS[schema["type"]], *limits])
 
 
 # --- Commands

@@ -17,6 +17,9 @@ from fedsim.config import KNOWN_KEYS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+CURRENT = [page for page in PAGES if page.name != "CHANGELOG.md"]
+"""A change names commands that are gone."""
+
 PENDING_PAGES = (
     "docs/start/choosing.md",
     "docs/start/reading-a-report.md",
@@ -133,7 +136,7 @@ def _parse(words: list[str]) -> None:
         command = found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", CURRENT, ids=lambda page: page.name)
 def test_the_commands_of_a_page_exist_with_their_options(page: Path) -> None:
     for line in _commands(page.read_text()):
         if line.startswith(PENDING):
