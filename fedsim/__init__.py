@@ -32,6 +32,7 @@ API = {
         ("run", "train", "load", "load_model", "audit", "Run", "Audit", "Advantage", "LowerBound"),
         "fedsim.api",
     ),
+    **dict.fromkeys(("choose", "Selection"), "fedsim.choosing"),
     "Config": "fedsim.config",
     "InputError": "adversaries.errors",
     "account": "fedsim.studies.accounting",

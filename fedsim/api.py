@@ -203,8 +203,8 @@ def run(
         "run.out": None if out is None else str(out),
     }
     asked = dict(overrides or {}) | {key: each for key, each in given.items() if each is not None}
-    plan = experiment.prepare(_configured(config, asked))
-    return load(experiment.in_process(plan, _console(progress)).path)
+    plan = experiment.prepare(configured(config, asked))
+    return load(experiment.in_process(plan, console(progress)).path)
 
 
 def train(
@@ -233,8 +233,8 @@ def train(
     from fedsim import experiment  # noqa: PLC0415  (torch and Flower are slow to import)
 
     asked = dict(overrides or {}) | ({} if out is None else {"run.out": str(out)})
-    plan = experiment.prepare(_configured(config, asked, "training"))
-    return experiment.in_process(plan, _console(progress)).path
+    plan = experiment.prepare(configured(config, asked, "training"))
+    return experiment.in_process(plan, console(progress)).path
 
 
 def load_model(path: Path | str) -> "Module":
@@ -406,20 +406,35 @@ def _of_transcript(
     )
 
 
-def _configured(
+def configured(
     config: Path | str | Config | Mapping[str, Any],
     overrides: Mapping[str, Scalar],
     job: str = "experiment",
 ) -> Config:
+    """Return the configuration that a function of the API was given.
+
+    Args:
+        config: an experiment's file, a configuration, or dotted keys over the defaults.
+        overrides: dotted keys that are otherwise.
+        job: what it is for, a key of `fedsim.config.JOBS`.
+
+    Raises:
+        InputError: what does not do.
+    """
     if isinstance(config, Path | str):
         return configuration.load(Path(config), overrides, job)
     if isinstance(config, Config):
         config = configuration.to_run_config(config)
-    values = {**dict(configuration.flatten(config)), **overrides}
+    values = configuration.overlaid(dict(configuration.flatten(config)), overrides)
     return configuration.from_run_config(configuration.JOBS[job](values))
 
 
-def _console(progress: bool | None) -> "Console":
+def console(progress: bool | None) -> "Console":
+    """Return where progress is shown.
+
+    Args:
+        progress: whether it is; None where there is a terminal or a notebook.
+    """
     from rich.console import Console  # noqa: PLC0415
 
     return Console(stderr=True, quiet=progress is False, force_terminal=progress or None)

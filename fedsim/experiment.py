@@ -11,7 +11,6 @@ from rich.console import Console
 from adversaries.errors import InputError
 from adversaries.registry import is_code
 from fedsim import config as configuration
-from fedsim.campaign import budget
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
 from fedsim.config.federation import CLIENT, OWN
@@ -109,6 +108,8 @@ def check_ledger(
         InputError: the budget is not enough.
     """
     if accept_epsilon is not None:
+        from fedsim.campaign import budget  # noqa: PLC0415  (SciPy takes half a second)
+
         budget.accept(directory, accept_epsilon)
     plan.left(directory)
 

@@ -24,6 +24,7 @@ ROOMS = (
     "fedsim/auditor",
     "fedsim/audits",
     "fedsim/campaign",
+    "fedsim/choosing.py",
     "fedsim/cli",
     "fedsim/client",
     "fedsim/client_app.py",

@@ -61,6 +61,7 @@ ROOMS = (
     "fedsim.client_app",
     "fedsim.experiment",
     "fedsim.api",
+    "fedsim.choosing",
     "fedsim.reproduction.findings",
     "fedsim.reproduction.bernau",
     "fedsim.reproduction.triastcyn",

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betainccinv, betaincinv, ndtri
+from scipy.special import betainccinv, betaincinv, ndtri, stdtrit
 
 from adversaries.errors import InputError
 from adversaries.statistics.trials import Floats
@@ -122,6 +122,25 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
     tail = significance(confidence) / 2
     low, high = (limit(successes, trials, tail) for limit in (binomial_low, binomial_high))
     return Interval(float(low), float(high), confidence)
+
+
+def mean_interval(values: npt.ArrayLike, confidence: float) -> Interval:
+    """Return Student's interval of a mean: exact for normal values, nearly so for many others.
+
+    Args:
+        values: [n], independent and of one distribution, n at least 2.
+        confidence: in (0, 1).
+
+    Raises:
+        InputError: an impossible confidence; fewer than two values.
+    """
+    tail = significance(confidence) / 2
+    found = np.asarray(values, dtype=np.float64)
+    if found.size < 2:
+        raise InputError(f"{found.size} values have no spread; give at least 2")
+    reach = -float(stdtrit(found.size - 1, tail)) * float(found.std(ddof=1)) / math.sqrt(found.size)
+    mean = float(found.mean())
+    return Interval(mean - reach, mean + reach, confidence)
 
 
 def wilson(share: float, trials: int, confidence: float) -> Interval:

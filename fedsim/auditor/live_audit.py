@@ -503,6 +503,11 @@ def check(config: Config) -> None:
             f"privacy.noise is '{config.privacy.noise}', whose law takes what the server alone is "
             "sent, so that this run can be audited by itself only"
         )
+    if config.federation.sampling_rate < 1:
+        raise InputError(
+            "federation.sampling-rate is below 1: a live auditor does not follow who joins a "
+            "round; such a run audits itself"
+        )
     if config.training.sampling_rate < 1 and config.noise_seed is None:
         raise InputError(
             "training.sampling-rate is below 1 with noise from the operating system: which of the "

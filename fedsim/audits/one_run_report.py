@@ -118,7 +118,7 @@ def canary_mu(releases: Releases) -> float:
         multiplier = aggregate_noise_multiplier(
             alike.noise_multiplier,
             releases.trust,
-            releases.clients,
+            releases.joining_rate * releases.clients,
             alike.participants or releases.clients,
         )
         total += math.inf if not multiplier else alike.count * (relative / multiplier) ** 2

@@ -7,7 +7,7 @@ clients that came. A provisional row that no other followed counts for what it s
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from fedsim.campaign.accounts import HELPED, Account
@@ -77,17 +77,10 @@ class Attempt:
             config.privacy.delta,
             {},
             {},
-            kind.participants if self._provisional or config.federation.sampling_rate < 1 else None,
             colluders=colluders,
         )
         planned = [
-            replace(
-                self._template,
-                round=round,
-                provisional=self._provisional,
-                participants=joining.charged(config, round),
-            )
-            for round in range(first, rounds + 1)
+            self._asked(round, joining.charged(config, round)) for round in range(first, rounds + 1)
         ]
         self._training = _Course.of(config, account, planned)
         self._everything = _Course.of(config, everything, planned) if adds_up(config) else None
@@ -122,10 +115,7 @@ class Attempt:
             BudgetExceededError: it would exceed privacy.stop-at for a client at the configured
                 vantage; nothing is entered.
         """
-        asked = tuple(sorted(participants))
-        self._enter(
-            replace(self._template, round=round, participants=asked, provisional=self._provisional)
-        )
+        self._enter(self._asked(round, tuple(sorted(participants))))
 
     def settle(self, round: int, present: Iterable[int]) -> None:
         """Enter what a round was, with the noise of the clients that came, before it is released.
@@ -144,7 +134,14 @@ class Attempt:
         if not self._provisional:
             return
         came = tuple(sorted(present))
-        row = replace(self._template, round=round, shares=len(came), present=came)
+        row = replace(
+            self._template,
+            round=round,
+            participants=joining.charged(self._config, round),
+            # In a round of nobody nothing is released, whatever is entered.
+            shares=max(1, len(came)),
+            present=came,
+        )
         if self._account.clashes(row):
             raise OtherClientsError(
                 f"round {round} of the trials from {row.batch} on would repeat the seed's noise "
@@ -153,6 +150,17 @@ class Attempt:
                 'privacy.noise-source = "system"'
             )
         self._enter(row)
+
+    def _asked(self, round: int, participants: tuple[int, ...]) -> Row:
+        """Return the row of a round before its messages leave."""
+        every = not self._provisional and self._config.federation.sampling_rate == 1
+        return replace(
+            self._template,
+            round=round,
+            participants=participants,
+            provisional=self._provisional,
+            shares=None if every else joining.shares(self._config, round),
+        )
 
     def _enter(self, row: Row) -> None:
         training = self._training.after(row)
@@ -183,11 +191,20 @@ class Attempt:
 
 @dataclass(frozen=True)
 class _Course:
-    """An account, and what every client is to have spent when the attempt has run to its end."""
+    """An account, and what every client is to have spent when the attempt has run to its end.
+
+    Attributes:
+        config: of the run.
+        account: before the row that is looked at.
+        total: of every client in the end.
+        found: the epsilons of histories that were looked at before: most clients' do not change in
+            a round that few join.
+    """
 
     config: Config
     account: Account
     total: Mapping[int, Counts]
+    found: dict[Any, dict[str, float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: Config, account: Account, planned: Iterable[Row]) -> Self:
@@ -204,14 +221,14 @@ class _Course:
     def after(self, row: Row) -> Spent:
         """Return what every client has spent with this row."""
         spent: dict[int, Mapping[str, float]] = {}
-        found: dict[Any, dict[str, float]] = {}  # clients with one history share its values
-        asked = frozenset(row.participants)
         for client, total in self.total.items():
-            before = frozenset(self.account.spent(client).items())
-            history = client in asked, before, frozenset(total.items())
-            if history not in found:
-                found[history] = at_vantages(self.config, self.counts(row, client), total)
-            spent[client] = found[history]
+            counts = self.counts(row, client)
+            history = frozenset(counts.items()), frozenset(total.items())
+            if history not in self.found:
+                self.found[history] = at_vantages(self.config, counts, total)
+            spent[client] = self.found[history]
             if client in row.colluders:
-                spent[client] = found[history] | {vantage.value: math.inf for vantage in HELPED}
+                spent[client] = self.found[history] | {
+                    vantage.value: math.inf for vantage in HELPED
+                }
         return spent

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from adversaries.errors import InputError
 from fedsim.campaign import accounts, batches, ledger
 from fedsim.campaign.accounts import Account
-from fedsim.campaign.ledger_row import Row, planned_kind
+from fedsim.campaign.ledger_row import Row, planned_course, planned_kind
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
+from fedsim.mechanisms import joining
 from fedsim.mechanisms.composition import Counts, adds_up, epsilon_of, times, within
 from fedsim.privacy.releases import Rounds
 
@@ -32,10 +33,13 @@ class Ahead:
     Attributes:
         trainings: how many.
         spent: the rounds of each client.
+        courses: the kinds of the rounds that are still to run, of each client, None where it joins
+            none; empty where all have all, of one kind.
     """
 
     trainings: int
     spent: Sequence[Counts]
+    courses: Sequence[Sequence[Rounds | None]] = ()
 
     def after(self, kind: Rounds, rounds: int) -> list[Counts]:
         """Return what every client has spent in the end, each different account once.
@@ -44,10 +48,13 @@ class Ahead:
             kind: of the rounds that are still to run.
             rounds: of each training.
         """
-        more = Counter({kind: rounds * self.trainings})
-        return list(
-            {frozenset((counts + more).items()): counts + more for counts in self.spent}.values()
-        )
+        alike = Counter({kind: rounds})
+        more = [Counter(filter(None, course[:rounds])) for course in self.courses]
+        final = [
+            counts + times(own, self.trainings)
+            for counts, own in zip(self.spent, more or [alike] * len(self.spent), strict=True)
+        ]
+        return list({frozenset(counts.items()): counts for counts in final}.values())
 
     def epsilon(self, config: Config, kind: Rounds, rounds: int) -> float:
         """Return the epsilon of the client who is worst off in the end, at the configured vantage.
@@ -87,13 +94,13 @@ def plan(
     fixed = batches.rounds_of(directory, finished[0]) if directory and finished else None
     rounds, kind = fixed or config.training.rounds, planned_kind(config, nominal)
     if config.privacy.stop_at:
-        for ahead in _ahead(config, kind, rows, left, rounds):
+        for ahead in _ahead(config, kind, rows, left, rounds, done):
             most = done + affordable(config, kind, rounds - done, ahead)
             if most == 0 or (fixed is not None and most < fixed):
                 raise InputError(_too_dear(config, kind, fixed or 1, ahead))
             rounds = most
     if directory and adds_up(config):
-        for ahead in _ahead(config, kind, rows, left, rounds):
+        for ahead in _ahead(config, kind, rows, left, rounds, done):
             _check_accepted(config, kind, ahead, rounds - done, directory)
     return rounds
 
@@ -119,7 +126,12 @@ def accept(directory: RunDirectory, epsilon: float) -> None:
 
 
 def _ahead(
-    config: Config, kind: Rounds, rows: Sequence[Row], left: Sequence[range], rounds: int
+    config: Config,
+    kind: Rounds,
+    rows: Sequence[Row],
+    left: Sequence[range],
+    rounds: int,
+    done: int,
 ) -> list[Ahead]:
     """Return what is still to run: all of it together, or from the seed every batch by itself."""
     clients = config.accounts
@@ -133,11 +145,15 @@ def _ahead(
         row
         for row in rows
         if row.round > rounds
-        or row.participants != tuple(clients)
+        or row.participants != joining.charged(config, row.round)
         or replace(row.kind, participants=None) != replace(kind, participants=None)
     )
     each = (kept.get(trials.start, Account()) for trials in left)
-    return [Ahead(1, [account.spent(client) for client in clients]) for account in each]
+    courses: list[list[Rounds | None]] = []
+    if config.joining_rate < 1:
+        planned = planned_course(config, kind.noise_multiplier, rounds)[done:]
+        courses = [[of if client in who else None for of, who in planned] for client in clients]
+    return [Ahead(1, [account.spent(client) for client in clients], courses) for account in each]
 
 
 def affordable(config: Config, kind: Rounds, most: int, ahead: Ahead) -> int:

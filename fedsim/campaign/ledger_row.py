@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from fedsim.config import Config
-from fedsim.mechanisms import privacy
+from fedsim.mechanisms import joining
 from fedsim.privacy.releases import Rounds
 
 Place = tuple[int, int, int]
@@ -31,7 +31,7 @@ class Row:
         noise_multiplier: nominal, as realised, and 0 where no clipping gives it a meaning.
         sampling_rate: q.
         local_steps: of a client within the round.
-        participants: the clients that are charged, `EVERYBODY` where whole clients are sampled.
+        participants: the clients that are charged, `EVERYBODY` where it is secret who joined.
         noise_source: "seed" or "system".
         delta: at which epsilons are.
         epsilon: what one training has spent after this round, inf without noise, by counts that
@@ -110,12 +110,35 @@ class Row:
         return cls(**{**entry, **clients, **spent})
 
 
-def planned_kind(config: Config, nominal: float) -> Rounds:
+def planned_kind(config: Config, nominal: float, round: int = 1) -> Rounds:
     """Return one round as the configuration plans it, with as many clients missing as may be.
 
     Args:
         config: the experiment.
         nominal: the noise multiplier.
+        round: counts from 1; all are alike but where it is public who joins them.
     """
-    (rounds,) = privacy.describe(config, nominal).rounds
-    return replace(rounds, count=1, participants=config.federation.fewest_participants)
+    training = config.training
+    return Rounds(
+        nominal if training.clipping else 0.0,
+        1,
+        config.sampling_rate,
+        training.local_steps,
+        joining.shares(config, round),
+    )
+
+
+def planned_course(
+    config: Config, nominal: float, rounds: int
+) -> list[tuple[Rounds, frozenset[int]]]:
+    """Return the first planned rounds: the kind of each, and the accounts that it is charged to.
+
+    Args:
+        config: the experiment.
+        nominal: the noise multiplier.
+        rounds: how many.
+    """
+    return [
+        (planned_kind(config, nominal, round), frozenset(joining.charged(config, round)))
+        for round in range(1, rounds + 1)
+    ]

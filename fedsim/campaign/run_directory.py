@@ -37,6 +37,9 @@ from fedsim.results.report import Report
 
 IDENTITY, MOST_IDENTITY = "identity", 1024
 
+SUMMARY = "summary.csv"
+"""What a directory of several runs has, of a sweep or of a choice, and no run."""
+
 CARD = "public/model_card.json"
 """What a training writes last."""
 
@@ -84,6 +87,7 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
         """Return the directory of a run that was started before. Raises InputError."""
+        _refuse_several(path)
         if not (path / "config.toml").is_file():
             raise InputError(f"'{path}' is not a run directory: it has no config.toml")
         return cls(path.absolute())
@@ -308,6 +312,7 @@ def check(path: Path, config: Config) -> bool:
     """
     existing = path.absolute() / "config.toml"
     try:
+        _refuse_several(path)
         if existing.exists():
             if _load(existing) == config.placed_at(""):
                 return True
@@ -323,6 +328,15 @@ def check(path: Path, config: Config) -> bool:
             f"cannot read '{path}': {error.strerror}; name another directory (run.out)"
         ) from None
     return False
+
+
+def _refuse_several(path: Path) -> None:
+    """Raise InputError for the directory of a sweep or a choice."""
+    if (path / SUMMARY).is_file():
+        raise InputError(
+            f"'{path}' is no run directory: it holds several runs, each in a folder of its own; "
+            "name one of these"
+        )
 
 
 def _load(path: Path) -> Config:

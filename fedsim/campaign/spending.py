@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from fedsim.campaign import accounts, ledger
 from fedsim.campaign.accounts import HELPED, Account
-from fedsim.campaign.ledger_row import Row, planned_kind
+from fedsim.campaign.ledger_row import Row, planned_course
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
 from fedsim.mechanisms import privacy
@@ -111,8 +111,7 @@ def curve(config: Config, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np
     if rows:
         last, earlier = _last_attempt(config, rows)
     else:
-        kind = planned_kind(config, nominal), frozenset(clients)
-        last, earlier = [kind] * config.training.rounds, Account()
+        last, earlier = planned_course(config, nominal, config.training.rounds), Account()
     found: dict[Any, list[list[float]]] = {}
     curves = []
     for client in clients:

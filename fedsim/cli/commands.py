@@ -199,6 +199,12 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
             "compare.",
         ),
         Command(
+            "choose",
+            "experiments.choose:choose",
+            "Find the least noise that meets a limit on the adversary, and how accurate the model "
+            "is then.",
+        ),
+        Command(
             "train",
             "experiments.train:train",
             "Train a model with differential privacy, once, and keep it.",

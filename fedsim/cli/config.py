@@ -12,6 +12,7 @@ from fedsim.cli.options import AsJson
 from fedsim.cli.terminal import Terminal, print_json
 
 if TYPE_CHECKING:  # pydantic
+    from fedsim.config.documentation import Key
     from fedsim.config.needs import Need
 
 
@@ -30,7 +31,7 @@ def list_(json_: AsJson = False) -> None:
     console = Terminal(highlight=False)
     for key in found.values():
         console.print(Text.assemble((f"{key.key} = {as_toml(key.default)}", "bold")))
-        console.print(Padding(f"{key.meaning} ({key.type})", (0, 0, 0, 4)))
+        console.print(Padding(f"{key.meaning} ({_value(key)})", (0, 0, 0, 4)))
 
 
 def explain(
@@ -52,8 +53,7 @@ def explain(
     console = Terminal(highlight=False)
     console.print(Text(found.key, "bold"))
     console.print(found.meaning)
-    allowed = f": {found.allowed}" if found.allowed else ""
-    console.print(f"Value: {found.type}{allowed}; default {as_toml(found.default)}")
+    console.print(f"Value: {_value(found)}; default {as_toml(found.default)}")
     if rows:
         console.print("What it goes with:")
     for row in map(_row, rows):
@@ -79,6 +79,11 @@ def examples(json_: AsJson = False) -> None:
     console = Terminal(highlight=False)
     console.print(table)
     console.print(f"They lie in {configurations.folder()}", soft_wrap=True)
+
+
+def _value(key: "Key") -> str:
+    """Return the type of a key's value, and which it may have."""
+    return f"{key.type}: {key.allowed}" if key.allowed else key.type
 
 
 def _row(need: "Need") -> dict[str, str]:

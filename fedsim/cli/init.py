@@ -67,7 +67,7 @@ def init(
     if file.exists() and not force:
         raise InputError(f"'{file}' is there already; name another file, or replace it by --force")
     given = {"data": data, "clients": clients, "trust": trust, "max_belief": max_belief}
-    known = {name: value for name, value in given.items() if value is not None}
+    known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     missing = [name for name, value in given.items() if value is None]
     answers = replace(first_configuration.Answers(), **known)
     if missing and not yes:

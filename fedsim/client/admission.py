@@ -196,7 +196,8 @@ def released(config: Config, noise_multiplier: float, trials: int) -> Steps:
         for steps in plan.towards(vantage).groups
     ]
     if federation.summed_in_the_clear:
-        own = aggregate_noise_multiplier(noise_multiplier, federation.trust, federation.clients, 1)
+        clients = config.expected_clients
+        own = aggregate_noise_multiplier(noise_multiplier, federation.trust, clients, 1)
         seen.append(replace(seen[0], noise_multiplier=own))
     return min(seen, key=lambda steps: steps.noise_multiplier)
 

@@ -270,6 +270,9 @@ def _expect_late(memory: participant.Memory, received: Received) -> participant.
     contribution = torch.from_numpy(awaiting["message"]).to(known.device)
     for disclosed_noise in disclosed.values():
         contribution = contribution + torch.from_numpy(disclosed_noise).to(known.device)
+    unknown = config.federation.trust.model.unknown_noise(
+        Vantage.PARTICIPANT, clients, before.target_client, own, {int(name) for name in disclosed}
+    )
     of_round = KnownRound(
         config,
         known,
@@ -283,7 +286,7 @@ def _expect_late(memory: participant.Memory, received: Received) -> participant.
         own,
         contribution,
         set(range(config.federation.clients)) - set(clients),
-        len(set(clients) - {own}) - len(disclosed),
+        len(unknown),
     )
 
 

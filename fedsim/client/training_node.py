@@ -36,7 +36,7 @@ from fedsim.game.client import (
     noise,
 )
 from fedsim.game.federation import Federation
-from fedsim.mechanisms import summing, vantages
+from fedsim.mechanisms import joining, summing, vantages
 from fedsim.mechanisms.fixed_point import FixedPoint
 from fedsim.noise.mechanism import Bools
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
@@ -102,7 +102,8 @@ def train(message: Message, context: Context) -> Message:
 
     Returns:
         A reply with the sum float32 or uint32 [T, P], or [T, m, P] of candidates; beside it what
-        the auditor or the adversary is given.
+        the auditor or the adversary is given. Without any where the adversary is shown a round that
+        it does not join.
 
     Raises:
         RefusedError: the node's owner did not agree to it, or the run does not plan it.
@@ -114,6 +115,8 @@ def train(message: Message, context: Context) -> Message:
     partition = messages.partition(context)
     _may_drop_out(config, request, partition)
     parameters = inputs.model(message, known)
+    if partition not in joining.participants(config, request.round):
+        return _looked_on(Received(message, context, config, known, request), parameters, start)
     # Of each of its steps; drawn once, since no seed may repeat them.
     coins = [
         participation.coins(config, known, request.game, step)
@@ -156,6 +159,20 @@ def train(message: Message, context: Context) -> Message:
     return messages.reply(
         message, messages.partition(context), content, seconds=seconds, round=request.round
     )
+
+
+def _looked_on(received: Received, parameters: torch.Tensor, start: float) -> Message:
+    """Return the reply to a round that this client is shown, as the adversary, and does not join.
+
+    received: the message; parameters: [T, P], of it; start: of the clock.
+    """
+    message, config, request = received.message, received.config, received.request
+    if request.role == Role.ADVERSARY:
+        sent = torch.zeros_like(parameters, dtype=torch.float64)
+        coins = participation.coins(config, received.known, request.game)
+        adversary_node.follow(received, parameters, sent, coins)
+    partition, seconds = messages.partition(received.context), time.perf_counter() - start
+    return messages.reply(message, partition, seconds=seconds, round=request.round)
 
 
 def _drawn(
@@ -403,7 +420,8 @@ def _noise_std(
         shape = (request.trials,)
         return torch.full(shape, grid.share_std, dtype=torch.float64, device=known.device)
     federation_ = config.federation
-    own = request.noise_multiplier * federation_.trust.model.noise_share(federation_.clients, 1)
+    share = federation_.trust.model.noise_share(config.expected_clients, 1)
+    own = request.noise_multiplier * share
     if config.privacy.sensitivity == "local":
         return own * inputs.array(message, messages.SENSITIVITY, known)
     bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)

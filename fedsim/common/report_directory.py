@@ -63,10 +63,12 @@ def check_new(directory: Path, replacing: str | None = None) -> None:
     Raises:
         InputError: it holds one, or cannot be made or written.
     """
+    own = directory / "report.json"
+    if replacing and os.path.lexists(own) and _kind(own, replacing) == replacing:
+        check(directory)
+        return
     for name in HELD:
         if not os.path.lexists(directory / name):
-            continue
-        if replacing and name == "report.json" and _kind(directory / name, replacing) == replacing:
             continue
         raise InputError(
             f"'{directory}' holds a run or a report: its {name} is there; name a new directory "

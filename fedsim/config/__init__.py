@@ -10,6 +10,7 @@ from fedsim.config.experiment import Config
 from fedsim.config.files import (
     KNOWN_KEYS,
     check_is_no_training,
+    declared,
     dump,
     flatten,
     from_run_config,
@@ -19,6 +20,7 @@ from fedsim.config.files import (
     to_run_config,
 )
 from fedsim.config.jobs import JOBS
+from fedsim.config.targets import overlaid
 from fedsim.config.training import TrainingConfig
 from fedsim.config.values import Scalar
 
@@ -29,10 +31,12 @@ __all__ = [
     "Scalar",
     "TrainingConfig",
     "check_is_no_training",
+    "declared",
     "dump",
     "flatten",
     "from_run_config",
     "load",
+    "overlaid",
     "parse_override",
     "parse_overrides",
     "to_run_config",

@@ -14,14 +14,15 @@ class TrialsConfig(Table):
     """Repetitions of the whole training; `batch` of them share one message.
 
     Attributes:
-        count: T, how many repetitions.
-        batch: how many are trained together.
-        worlds: half of the trials on D and half on D', or all on D.
-        pairing: "independent", or "common" where trials 2i and 2i + 1 are in opposite worlds and
-            have all random numbers but that bit in common.
-        until_halfwidth: of the interval of the advantage, at which no further batch of trials is
-            begun; 0 to run all `count`.
-        first: how many of them were planned at first where a campaign was extended, 0 where it was
+        count: how many trials, T: repetitions of the whole training.
+        batch: how many trials are trained together.
+        worlds: which worlds trials are in: half of them D and half D' ("both"), or all D
+            ("d-only").
+        pairing: whether trials are "independent", or "common": 2i and 2i + 1 are in opposite
+            worlds and have all random numbers but that bit in common.
+        until_halfwidth: halfwidth of the advantage's interval at which no further batch of trials
+            is begun; 0 to run all `count`.
+        first: how many trials were planned at first where a campaign was extended, 0 where it was
             not.
     """
 
@@ -51,17 +52,16 @@ class AuditConfig(Table):
     """The adversary's prior, the confidence of every statement, and what utility is measured on.
 
     Attributes:
-        mode: "participant" computes the belief as the adversary must, from what it receives and
-            knows; "oracle" computes the same belief from the noise, which the auditor of a
-            campaign reads.
+        mode: how the belief is computed: as the "participant" must, from what it receives and
+            knows, or by an "oracle" from the noise, which the auditor of a campaign reads.
         vantages: whose beliefs are computed; "configured" is federation.vantage alone.
         prior: the adversary's probability of D before the first round.
-        confidence: of every interval and bound.
+        confidence: confidence of every interval and bound.
         evaluated_trials: in how many trials, the first of them, utility is measured.
         bayesian_pairs: how many pairs of its records each client compares in a round, in the
             evaluated trials, for the Bayesian accountant; 0 for none.
-        attacks: by membership inference on the challenge, names with commas between them, "all" or
-            "none".
+        attacks: attacks by membership inference on the challenge, names with commas between them,
+            "all" or "none".
     """
 
     mode: str = "participant"
@@ -83,18 +83,20 @@ class RunConfig(Table):
     Where memory binds, blocks are cut otherwise and sums round otherwise, in the seventh digit.
 
     Attributes:
-        name: of the experiment, for readers; that of its file unless it is given.
+        name: name of the experiment, for readers; that of its file unless it is given.
         job: what the run is for: an "experiment", whose trials an adversary attacks; a "training"
             of one model that is kept, which nobody attacks; or the "rehearsal" of a training.
         purpose: what a trained model is for, for its card.
-        checkpoint_every: of a training, after how many rounds its state is kept.
-        seed: of every random number but those that draw D.
+        checkpoint_every: after how many rounds the state of a training is kept.
+        seed: seed of every random number but those that draw D.
         device: where the tensors live; "auto" is CUDA where there is one.
-        threads: that share the trials of a batch; 0 for one per core.
-        max_memory: such as "4GiB"; "" for what the device has to spare.
-        precision: of the forward and backward passes, never of norms, sums and beliefs.
-        client_cpus: what Flower's simulation gives each client.
-        client_gpus: likewise; 0 for an equal share of one.
+        threads: how many threads share the trials of a batch; 0 for one per core.
+        max_memory: how much memory a run may take, such as "4GiB"; "" for what the device has to
+            spare.
+        precision: precision of the forward and backward passes, never of norms, sums and beliefs.
+        client_cpus: how many CPUs Flower's simulation gives each client.
+        client_gpus: how much of a GPU Flower's simulation gives each client; 0 for an equal share
+            of one.
         out: the run directory; "" for a new one.
     """
 

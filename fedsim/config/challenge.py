@@ -14,17 +14,17 @@ class ChallengeConfig(Table):
         dissimilarity: the measure by which record, replacement or client are chosen.
         space: what dissimilarity is between, features or what the last layer sees of a record at
             the initial parameters of the first trial.
-        choice: of the pairs or clients, which: the most dissimilar, the least, or the median.
-        record: position in D of a given one; -1 to choose.
-        replacement: position in the pool of what D' has in its stead; -1 to choose.
-        client: where the target is a record, whose records the choice is among; -1 for all
-            clients'.
-        kind: of the target: a "record" of D; one that was crafted to be noticed and takes the place
-            of one of D: "backdoor", "clipbkd", "mislabelled" or "blank"; or "gradient", a
+        choice: which of the pairs or clients is the target: the most dissimilar, the least, or the
+            median.
+        record: position in D of a given target; -1 to choose.
+        replacement: position in the pool of what D' has in the target's stead; -1 to choose.
+        client: the client whose record is to be the target; -1 for any.
+        kind: what the target is: a "record" of D; one that was crafted to be noticed and takes the
+            place of one of D: "backdoor", "clipbkd", "mislabelled" or "blank"; or "gradient", a
             vector of norm C that is added to the sum in place of a record's gradient.
-        copies: how many of it D has.
-        label: that of a crafted record; -1 for what the first model likes least.
-        coordinate: which one of the model the vector lies along; -1 for a random direction.
+        copies: how many copies of the target D has.
+        label: label of a crafted record; -1 for what the first model likes least.
+        coordinate: which parameter of the model the vector lies along; -1 for a random direction.
     """
 
     dissimilarity: str = "euclidean"
@@ -48,11 +48,12 @@ class CanariesConfig(Table):
     """Canaries for a one-run audit, each in or out of a trial's whole training by a fair coin.
 
     Attributes:
-        count: how many, 0 for none.
-        kind: gradients in random directions ("gradient") or along single parameters ("dirac"), as
-            long as clipping allows, or records of the pool with a wrong label ("mislabelled").
-        clients: where they are planted in turn, with commas between them, "" for all.
-        guesses: how many of them are guessed about; 0 for one in eight, -1 to try several numbers
+        count: how many canaries are planted; 0 for none.
+        kind: what canaries are: gradients in random directions ("gradient") or along single
+            parameters ("dirac"), as long as clipping allows, or records of the pool with a wrong
+            label ("mislabelled").
+        clients: clients at whom they are planted in turn, with commas between them; "" for all.
+        guesses: how many canaries are guessed about; 0 for one in eight, -1 to try several numbers
             and pay for it.
         known_data: whether scores leave out what the records add to a sum, as an auditor can who
             knows D.

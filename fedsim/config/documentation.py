@@ -108,7 +108,9 @@ def _keys(defaults: Mapping[str, Scalar]) -> Iterator[Key]:
         meanings = attributes(described)
         for name, field in described.model_fields.items():
             dotted = f"{table}.{name.replace('_', '-')}"
-            yield Key(dotted, *_type(field), defaults[dotted], meanings[name])
+            # Keys go by other names in Python.
+            meaning = re.sub(r"(?<=[a-z])_(?=[a-z])", "-", meanings[name])
+            yield Key(dotted, *_type(field), defaults[dotted], meaning)
 
 
 def _type(field: FieldInfo) -> tuple[str, str]:

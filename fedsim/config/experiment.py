@@ -85,18 +85,35 @@ class Config(Table):
 
     @property
     def sampling_rate(self) -> float:
-        """q, the probability with which a record, or a client by the unit, takes part in a step."""
-        by_client = self.privacy.unit == "client"
-        return self.federation.sampling_rate if by_client else self.training.sampling_rate
+        """q, the probability with which a record, or a client by the unit, takes part in a step.
+
+        That of a coin which nobody is told, and which therefore amplifies.
+        """
+        if self.privacy.unit == "record":
+            return self.training.sampling_rate
+        return 1.0 if self.joins_publicly else self.federation.sampling_rate
 
     @property
     def joining_rate(self) -> float:
-        """The probability with which a client joins a round, where records are the unit.
+        """The probability with which a client joins a round, where that it does is public.
 
-        Where a client is the unit its coin is the target's own, and counts in `sampling_rate`.
+        Where it is not, its coin is the target's own, and counts in `sampling_rate`.
+        """
+        return self.federation.sampling_rate if self.joins_publicly else 1.0
+
+    @property
+    def joins_publicly(self) -> bool:
+        """Whether who joins a round is taken for public, so that no client's coin amplifies.
+
+        Where records are the unit it shows in the sum; where clients add the noise, in its size.
         """
         by_client = self.privacy.unit == "client"
-        return 1.0 if by_client else self.federation.sampling_rate
+        return not (by_client and self.federation.trust.model.server_draws)
+
+    @property
+    def expected_clients(self) -> float:
+        """How many clients are expected in a round: together they add the nominal noise."""
+        return self.joining_rate * self.federation.clients
 
     @property
     def scored_by_counts(self) -> bool:
@@ -109,12 +126,11 @@ class Config(Table):
 
     @property
     def accounts(self) -> Sequence[int]:
-        """The clients that a ledger has accounts of: `EVERYBODY` alone where they are the unit.
+        """The clients that a ledger has accounts of: `EVERYBODY` alone where who joins is secret.
 
-        Of sampled clients, that is: a round costs each alike whether or not it joined, which nobody
-        is told.
+        A round then costs each alike whether or not it joined.
         """
-        sampled = self.federation.sampling_rate < 1 and self.privacy.unit == "client"
+        sampled = self.federation.sampling_rate < 1 and not self.joins_publicly
         return (EVERYBODY,) if sampled else range(self.federation.clients)
 
     def account_of(self, client: int) -> int:

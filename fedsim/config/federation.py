@@ -23,11 +23,11 @@ class DataConfig(Table):
     """Which records there are; D is drawn from them by `seed` alone, whatever the run's seed.
 
     Attributes:
-        name: of the data set.
-        root: the folder or file that they are read from; where every client reads its own on one
-            machine, "{client}" in it stands for the number of the client.
-        label: of tables, the column of the labels.
-        exclude: of tables, columns that are no features, with commas between them.
+        name: name of the data set (fedsim data lists them).
+        root: the folder or file that the records are read from; where every client reads its own
+            on one machine, "{client}" in it stands for the number of the client.
+        label: the column of the labels, of a table.
+        exclude: columns of a table that are no features, with commas between them.
         image_size: the side of the squares that pictures of a folder are brought to, in pixels; 0
             to leave them.
         download: whether missing originals may be fetched into root.
@@ -36,10 +36,11 @@ class DataConfig(Table):
             the path of a file with it.
         public_root: beside clients' own records, the folder or file of those that nobody trains on;
             "" for none.
-        records: how many D has; of clients' own, the public number that sums are divided by.
-        held_out: how many that nobody trains on, for evaluation.
-        pool: how many more the replacement is chosen among; 0 for all that is left.
-        seed: of the draw.
+        records: how many records D has; of clients' own, the public number that sums are divided
+            by.
+        held_out: how many records nobody trains on, for evaluation.
+        pool: how many more records the replacement is chosen among; 0 for all that are left.
+        seed: seed of the draw of D.
     """
 
     name: str = "digits"
@@ -61,19 +62,21 @@ class FederationConfig(Table):
     """Who holds which records, who adds the noise, where the adversary sits.
 
     Attributes:
-        clients: how many there are.
-        partition: the scheme by which D is divided among them.
+        clients: how many clients there are.
+        partition: the scheme by which D is divided among the clients.
         partition_key: the column that `partition = "key"` does not split, or "label"; what a
             partitioner of Flower goes by, "" for the labels.
         partition_options: what a partitioner of Flower takes besides, as "name=value, name=value".
-        dirichlet_alpha: concentration of the schemes "dirichlet" and "quantity".
+        dirichlet_alpha: concentration of the partitions "dirichlet" and "quantity".
         sampling_rate: the probability that a client takes part in a round (1: every client in every
             round).
         adversary: number of the curious client; -1 for the last that does not hold the challenge.
         adversary_rounds: which rounds the curious client is asked in: "every" one, or its "own",
             in which it is sampled.
-        trust: who adds the noise.
-        vantage: what the adversary sees.
+        trust: who adds the noise: the server ("central"), every client its own ("local"), or every
+            client a share ("distributed").
+        vantage: where the adversary sits: at the server, at a participant, or before the released
+            model.
         timeout: seconds that a client has for an answer.
         secure_aggregation: how clients' messages are summed under distributed trust: "simulated",
             in the clear, where the server sees every message under a share of the noise only, or by

@@ -15,6 +15,7 @@ from fedsim.common.tables import explain
 from fedsim.config.experiment import Config
 from fedsim.config.federation import OWN
 from fedsim.config.jobs import JOBS
+from fedsim.config.targets import TABLE, TARGETS, overlaid
 from fedsim.config.values import Scalar
 
 HUGGING_FACE = "hf:"
@@ -38,6 +39,17 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 def to_run_config(config: Config) -> dict[str, Scalar]:
     """Return the flat dotted map that Flower hands to every app."""
     return dict(flatten(config.model_dump(mode="json", by_alias=True)))
+
+
+def declared() -> dict[str, dict[str, Scalar]]:
+    """Return the tables that an app's pyproject.toml declares: every key with its default.
+
+    But for the target and delta, which are not given there: Flower fills in what a run does not
+    name.
+    """
+    tables: dict[str, dict[str, Scalar]] = Config().model_dump(mode="json", by_alias=True)
+    tables[TABLE] |= {TARGETS[0]: "", "delta": 0.0}
+    return tables
 
 
 KNOWN_KEYS = tuple(to_run_config(Config()))
@@ -83,7 +95,7 @@ def load(
 
     Args:
         path: the file; its stem is run.name unless that is given.
-        overrides: by dotted key, put in place of what the file says.
+        overrides: by dotted key, put in place of what the file says; a target in place of any.
         job: what it is read for, a key of `JOBS`; None for what it says itself.
 
     Raises:
@@ -96,7 +108,7 @@ def load(
             f"no configuration file '{path}'; fedsim init writes one, and fedsim config "
             "examples lists those that come with fedsim"
         ) from None
-    values = dict(flatten(tree)) | dict(overrides or {})
+    values = overlaid(dict(flatten(tree)), overrides or {})
     if "run.name" not in values:
         values["run.name"] = path.stem
     if job is None and values.get("data.name") == OWN and "run.job" not in values:

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from fedsim.config import targets
+
 if TYPE_CHECKING:  # which checks itself against these
     from fedsim.config.experiment import Config
 
@@ -33,14 +35,8 @@ def _honest_clients(config: "Config") -> None:
 def _one_target(config: "Config") -> None:
     """Raise ValueError unless exactly one number says how much noise there is."""
     privacy = config.privacy
-    targets = {
-        "rho-beta": privacy.rho_beta,
-        "rho-alpha": privacy.rho_alpha,
-        "epsilon": privacy.epsilon,
-        "noise-multiplier": privacy.noise_multiplier,
-        "mutual-information": privacy.mutual_information,
-    }
-    given = [f"privacy.{name}" for name, value in targets.items() if value]
+    values = privacy.model_dump(by_alias=True)
+    given = targets.given({f"{targets.TABLE}.{name}": value for name, value in values.items()})
     if not given:
         raise ValueError(
             "privacy.rho-beta, privacy.rho-alpha, privacy.epsilon, privacy.noise-multiplier "

@@ -5,12 +5,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from fedsim.common.tables import Table
+from fedsim.config.targets import TARGETS
 from fedsim.config.values import Fraction
 from fedsim.noise import Noise
 from fedsim.privacy.mechanism import Neighbouring
-
-OTHERS = ("rho-alpha", "epsilon", "noise-multiplier", "mutual-information")
-"""The targets that take the place of rho-beta where it is not given."""
 
 
 class PrivacyConfig(Table):
@@ -19,25 +17,26 @@ class PrivacyConfig(Table):
     Attributes:
         unit: what neighbouring federations differ in, one record or all data of one client
             ("client").
-        neighbouring: whether that is missing, or replaced by another.
+        neighbouring: whether that record or client is missing, or replaced by another.
         sensitivity: what the noise is a multiple of: the most that one unit can change ("global"),
             or what the challenge changes ("local").
-        rho_beta: target, a bound on the adversary's belief; 0.9 where no target is given.
-        rho_alpha: target, a bound on the adversary's advantage.
-        epsilon: target at delta.
+        rho_beta: target: a bound on the adversary's belief; 0.9 where no target is given.
+        rho_alpha: target: a bound on the adversary's advantage.
+        epsilon: target: epsilon at delta.
         noise_multiplier: standard deviation of the noise over the sensitivity, where no target is
             given.
         delta: the probability with which the guarantee may fail; where it is 0 or left out, one
             over the records of D.
-        accountant: by whose bound epsilon is reached.
-        noise_source: the seed tree, or the operating system's entropy.
+        accountant: accountant by whose bound epsilon is reached.
+        noise_source: where noise comes from: the seed ("seed"), for experiments, or the operating
+            system's entropy ("system").
         stop_at: the epsilon at delta that no round may exceed (0: no limit).
         noise: "isotropic" for DP-SGD's, or "pac" for noise shaped by the candidates of the stated
             prior.
-        mutual_information: target, the nats that all rounds together may tell of the secret.
+        mutual_information: target: the nats that all rounds together may tell of the secret.
         pac_prior: the candidates: D and D' ("pair"), or pac_draws random halves of the records of
             all clients but the adversary.
-        pac_draws: how many halves.
+        pac_draws: how many random halves pac_prior has.
     """
 
     unit: Literal["record", "client"] = "record"
@@ -59,7 +58,15 @@ class PrivacyConfig(Table):
     @model_validator(mode="before")
     @classmethod
     def _one_target(cls, given: Any) -> Any:
-        """Let a target that is given stand alone: the default of another is then none."""
-        if isinstance(given, dict) and "rho-beta" not in given and any(map(given.get, OTHERS)):
-            return {**given, "rho-beta": 0.0}
-        return given
+        """Let a target that is given stand alone: the default of another is then none.
+
+        An app's pyproject.toml declares rho-beta as "", not given, because Flower merges what it
+        declares with what a run is given, and nobody could tell the two apart.
+        """
+        if not isinstance(given, dict):
+            return given
+        first, *others = TARGETS
+        named = {key: value for key, value in given.items() if (key, value) != (first, "")}
+        if first not in named and any(map(named.get, others)):
+            return {**named, first: 0.0}
+        return named

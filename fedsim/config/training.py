@@ -23,11 +23,12 @@ class ModelConfig(Table):
         weights: what the network starts from: "" for values as PyTorch draws them, "glorot" as
             Keras does, or the path of a safetensors file or of a Hugging Face directory that holds
             the network; on a client's machine its node's weights-path takes the path's place.
-        weights_sha256: of that file, which all parties must have; "" for that of `weights`.
-        trainable: names as of `frozen`, of what alone is trained; "" for all, or for nothing but
-            adapters.
-        lora_rank: of the adapters that are trained at every Linear layer and attention projection
-            that is not trained itself; 0 for none.
+        weights_sha256: SHA-256 of the file of `weights`, which all parties must have; "" for
+            that of the file that is there.
+        trainable: names, as of `frozen`, of the only parameters that are trained; "" for all, or
+            for nothing but adapters.
+        lora_rank: rank of the adapters that are trained at every Linear layer and attention
+            projection that is not trained itself; 0 for none.
         initialisation: whether every trial draws a first model of its own, all start from that of
             the first, or all from that one fitted to the records that both worlds have.
     """
@@ -54,30 +55,31 @@ class TrainingConfig(Table):
     Where privacy.unit is "client" a client sends the clipped update of its own training instead.
 
     Attributes:
-        rounds: k, how many.
-        learning_rate: of the server's step, times the schedule.
+        rounds: how many rounds, k.
+        learning_rate: learning rate of the server's step, times the schedule.
         clipping_norm: C, the longest that one record's gradient, or one client's update, may be.
-        clipping: false sums gradients as they are, and clipping_norm is then the unit of the noise
-            alone.
+        clipping: whether gradients are clipped; false sums them as they are, and clipping_norm is
+            then the unit of the noise alone.
         sampling_rate: the probability that a record takes part in a round (1: full batch).
         local_steps: noisy steps that a client takes on its own model within a round.
-        local_learning_rate: their learning rate, or that of a client's own training; 0 for that of
-            the server.
-        local_epochs: of a client's own training.
-        local_batches: of a client's own training, in place of whole epochs; 0 for local_epochs.
-        local_momentum: of a client's own training, which begins anew in every round.
-        proximal_term: of a client's own training, how strongly it is drawn back to the model of the
-            round (mu of FedProx).
-        batch_size: of a client's own training; 0 for all its records in one batch.
-        optimizer: the server's.
-        momentum: of "sgd".
-        beta1: of "adam", for its mean of gradients.
-        beta2: of "adam", for its mean of their squares.
-        adam_epsilon: of "adam", added to the root of that mean.
+        local_learning_rate: learning rate of local steps, or of a client's own training; 0 for
+            that of the server.
+        local_epochs: epochs of a client's own training.
+        local_batches: batches of a client's own training, in place of whole epochs; 0 for
+            local_epochs.
+        local_momentum: momentum of a client's own training, which begins anew in every round.
+        proximal_term: how strongly a client's own training is drawn back to the model of the round
+            (mu of FedProx).
+        batch_size: batch size of a client's own training; 0 for all its records in one batch.
+        optimizer: the server's optimiser.
+        momentum: momentum of the optimiser "sgd".
+        beta1: decay of the mean of gradients of the optimiser "adam".
+        beta2: decay of the mean of squared gradients of the optimiser "adam".
+        adam_epsilon: what "adam" adds to the root of the mean of squares.
         schedule: how the learning rate changes over the rounds.
-        warmup_rounds: over which the learning rate grows to its full value.
-        decay_every: rounds, of the schedule "step".
-        decay_factor: of the schedule "step".
+        warmup_rounds: rounds over which the learning rate grows to its full value.
+        decay_every: after how many rounds the schedule "step" lowers the learning rate.
+        decay_factor: what the schedule "step" multiplies the learning rate by.
     """
 
     rounds: PositiveInt = 30

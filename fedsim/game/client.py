@@ -60,7 +60,8 @@ def challenge_contributions(
 ) -> tuple[Tensor, Tensor]:
     """Return what the challenge adds to the sum under D and under D'.
 
-    A record's clipped gradients, or a client's clipped updates, by the unit of privacy.
+    A record's clipped gradients, or a client's clipped updates, by the unit of privacy; nothing
+    where it is public that the target's client does not join.
 
     Args:
         config: the experiment.
@@ -71,13 +72,12 @@ def challenge_contributions(
     Returns:
         float64 [T, P], twice.
     """
+    if game.target_client not in joining.participants(config, game.round):
+        nothing = torch.zeros_like(parameters, dtype=torch.float64)
+        return nothing, nothing.clone()
     if config.privacy.unit == "client":
         return client_level.challenge_contributions(config, federation, parameters, game)
-    present, absent = challenge_gradients(federation, parameters, game.the_record, game.replacement)
-    there = joining.joined(config, game.round)
-    if there is not None and not there[game.target_client]:
-        return torch.zeros_like(present), torch.zeros_like(absent)
-    return present, absent
+    return challenge_gradients(federation, parameters, game.the_record, game.replacement)
 
 
 def common_part(

@@ -27,6 +27,9 @@ def coins(config: Config, known: Federation, game: RoundGame, step: int = 1) -> 
         bool [T, n], or [T, m] of clients; None if all do.
     """
     streams, rate = config.trials.streams(game.trials), config.sampling_rate
+    there = joining.joined(config, game.round)
+    if config.privacy.unit == "client" and there is not None:
+        return torch.from_numpy(np.tile(there, (len(streams), 1))).to(known.device)
     if config.privacy.unit == "client":
         clients, target = config.federation.clients, game.target_client
         # Every client that one process plays asks for the same coins.
@@ -36,7 +39,7 @@ def coins(config: Config, known: Federation, game: RoundGame, step: int = 1) -> 
         records = len(known.client_of)
         number = step_number(config, game.round, step)
         drawn = sampling.participation(config.noise_seed, streams, number, records, rate)
-        if (there := joining.joined(config, game.round)) is not None:
+        if there is not None:
             # A record takes part by its own coin, where its client joined.
             everyone = np.ones((len(streams), records), dtype=np.bool_)
             drawn = there[known.client_of] & (everyone if drawn is None else drawn)

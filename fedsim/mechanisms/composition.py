@@ -69,6 +69,8 @@ def running_epsilon(config: Config, counts: Counts, total: Counts, vantage: Vant
     """Return an upper bound on the epsilon of rounds on the way to others, exact at their end.
 
     Counts are rounded up, as `rounded_up` says, so that a long training needs few evaluations.
+    Where records are sampled, and clients that add the noise, all rounds count as that of least
+    noise: no two clients' rounds are alike, and every evaluation takes a while.
 
     Args:
         config: the experiment.
@@ -76,10 +78,26 @@ def running_epsilon(config: Config, counts: Counts, total: Counts, vantage: Vant
         total: all rounds in the end.
         vantage: towards whom.
     """
-    if counts == total or not counts <= total:
+    if counts == total:
+        return epsilon_of(config, counts, vantage)
+    within_total = counts <= total
+    if config.joining_rate < 1 and config.sampling_rate < 1:
+        counts = _as_the_least_noise(counts, total)
+    elif not within_total:
         return epsilon_of(config, counts, vantage)
     more = Counter({kind: rounded_up(count) for kind, count in counts.items()})
-    return min(epsilon_of(config, more, vantage), epsilon_of(config, total, vantage))
+    found = epsilon_of(config, more, vantage)
+    return min(found, epsilon_of(config, total, vantage)) if within_total else found
+
+
+def _as_the_least_noise(counts: Counts, total: Counts) -> Counts:
+    """Return rounds that differ in who took part as if as few had as ever do."""
+    shares = (kind.participants for kind in (*counts, *total))
+    fewest = min((share for share in shares if share is not None), default=None)
+    found: Counts = Counter()
+    for kind, count in counts.items():
+        found[replace(kind, participants=fewest)] += count
+    return found
 
 
 def at_vantages(config: Config, counts: Counts, total: Counts) -> dict[str, float]:

@@ -41,6 +41,7 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from fedsim.config import Config
+from fedsim.mechanisms import joining
 from fedsim.privacy.mechanism import sensitivity as global_sensitivity
 
 MODULUS_BITS = 32
@@ -74,6 +75,8 @@ class FixedPoint:
         clients: m.
         parameters: P.
         growth: (Delta' - Delta)/Delta.
+        expected: how many clients together add the noise; None for all m. Where only some join a
+            round, m is the most that do, and the noise that of as many as are expected.
     """
 
     step: float
@@ -83,6 +86,7 @@ class FixedPoint:
     clients: int
     parameters: int
     growth: float
+    expected: float | None = None
 
     @property
     def limit(self) -> float:
@@ -92,7 +96,7 @@ class FixedPoint:
     @property
     def share_std(self) -> float:
         """The standard deviation of one client's noise, sigma/sqrt(m)."""
-        return self.noise_std / math.sqrt(self.clients)
+        return self.noise_std / math.sqrt(self.expected or self.clients)
 
     def nearest(self, values: Tensor) -> Tensor:
         """Return the nearest points of the grid, float64; a half goes to the even one."""
@@ -163,6 +167,7 @@ def choose(
     records: int,
     clients: int,
     parameters: int,
+    expected: float | None = None,
 ) -> FixedPoint:
     """Return the finest grid on which no sum of all clients' messages can wrap.
 
@@ -171,8 +176,9 @@ def choose(
         sensitivity: Delta, of a sum that is not rounded.
         clipping_norm: C.
         records: n, of how many clipped gradients a client's sum is made at most.
-        clients: m.
+        clients: m, the most that are summed.
         parameters: P.
+        expected: how many clients together add the noise; None for all m.
 
     Raises:
         InputError: no grid has room for noise that large, or for so many clients.
@@ -186,9 +192,10 @@ def choose(
         step = limit / 2.0 ** (bits - 1)
         rounded = sensitivity + step * math.sqrt(parameters)
         std = noise_multiplier * rounded
-        if records * clipping_norm + step + TAIL * std / math.sqrt(clients) <= limit:
+        share = std / math.sqrt(expected or clients)
+        if records * clipping_norm + step + TAIL * share <= limit:
             growth = rounded / sensitivity - 1
-            return FixedPoint(step, bits, rounded, std, clients, parameters, growth)
+            return FixedPoint(step, bits, rounded, std, clients, parameters, growth, expected)
     raise InputError(
         f"noise of multiplier {noise_multiplier:g} does not fit into integers of {bits} bits; "
         "lower the noise, or choose trust 'central' or 'local'"
@@ -213,8 +220,9 @@ def agreed(config: Config, noise_multiplier: float, parameters: int) -> FixedPoi
         training.clipping_norm,
         # A client sends the sum of at most n clipped gradients, or one clipped update.
         1 if config.privacy.unit == "client" else config.data.records + config.challenge.copies - 1,
-        config.federation.clients,
+        joining.most_together(config),
         parameters,
+        config.expected_clients,
     )
 
 

@@ -77,13 +77,22 @@ class RenyiAccountant(Accountant):
         return None
 
     def _epsilon(self, mechanism: Mechanism, delta: float) -> float:
-        return float(_rdp().compute_epsilon(self.orders, self.curve(mechanism), delta)[0])
+        return self.converted(self.curve(mechanism), delta)
 
     def _delta(self, mechanism: Mechanism, epsilon: float) -> float:
         return float(_rdp().compute_delta(self.orders, self.curve(mechanism), epsilon)[0])
 
     def note(self, mechanism: Mechanism, delta: float) -> str | None:
         return super().note(mechanism, delta) or _rounded_note(mechanism, MOST_KINDS, sampled=True)
+
+    def converted(self, divergences: Array, delta: float) -> float:
+        """Return the epsilon at delta of what has these divergences.
+
+        Args:
+            divergences: float64 [orders], in nats.
+            delta: in (0, 1).
+        """
+        return float(_rdp().compute_epsilon(self.orders, divergences, delta)[0])
 
     def curve(self, mechanism: Mechanism) -> Array:
         """Return the Rényi divergence in nats at every one of `orders`, float64 [orders]."""

@@ -146,14 +146,32 @@ def noise_multiplier(
             that no noise reaches or that needs none.
     """
 
-    def mechanism(multiplier: float) -> Mechanism:
-        return Mechanism.alike(multiplier, steps, sampling_rate, neighbouring)
+    return least_multiplier(
+        requirement,
+        lambda multiplier: Mechanism.alike(multiplier, steps, sampling_rate, neighbouring),
+    )
+
+
+def least_multiplier(requirement: Requirement, mechanism: Callable[[float], Mechanism]) -> float:
+    """Return the least number to multiply noise with that satisfies the requirement.
+
+    Precise to a relative 1e-9, and never on the side of too little noise.
+
+    Args:
+        requirement: to be met by all steps together.
+        mechanism: of a number; the larger it is, the more noise there is.
+
+    Raises:
+        InputError: as of `noise_multiplier`.
+    """
 
     def excess(log_multiplier: float) -> float:
         return requirement.excess(mechanism(math.exp(log_multiplier)))
 
-    _check_noise_is_needed(requirement, mechanism(1.0))
-    low = high = math.log(max(1e-3, math.sqrt(steps) * sampling_rate))
+    unit = mechanism(1.0)
+    _check_noise_is_needed(requirement, unit)
+    rate = max(group.sampling_rate for group in unit.groups)
+    low = high = math.log(max(1e-3, math.sqrt(unit.steps) * rate))
     while excess(low) <= 0:
         high, low = low, low - math.log(2)
         if low < math.log(2e-6):

@@ -407,4 +407,5 @@ def rho_alpha_by_route(mechanism: Mechanism, epsilon: float, delta: float) -> di
 def _vantage_note(releases: Releases, vantage: Vantage) -> str:
     if vantage is Vantage.RELEASED_MODEL:
         return "upper bound: no closed form, sees less than a participant"
-    return releases.trust.model.sees(vantage, releases.clients, releases.summed_in_the_clear)
+    clients = releases.joining_rate * releases.clients
+    return releases.trust.model.sees(vantage, clients, releases.summed_in_the_clear)

@@ -218,6 +218,7 @@ def effective_noise_multiplier(
     local_steps: int = 1,
     participants: int | None = None,
     colluders: int = 0,
+    joining_rate: float = 1.0,
 ) -> float:
     """Return the noise multiplier that this vantage point faces; 0.0 where it sees clean sums.
 
@@ -245,12 +246,14 @@ def effective_noise_multiplier(
         colluders: how many clients disclose their noise, besides the adversary itself
             where it is a client; never the record's, so at most clients - 2. They are taken to have
             taken part, which leaves least.
+        joining_rate: with which a client joins a round where only some do: as many as are expected
+            together add the nominal noise (distributed).
 
     Raises:
         InputError: a number out of range; several local steps without local trust.
     """
     check_noise_multiplier(noise_multiplier)
-    share = _share(trust, vantage, clients, local_steps, participants, colluders)
+    share = _share(trust, vantage, clients, local_steps, participants, colluders, joining_rate)
     return noise_multiplier * share
 
 
@@ -262,6 +265,7 @@ def nominal_noise_multiplier(
     local_steps: int = 1,
     participants: int | None = None,
     colluders: int = 0,
+    joining_rate: float = 1.0,
 ) -> float:
     """Return the nominal multiplier under which this vantage point faces the given effective one.
 
@@ -275,13 +279,14 @@ def nominal_noise_multiplier(
         local_steps: noisy steps that a client takes within a round.
         participants: how many clients took part; None for all.
         colluders: how many clients disclose their noise.
+        joining_rate: with which a client joins a round.
 
     Raises:
         InputError: as of `effective_noise_multiplier`; no noise helps: towards the server under
             central trust.
     """
     check_noise_multiplier(noise_multiplier)
-    share = _share(trust, vantage, clients, local_steps, participants, colluders)
+    share = _share(trust, vantage, clients, local_steps, participants, colluders, joining_rate)
     if share == 0:
         raise InputError(
             "no noise helps: under central trust the server sees every client's sum before it adds "
@@ -291,7 +296,7 @@ def nominal_noise_multiplier(
 
 
 def aggregate_noise_multiplier(
-    noise_multiplier: float, trust: Trust, clients: int, sources: int
+    noise_multiplier: float, trust: Trust, clients: float, sources: int
 ) -> float:
     """Return the noise multiplier of a sum towards somebody who does not know some of its noise.
 
@@ -301,7 +306,7 @@ def aggregate_noise_multiplier(
     Args:
         noise_multiplier: nominal.
         trust: who adds the noise.
-        clients: how many there are.
+        clients: how many there are, or are expected in a round.
         sources: how many clients' noise is unknown, or under central trust 1 for the server's, 0
             for none.
 
@@ -344,6 +349,7 @@ def _share(
     local_steps: int,
     participants: int | None,
     colluders: int,
+    joining_rate: float,
 ) -> float:
     if clients < 2:
         raise InputError(f"the federation has {clients} clients; give at least 2")
@@ -361,4 +367,4 @@ def _share(
             )
         return 1.0
     sources = trust.model.unknown_sources(vantage, present, colluders)
-    return aggregate_noise_multiplier(1.0, trust, clients, sources)
+    return aggregate_noise_multiplier(1.0, trust, joining_rate * clients, sources)

@@ -61,6 +61,7 @@ class Releases:
         colluders: how many clients besides the adversary tell it their noise.
         summed_in_the_clear: whether the server sees the messages that distributed trust means it to
             see the sum of.
+        joining_rate: with which a client joins a round, where that it does is public.
     """
 
     rounds: tuple[Rounds, ...]
@@ -70,6 +71,7 @@ class Releases:
     clipping_norm: float | None = None
     colluders: int = 0
     summed_in_the_clear: bool = False
+    joining_rate: float = 1.0
 
     def towards(self, vantage: Vantage) -> Mechanism:
         """Return the mechanism that this vantage point faces.
@@ -90,6 +92,7 @@ class Releases:
                     alike.local_steps,
                     alike.participants,
                     self.colluders,
+                    self.joining_rate,
                 ),
                 alike.count * alike.local_steps,
                 alike.sampling_rate,

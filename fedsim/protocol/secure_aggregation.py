@@ -22,6 +22,7 @@ from flwr.app.typing import ConfigRecordValues
 from flwr.serverapp import Grid
 
 from fedsim.config import Config, from_run_config
+from fedsim.mechanisms import joining
 from fedsim.mechanisms.fixed_point import MODULUS_BITS, FixedPoint, Words, message_bits
 from fedsim.protocol import flower_private as flower
 from fedsim.protocol import messages
@@ -33,6 +34,12 @@ CONFIGS = flower.SECAGG_CONFIGS
 
 ANSWERED = "secure-sum-answered"
 """What a client remembers in its Flower state: first trial and round of the last sum it sent."""
+
+SET_UP = "secure-sum-set-up"
+"""What a client remembers of the first stage: the round that it was for."""
+
+ROUND = "round"
+"""What the setup calls its round, where not all have the same clients."""
 
 LONGEST_SHARE = 4096
 """In bytes. Flower's, of a key of 306 bytes and a seed of 32, encrypted, are below 1000."""
@@ -50,9 +57,14 @@ def enabled(config: Config) -> bool:
     return config.federation.secure_aggregation == "secagg+"
 
 
-def threshold(config: Config) -> int:
-    """Return how many clients' shares unmask: all but those that may be missing."""
-    return config.federation.fewest_participants
+def threshold(config: Config, round: int) -> int:
+    """Return how many clients' shares unmask: all that join but those that may be missing.
+
+    Args:
+        config: the experiment.
+        round: counts from 1.
+    """
+    return joining.shares(config, round)
 
 
 def client_mod(message: Message, context: Context, call_next: Handler) -> Message:
@@ -72,14 +84,17 @@ def client_mod(message: Message, context: Context, call_next: Handler) -> Messag
     if not enabled(config):
         return call_next(message, context)
     if CONFIGS not in message.content.config_records:
+        if _looks_on(config, message, context):
+            return call_next(message, context)
         raise SecureAggregationError("a sum was asked for outside of secure aggregation")
     configs = message.content.config_records[CONFIGS]
     if configs.get(Key.STAGE) == Stage.SETUP:
         _check_setup(config, configs)
+        context.state[SET_UP] = ConfigRecord({ROUND: configs.get(ROUND, 1)})
     elif configs.get(Key.STAGE) == Stage.UNMASK:
-        _check_unmask(config, configs, message.metadata.dst_node_id)
+        _check_unmask(config, configs, message.metadata.dst_node_id, _last_asked(context)[1])
     elif configs.get(Key.STAGE) == Stage.COLLECT_MASKED_VECTORS:
-        _check_once(Request.from_content(message.content), context)
+        _check_once(config, Request.from_content(message.content), context)
     beside = RecordDict()
 
     def masked_part(request: Message, same: Context) -> Message:
@@ -327,30 +342,56 @@ def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
     return values
 
 
-def _check_once(request: Request, context: Context) -> None:
+def _looks_on(config: Config, message: Message, context: Context) -> bool:
+    """Return whether a client is shown a round that it does not join, and sends no sum of."""
+    if config.joining_rate == 1 or messages.REQUEST not in message.content:
+        return False
+    joins = joining.participants(config, Request.from_content(message.content).round)
+    return messages.partition(context) not in joins
+
+
+def _last_asked(context: Context) -> tuple[int, int]:
+    """Return first trial and round of the last sum that a client was asked for; 0, 0 for none."""
+    before = context.state.config_records.get(ANSWERED)
+    return (0, 0) if before is None else tuple(before["last"])  # type: ignore[arg-type,return-value]
+
+
+def _check_once(config: Config, request: Request, context: Context) -> None:
     """Raise SecureAggregationError for a second request for the sum of a round.
 
     Under other masks, but of the same message: the difference of two such sums among other clients
     would be a single client's. Kept in Flower's state, so that a node that was restarted forgets; a
     deployed client has its own ledger besides.
     """
-    before = context.state.config_records.get(ANSWERED)
     asked = (request.first_trial, request.round)  # both only ever grow within a run
-    if before is not None and asked <= tuple(before["last"]):  # type: ignore[arg-type]
+    if asked <= _last_asked(context):
         raise SecureAggregationError(
             f"the sum of round {request.round} was sent already; it is sent once in a run"
+        )
+    # For another round fewer clients could be needed to unmask.
+    set_up: Any = context.state.config_records[SET_UP][ROUND]
+    if config.joining_rate < 1 and set_up != request.round:
+        raise SecureAggregationError(
+            f"the sum of round {request.round} is asked for, but secure aggregation was set up for "
+            f"round {set_up}"
         )
     context.state[ANSWERED] = ConfigRecord({"last": list(asked)})
 
 
-def agreed_setup(config: Config) -> dict[str, ConfigRecordValues]:
-    """Return what clients and server agree on in the first stage; it follows from the run."""
-    clients = config.federation.clients
-    bits = message_bits(clients)
-    return {
+def agreed_setup(config: Config, round: int) -> dict[str, ConfigRecordValues]:
+    """Return what clients and server agree on in the first stage; it follows from the run.
+
+    Args:
+        config: the experiment.
+        round: counts from 1; said where rounds have different clients.
+    """
+    clients = len(joining.participants(config, round))
+    bits = message_bits(joining.most_together(config))
+    said: dict[str, ConfigRecordValues] = {ROUND: round} if config.joining_rate < 1 else {}
+    return said | {
         Key.SAMPLE_NUMBER: clients,
         Key.SHARE_NUMBER: clients,
-        Key.THRESHOLD: threshold(config),
+        Key.THRESHOLD: threshold(config, round),
         Key.CLIPPING_RANGE: float(1 << (bits - 1)),
         Key.TARGET_RANGE: 1 << bits,
         Key.MOD_RANGE: 1 << MODULUS_BITS,
@@ -363,7 +404,10 @@ def _check_setup(config: Config, configs: ConfigRecord) -> None:
 
     Fewer clients who can unmask, a modulus whose masks are 0, a range that clips.
     """
-    for name, agreed in agreed_setup(config).items():
+    round: Any = configs.get(ROUND, 1)
+    if type(round) is not int or not 1 <= round <= config.training.rounds:
+        raise SecureAggregationError(f"the server set up secure aggregation for round {round!r}")
+    for name, agreed in agreed_setup(config, round).items():
         if configs.get(name) != agreed:
             raise SecureAggregationError(
                 f"the server set up secure aggregation with {name} {configs.get(name)!r}, but the "
@@ -371,7 +415,7 @@ def _check_setup(config: Config, configs: ConfigRecord) -> None:
             )
 
 
-def _check_unmask(config: Config, configs: ConfigRecord, own: int) -> None:
+def _check_unmask(config: Config, configs: ConfigRecord, own: int, round: int) -> None:
     """Raise SecureAggregationError for a request that would unmask a single client.
 
     Who has both shares of a client, that of its own mask and that of its key, has its message: no
@@ -383,14 +427,15 @@ def _check_unmask(config: Config, configs: ConfigRecord, own: int) -> None:
         for name in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)
     )
     everybody = [*active, *dead]
+    clients, needed = len(joining.participants(config, round)), threshold(config, round)
     if (
         len(set(everybody)) != len(everybody)
-        or len(everybody) > config.federation.clients
-        or len(active) < threshold(config)
+        or len(everybody) > clients
+        or len(active) < needed
         or own not in active
     ):
         raise SecureAggregationError(
             f"the server says that {len(active)} clients are there and {len(dead)} missing, which "
-            f"cannot be of {config.federation.clients} clients of whom {threshold(config)} must be "
+            f"cannot be of {clients} clients of whom {needed} must be "
             "there; their shares would unmask one of them"
         )

@@ -20,7 +20,7 @@ import tomli_w
 
 import adversaries
 import fedsim
-from fedsim.config import Config
+from fedsim import config as configuration
 
 PACKAGES = (fedsim, adversaries)
 
@@ -186,7 +186,6 @@ def write_app(directory: Path) -> None:
         shutil.copytree(
             source, directory / source.name, ignore=shutil.ignore_patterns("__pycache__")
         )
-    defaults = Config().model_dump(mode="json", by_alias=True)
     project = {
         "project": {
             "name": fedsim.DISTRIBUTION,
@@ -204,7 +203,7 @@ def write_app(directory: Path) -> None:
                         "serverapp": "fedsim.server.server_app:app",
                         "clientapp": "fedsim.client_app:app",
                     },
-                    "config": defaults,
+                    "config": configuration.declared(),
                 }
             }
         },

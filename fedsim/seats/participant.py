@@ -30,9 +30,10 @@ from fedsim.game.client import (
 )
 from fedsim.game.federation import Federation
 from fedsim.game.round_game import RoundGame
-from fedsim.mechanisms import summing
+from fedsim.mechanisms import joining, summing
 from fedsim.privacy.mechanism import Neighbouring, aggregate_noise_multiplier
 from fedsim.seats.known_round import KnownRound
+from fedsim.trust.model import Vantage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,17 +180,19 @@ def expect(
         missing: clients that the aggregate is without, where that is known; if the challenge's is
             one of them there is nothing to tell apart.
         unknown_shares: of how many clients the adversary does not know the noise; None: of all
-            others.
+            others that join the round.
     """
     config, federation, game, parameters = seen.config, seen.federation, seen.game, seen.parameters
     # sigma of the noise that the adversary does not know, over the sensitivity.
     bound = summing.sensitivity(config, game.noise_multiplier, parameters.shape[1])
-    clients = config.federation.clients
+    clients, trust = config.federation.clients, config.federation.trust
+    if unknown_shares is None:
+        there = joining.participants(config, game.round)
+        unknown_shares = len(
+            trust.model.unknown_noise(Vantage.PARTICIPANT, there, game.target_client, adversary)
+        )
     multiplier = aggregate_noise_multiplier(
-        game.noise_multiplier,
-        config.federation.trust,
-        clients,
-        clients - 1 if unknown_shares is None else unknown_shares,
+        game.noise_multiplier, trust, config.expected_clients, unknown_shares
     )
     if config.training.local_steps > 1:
         expected = _replayed_hypotheses(seen, adversary, own_message, multiplier * bound)

@@ -17,7 +17,7 @@ from fedsim.game import participation
 from fedsim.game.client import challenge_contributions, common_part
 from fedsim.game.federation import Federation, initial_parameters
 from fedsim.game.round_game import RoundGame
-from fedsim.mechanisms import summing
+from fedsim.mechanisms import joining, summing
 from fedsim.mechanisms.step import Step, join
 from fedsim.privacy.mechanism import aggregate_noise_multiplier
 from fedsim.training.optimizers import LINEAR, ServerOptimizer
@@ -144,7 +144,8 @@ def attack(
         known, present, absent = sums(config, federation, game.at(round), model)
         observed -= weight * (known + (present + absent) / 2)
         difference += weight * (present - absent)
-        variance += weight**2 * noise_std(config, game.noise_multiplier, present - absent) ** 2
+        std = noise_std(config, game.noise_multiplier, present - absent, round)
+        variance += weight**2 * std**2
     # One Gaussian observation of all rounds together.
     distance = difference.norm(dim=-1)
     score = torch.linalg.vecdot(observed, difference) / variance
@@ -192,16 +193,20 @@ def sums(
     return known, rate * present, rate * absent
 
 
-def noise_std(config: Config, nominal: float, difference: Tensor) -> Tensor:
+def noise_std(config: Config, nominal: float, difference: Tensor, round: int) -> Tensor:
     """Return sigma of a round's noise [T], from all who add some.
 
     Args:
         config: the experiment.
         nominal: the noise multiplier.
         difference: [T, P], how far the two worlds' sums are apart.
+        round: counts from 1.
     """
-    clients = config.federation.clients
-    multiplier = aggregate_noise_multiplier(nominal, config.federation.trust, clients, clients)
+    trust, there = config.federation.trust, joining.participants(config, round)
+    sources = 1 if trust.model.server_draws else len(there)
+    multiplier = aggregate_noise_multiplier(nominal, trust, config.expected_clients, sources)
+    if not sources:  # of nobody there is nothing, nor any noise
+        multiplier = 0.0
     if config.privacy.sensitivity == "local":
         return multiplier * difference.norm(dim=-1) / config.training.sampling_rate
     bound = summing.sensitivity(config, nominal, difference.shape[1])

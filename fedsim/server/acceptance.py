@@ -79,7 +79,7 @@ def accept(
         raise ClientFailedError(f"{what}: {reasons}")
     if len(lost) > tolerated:
         raise ClientFailedError(
-            f"{what}: {len(lost)} of {len(batch.nodes)} clients are missing, more than "
+            f"{what}: {len(lost)} of {len(clients)} clients are missing, more than "
             f"federation.tolerated-dropouts = {tolerated}; nothing of it is released: {reasons}"
         )
     if needed in lost:
@@ -116,17 +116,18 @@ def accept_round(
     """
     # Without its memory of a round the adversary could not go on.
     follows = at_server.seat(batch.config).follows
+    accepted = accept(
+        batch,
+        answers,
+        f"round {round.number}",
+        batch.config.federation.tolerated_dropouts,
+        needed=batch.challenge.adversary if follows else None,
+        asked=batch.asked(round.number),
+        inspect=lambda reply: _check_reply(batch, round, secure, reply),
+        log_event=log_event,
+    )
     return Received(
-        accept(
-            batch,
-            answers,
-            f"round {round.number}",
-            batch.config.federation.tolerated_dropouts,
-            needed=batch.challenge.adversary if follows else None,
-            asked=batch.asked(round.number),
-            inspect=lambda reply: _check_reply(batch, round, secure, reply),
-            log_event=log_event,
-        )
+        {client: reply for client, reply in accepted.items() if batch.sends(client, round.number)}
     )
 
 
@@ -202,8 +203,11 @@ def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | No
 
 def _check_reply(batch: Batch, round: Round, secure: SecureSum | None, reply: Message) -> None:
     """Raise ValueError for a reply that is not what its client was asked for."""
-    config = batch.config
+    config, partition = batch.config, int(messages.metric(reply, "partition"))
     check_round(reply, round.number)
+    if not batch.sends(partition, round.number):
+        check_records(reply, {}, set())
+        return
     if secure is None:
         # Of a client whose records all candidates have there is one sum for all of them.
         alike = (round.shape[0], 1, round.shape[-1])
@@ -216,7 +220,7 @@ def _check_reply(batch: Batch, round: Round, secure: SecureSum | None, reply: Me
             raise ValueError("it had no part in the exchange of keys")
         secure_aggregation.masked(reply, round.shape)
     asked = {messages.REPLY: {"sum"}} if secure is None else {}
-    asked |= _asked_of(batch, int(messages.metric(reply, "partition")))
+    asked |= _asked_of(batch, partition)
     check_records(reply, asked, {messages.DISTANCES} if config.audit.bayesian_pairs else set())
     check_measurement(
         reply,

@@ -62,8 +62,8 @@ class Batch:
     def asked(self, round: int) -> list[int]:
         """Return the clients that are asked in a round.
 
-        Those that take part in it in any trial; the target, of whose coins no other knows, in all,
-        and so the adversary, unless it sees its own rounds alone.
+        Those that take part in it in any trial; where coins are secret the target, of whose coins
+        no other knows, in all; and so the adversary, unless it sees its own rounds alone.
 
         Args:
             round: counts from 1.
@@ -71,13 +71,22 @@ class Batch:
         config, target = self.config, self.challenge
         if config.federation.sampling_rate == 1:
             return list(self.nodes)
-        if (joined := joining.joined(config, round)) is not None:
-            return sorted({*np.flatnonzero(joined).tolist(), target.adversary})
+        if config.joins_publicly:
+            return sorted({*joining.participants(config, round), target.adversary})
         coins = participation.coins(config, federation.load(config), self.game(round))
         assert coins is not None
         there = set(np.flatnonzero(coins.any(dim=0).cpu().numpy()).tolist())
         every = config.federation.adversary_rounds == "every"
         return sorted(there | {target.client} | ({target.adversary} if every else set()))
+
+    def sends(self, partition: int, round: int) -> bool:
+        """Return whether a client that is asked sends a sum, or is the adversary and looks on.
+
+        Args:
+            partition: the client.
+            round: counts from 1.
+        """
+        return partition in joining.participants(self.config, round)
 
     def role(self, partition: int) -> Role:
         """Return the part that a client plays."""
@@ -116,10 +125,8 @@ class Batch:
 
     def towards(self, sources: frozenset[int]) -> float:
         """Return the noise multiplier towards somebody who does not know the noise of these."""
-        federation = self.config.federation
-        return aggregate_noise_multiplier(
-            self.noise_multiplier, federation.trust, federation.clients, len(sources)
-        )
+        trust, clients = self.config.federation.trust, self.config.expected_clients
+        return aggregate_noise_multiplier(self.noise_multiplier, trust, clients, len(sources))
 
 
 @dataclass(frozen=True)
@@ -145,7 +152,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Received:
-    """The good replies of a round.
+    """The good replies of a round with sums in them.
 
     Attributes:
         replies: by partition, sorted, so that every runtime sums alike.

@@ -77,8 +77,8 @@ def summed(
             for client, why in secure.silent.items():
                 log_event(silent=client, of="unmasking", reason=why)
         return round.grid.values(words)
-    sums = (messages.only(record) for record in received.records(messages.REPLY).values())
-    if round.grid is not None:
+    sums = [messages.only(record) for record in received.records(messages.REPLY).values()]
+    if round.grid is not None and sums:
         return round.grid.values(fixed_point.summed(sums))
     total: Floats = np.zeros(round.shape)
     for each in sums:

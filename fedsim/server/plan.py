@@ -164,11 +164,30 @@ def check(config: Config) -> None:
     schedules.factor(config.training, 1)
     if config.run.job == "training":
         return
+    _check_aggregation(config)
     at_server.check(config)
     released_model.check(config)
     if config.canaries.count:
         one_run.check(config, federation.load(config))
     membership_audit.check(config)
+
+
+def _check_aggregation(config: Config) -> None:
+    """Raise InputError where a round has too few clients for secure aggregation to hide one.
+
+    A server that asked one half for keys and the other half for seeds would unmask a client.
+    """
+    if config.joining_rate == 1 or config.federation.secure_aggregation != "secagg+":
+        return
+    needed = max(2, 2 * config.federation.tolerated_dropouts + 1)
+    for round in range(1, config.training.rounds + 1):
+        there = len(joining.participants(config, round))
+        if 0 < there < needed:
+            raise InputError(
+                f"by the coins of run.seed {there} of the clients join round {round}, but secagg+ "
+                f"keeps messages secret only among {needed} or more; raise "
+                "federation.sampling-rate or federation.clients, or take another seed"
+            )
 
 
 def check_rounding(config: Config, nominal: float, parameters: int) -> None:
@@ -184,12 +203,12 @@ def check_rounding(config: Config, nominal: float, parameters: int) -> None:
     """
     if config.federation.trust.model.summed_securely:
         delta = config.privacy.delta
-        described, chosen_accountant = (
-            privacy.describe(config, nominal),
-            accountant(config.privacy.accountant),
-        )
+        chosen_accountant = accountant(config.privacy.accountant)
         worst = max(
-            chosen_accountant.epsilon(described.towards(vantage), delta) for vantage in Vantage
+            chosen_accountant.epsilon(
+                privacy.describe(config, nominal, vantage).towards(vantage), delta
+            )
+            for vantage in Vantage
         )
         grid = fixed_point.agreed(config, nominal, parameters)
         fixed_point.check(grid, config.training.rounds, delta, worst)

@@ -57,8 +57,8 @@ class Sending:
             # Who sees its own rounds alone is told of no other's sum.
             if federation.adversary_rounds == "every":
                 content[messages.AGGREGATE] = aggregate
-            # Nobody is told who joined: the amplification of sampling counts on it.
-            if federation.sampling_rate == 1:
+            # Nobody is told who joined where the amplification of sampling counts on it.
+            if federation.sampling_rate == 1 or self.batch.config.joins_publicly:
                 content[messages.PARTICIPANTS] = present
             if role is Role.AUDITOR and self.release.messages is not None:
                 content[messages.SENT] = self.release.messages

@@ -232,18 +232,28 @@ class DPSGD(Strategy):
         if not secure_aggregation.enabled(config):
             return requests
         assert begun is not None and begun.grid is not None
+        # Who only looks on sends no sum, and is asked for no keys.
+        there = joining.participants(config, begun.number)
+        summing_nodes = {client: self.batch.nodes[client] for client in there}
+        self._secure = None
+        if not there:
+            return requests
         self._secure = SecureSum(
             grid,
-            dict(self.batch.nodes),
+            summing_nodes,
             begun.grid,
-            secure_aggregation.agreed_setup(config),
+            secure_aggregation.agreed_setup(config, begun.number),
             config.federation.timeout,
         )
         keys = self._secure.exchange_keys()
-        requests = [request for request in requests if request.metadata.dst_node_id in keys]
+        left = []
         for request in requests:
-            request.content[secure_aggregation.CONFIGS] = keys[request.metadata.dst_node_id]
-        return requests
+            node = request.metadata.dst_node_id
+            if node in keys:
+                request.content[secure_aggregation.CONFIGS] = keys[node]
+            if node in keys or node not in summing_nodes.values():
+                left.append(request)
+        return left
 
     def _accept(self, round: Round, replies: Iterable[Message]) -> Received:
         failed = () if self._secure is None else self._secure.failed.values()

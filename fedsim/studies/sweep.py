@@ -2,11 +2,7 @@
 
 import csv
 import io
-import itertools
-import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +11,16 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from adversaries.errors import InputError
-from fedsim import config as configuration
-from fedsim.campaign.run_directory import RunDirectory
+from adversaries.statistics.estimators import epsilon_from_advantage
+from fedsim.campaign.run_directory import SUMMARY
 from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
-from fedsim.config import KNOWN_KEYS, Scalar
 from fedsim.pages import audit_page
 from fedsim.pages.wording import DASH, number, percent, plain, span
 from fedsim.report import comparison
 from fedsim.report.sections.facts import TITLES
 from fedsim.results.report import Report
+from fedsim.studies.grid import Outcome
 
 KIND = "sweep"
 """What report.json says that it is of."""
@@ -33,93 +28,25 @@ KIND = "sweep"
 BOUND_COLUMN = "at_least_"
 """What the columns of the lower bounds on epsilon begin with."""
 
-COLUMNS = (
+ACCURACY = ("accuracy", "accuracy_low", "accuracy_high", "evaluated_trials")
+ESTIMATES = {
+    "epsilon_from_advantage": "advantage",
+    "epsilon_from_belief": "belief",
+    "epsilon_from_sensitivities": "sensitivities",
+}
+"""The paper's estimates of epsilon, which prove nothing, and from what each is."""
+
+REPORTED = (
     *("trials", "advantage", "advantage_low", "advantage_high", "confidence", "predicted"),
     *("rho_alpha", "epsilon", "delta", "epsilon_released", "headline", f"{BOUND_COLUMN}headline"),
 )
+BETWEEN = ("epsilon_from_advantage_low", "epsilon_from_advantage_high")
+COLUMNS = (*REPORTED, *ACCURACY, *ESTIMATES, *BETWEEN)
 """Of what a run's report says, but for its lower bounds."""
 
 SHOWN = {"headline": "headline", "clopper_pearson": "Clopper–Pearson"}
 """The lower bounds in tables and figures, and how they are called: the one that a report leads with
 and the one that assumes least. summary.csv has all of them."""
-
-
-OF_A_RUN = ("run.out", "run.name")
-"""Keys that every run of a sweep gets a value of its own for."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """One run of the grid.
-
-    Attributes:
-        name: its folder.
-        values: of the keys that the sweep is over.
-    """
-
-    name: str
-    values: dict[str, Scalar]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a run.
-
-    Attributes:
-        point: of the grid.
-        report: None where there is none.
-        failure: why not, else "".
-    """
-
-    point: Point
-    report: Report | None
-    failure: str = ""
-
-
-def grid(over: Sequence[str]) -> list[Point]:
-    """Return every combination of values, the last key varying fastest.
-
-    A folder is named for the last parts of the keys and the values.
-
-    Args:
-        over: each `KEY=V1,V2,...`.
-
-    Raises:
-        InputError: another form; a key that is unknown, given twice or the run's folder; a value
-            given twice; values that no folder can be named for apart.
-    """
-    axes: dict[str, list[Scalar]] = {}
-    for text in over:
-        key, equals, values = text.partition("=")
-        key, listed = key.strip(), [value.strip() for value in values.split(",")]
-        if not equals or not all(listed):
-            raise InputError(
-                f"--over {text!r} is not KEY=V1,V2,...; give for example "
-                "--over privacy.rho-beta=0.75,0.9"
-            )
-        if key in axes or key in OF_A_RUN:
-            raise InputError(f"--over {key} " + ("is given twice" if key in axes else "is no axis"))
-        if key not in KNOWN_KEYS:
-            configuration.from_run_config({key: ""})  # which says so, and the nearest one
-        axes[key] = [configuration.parse_override(f"{key}={value}")[1] for value in listed]
-        if len(set(axes[key])) < len(listed):
-            raise InputError(f"--over {text!r} has a value twice; give each once")
-    points = [
-        Point(_folder(dict(zip(axes, values, strict=True))), dict(zip(axes, values, strict=True)))
-        for values in itertools.product(*axes.values())
-    ]
-    if any(
-        isinstance(value, float) and math.isnan(value) for axis in axes.values() for value in axis
-    ):
-        raise InputError("--over has a value that is not a number (nan); give one")
-    if len({point.name for point in points}) < len(points):
-        raise InputError("two of the runs would have one folder; rename what --over varies")
-    return points
-
-
-def report_of(directory: Path) -> Report:
-    """Return the report of a finished run. Raises InputError."""
-    return RunDirectory.open(directory).read_report()
 
 
 def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
@@ -128,7 +55,9 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     run, status ("done" or the failure), trials, advantage with its interval and confidence,
     predicted, rho_alpha, epsilon of one training (tight) and delta, epsilon_released by all
     trainings of the run where a guarantee may speak of it, the name of the lower bound on epsilon
-    that its report leads with, that bound, and a column for every one; None where unknown or
+    that its report leads with and that bound; accuracy of the final model, the mean over
+    evaluated_trials with its interval; the paper's estimates of epsilon, that from the advantage
+    at the ends of its interval too; and a column for every lower bound; None where unknown or
     refused.
     """
     reports = [outcome.report for outcome in outcomes if outcome.report]
@@ -142,14 +71,22 @@ def _row(outcome: Outcome, bounds: Sequence[str]) -> dict[str, Any]:
     status = {"status": outcome.failure or "done"}
     found = dict.fromkeys((*COLUMNS, *(f"{BOUND_COLUMN}{name}" for name in bounds)))
     if outcome.report is not None:
-        found |= _reported(outcome.report)
+        found |= _reported(outcome.report) | _accuracy(outcome, outcome.report)
     return {"run": outcome.point.name, **outcome.point.values, **status, **found}
+
+
+def _accuracy(outcome: Outcome, report: Report) -> dict[str, Any]:
+    between = outcome.accuracy_interval(report.empirical.confidence)
+    ends = (None, None) if between is None else (between.low, between.high)
+    values = (outcome.accuracy, *ends, report.utility.trials)
+    return dict(zip(ACCURACY, values, strict=True))
 
 
 def _reported(report: Report) -> dict[str, Any]:
     """Return what a row says of a run's report: of the bounds those that its trials allow."""
     measured = report.empirical
     low, high = measured.advantage_interval or (None, None)
+    estimates, delta = measured.epsilon, report.bounds.delta
     values = (
         report.trials,
         measured.advantage,
@@ -159,7 +96,7 @@ def _reported(report: Report) -> dict[str, Any]:
         report.prediction.advantage,
         report.bounds.rho_alpha,
         report.bounds.tight_epsilon,
-        report.bounds.delta,
+        delta,
         None if report.released is None else report.released.epsilon,
         measured.headline.name,
         measured.headline.epsilon,
@@ -168,28 +105,36 @@ def _reported(report: Report) -> dict[str, Any]:
         f"{BOUND_COLUMN}{name}": None if bound.reason else bound.epsilon
         for name, bound in measured.lower_bounds.items()
     }
-    return dict(zip(COLUMNS, values, strict=True)) | proven
+    estimated = (estimates.advantage, estimates.belief, estimates.sensitivity)
+    ends = (end if end is None else epsilon_from_advantage(end, delta) for end in (low, high))
+    return (
+        dict(zip(REPORTED, values, strict=True))
+        | dict(zip(ESTIMATES, estimated, strict=True))
+        | dict(zip(BETWEEN, ends, strict=True))
+        | proven
+    )
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:
-    """Return the runs as the terminal shows them."""
-    swept = len(outcomes[0].point.values)
+    """Return the runs as the terminal shows them: the paper's estimates below each other."""
+    swept, own = len(outcomes[0].point.values), len(ESTIMATES)
     levels = sorted({row["confidence"] for row in rows(outcomes)} - {None})
     said = [f"intervals and bounds at {' or '.join(map(percent, levels))}"] if levels else []
+    said.append(f"ε′, which proves nothing, from {', '.join(ESTIMATES.values())}")
     if any(outcome.report and outcome.report.released for outcome in outcomes):
         said.append(comparison.ADD_UP)
     drawn = Table(
         title="Runs of the sweep",
         title_justify="left",
-        caption="; ".join(said) or None,
+        caption="; ".join(said),
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         padding=0,
     )
-    for place, heading in enumerate(headings(outcomes)):
+    for place, heading in enumerate([*headings(outcomes)[:-own], "ε′"]):
         drawn.add_column(heading, justify="left" if place < swept else "right")
     for row in cells(outcomes):
-        drawn.add_row(*map(Text, row))
+        drawn.add_row(*map(Text, [*row[:-own], "\n".join(row[-own:])]))
     return drawn
 
 
@@ -197,16 +142,14 @@ def headings(outcomes: Sequence[Outcome]) -> list[str]:
     """Return the names of the columns of `cells`."""
     swept = [key.rpartition(".")[2] for key in outcomes[0].point.values]
     bounds = [f"ε at least, {name}" for name in SHOWN.values()]
-    return [*swept, "trials", "advantage", "pred.", "ρα", "ε", *bounds]
+    estimates = [f"ε′, {name}" for name in ESTIMATES.values()]
+    return [*swept, "trials", "accuracy", "advantage", "pred.", "ρα", "ε", *bounds, *estimates]
 
 
 def cells(outcomes: Sequence[Outcome]) -> list[list[str]]:
     """Return the rows of the table, worded; of a run that failed only the values."""
     worded = []
     for outcome, row in zip(outcomes, rows(outcomes), strict=True):
-        ends = outcome.report and outcome.report.empirical.advantage_interval
-        between = f"\n{span(ends, '{:.2f}'.format)}" if ends else ""
-        measured = number(row["advantage"]) + between
         bounds = [number(row.get(f"{BOUND_COLUMN}{name}")) for name in SHOWN]
         if row["headline"]:
             bounds[0] += f"\n{TITLES[row['headline']]}"
@@ -215,12 +158,22 @@ def cells(outcomes: Sequence[Outcome]) -> list[list[str]]:
             [
                 *(plain(value) for value in outcome.point.values.values()),
                 "failed" if outcome.failure else plain(row["trials"]),
-                measured,
+                _with_ends(row, "accuracy"),
+                _with_ends(row, "advantage"),
                 *known,
                 *bounds,
+                *(_with_ends(row, name) for name in ESTIMATES),
             ]
         )
     return worded
+
+
+def _with_ends(row: Mapping[str, Any], name: str) -> str:
+    """Return a measured number, and its interval, if it has one, in a line below."""
+    if row.get(f"{name}_low") is None:
+        return number(row[name])
+    ends = row[f"{name}_low"], row[f"{name}_high"]
+    return f"{number(row[name])}\n{span(ends, '{:.2f}'.format)}"
 
 
 def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
@@ -251,15 +204,11 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
             file = key.replace(".", "-")
             files[f"figures/{file}.svg"] = canvas.to_svg(figure)
             caption = (
-                f"Advantage and epsilon along {key}: the intervals and lower bounds of each run, "
-                "beside what its noise allows."
+                f"Advantage, accuracy and epsilon along {key}: intervals, lower bounds and the "
+                "paper's estimates of each run, beside what its noise allows."
             )
             drawn.append((caption, inline(figure, file, caption)))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(found[0]))
-    writer.writeheader()
-    writer.writerows(found)
-    files["summary.csv"] = text.getvalue()
+    files[SUMMARY] = as_csv(found)
     page = audit_page.render(
         PAGE,
         name=name,
@@ -272,6 +221,15 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
     for path, content in files.items():
         private_files.write(directory / path, content.encode())
     return report_directory.write_report(directory, document, page)
+
+
+def as_csv(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows with the same keys as comma-separated values."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(found[0]))
+    writer.writeheader()
+    writer.writerows(found)
+    return text.getvalue()
 
 
 def _place(row: Mapping[str, Any]) -> list[str]:
@@ -298,11 +256,6 @@ def _others(key: str, outcomes: Sequence[Outcome]) -> list[str]:
         )
         for outcome in outcomes
     ]
-
-
-def _folder(values: Mapping[str, Scalar]) -> str:
-    parts = (f"{key.rpartition('.')[2]}={plain(value)}" for key, value in values.items())
-    return re.sub(r"[^\w.=,+-]", "_", ",".join(parts))
 
 
 PAGE = """\

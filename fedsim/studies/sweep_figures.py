@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from fedsim.figures import canvas
 from fedsim.figures.canvas import BLUE, GREEN, HEIGHT, INK, PURPLE, VERMILION, WIDTH
-from fedsim.studies.sweep import BOUND_COLUMN
+from fedsim.studies.sweep import BOUND_COLUMN, ESTIMATES
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE)
 MARKERS = ("o", "s", "^", "D")
@@ -23,8 +23,8 @@ Rows = Sequence[Mapping[str, Any]]
 def along(key: str, rows: Rows, others: Sequence[str], bounds: Mapping[str, str]) -> Figure | None:
     """Return a figure of the runs along a key, one colour for each combination of other values.
 
-    Left the advantage with its interval, its prediction and its bound, right epsilon and the lower
-    bounds.
+    The advantage with its interval, its prediction and its bound; accuracy with its interval;
+    epsilon and the lower bounds; epsilon and the paper's estimates.
 
     Args:
         key: the axis.
@@ -44,18 +44,24 @@ def along(key: str, rows: Rows, others: Sequence[str], bounds: Mapping[str, str]
     if len(values) < FEWEST:
         return None
     with canvas.page_style():
-        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-        left, right = figure.subplots(1, 2)
+        figure = Figure(figsize=(WIDTH, 1.7 * HEIGHT), layout="constrained")
+        panels = figure.subplots(2, 2)
+        advantage, accuracy, proven, estimated = panels.flat
         for index, other in enumerate(dict.fromkeys(other for _, other in finished)):
             series = sorted(
                 (row for row, each in finished if each == other), key=lambda row: float(row[key])
             )
-            _advantage(left, key, series, COLOURS[index % len(COLOURS)], other, index == 0)
-            _epsilon(right, key, series, COLOURS[index % len(COLOURS)], bounds, index == 0)
-        left.set_ylabel("advantage over a coin")
-        right.set_ylabel("ε")
-        right.set_ylim(bottom=0)
-        for axes in (left, right):
+            colour, named = COLOURS[index % len(COLOURS)], index == 0
+            _advantage(advantage, key, series, colour, other, named)
+            _measured(accuracy, key, series, "accuracy", colour, other or "mean of the trainings")
+            _epsilon(proven, key, series, colour, bounds, named)
+            _estimates(estimated, key, series, colour, named)
+        advantage.set_ylabel("advantage over a coin")
+        accuracy.set_ylabel("accuracy")
+        for axes in (proven, estimated):
+            axes.set_ylabel("ε")
+            axes.set_ylim(bottom=0)
+        for axes in panels.flat:
             axes.set_xlabel(key)
             if values[0] > 0 and values[-1] / values[0] > LARGEST_RATIO:
                 axes.set_xscale("log")
@@ -63,13 +69,19 @@ def along(key: str, rows: Rows, others: Sequence[str], bounds: Mapping[str, str]
     return figure
 
 
+def _measured(
+    axes: Axes, key: str, series: Rows, name: str, colour: str, label: str | None
+) -> None:
+    """Draw a measured number with its interval."""
+    values = _numbers(series, key)
+    point, low, high = (_numbers(series, each) for each in (name, f"{name}_low", f"{name}_high"))
+    axes.vlines(values, low, high, color=colour, linewidth=2)
+    axes.plot(values, point, "o", color=colour, label=label)
+
+
 def _advantage(axes: Axes, key: str, series: Rows, colour: str, label: str, named: bool) -> None:
     values = _numbers(series, key)
-    point, low, high = (
-        _numbers(series, name) for name in ("advantage", "advantage_low", "advantage_high")
-    )
-    axes.vlines(values, low, high, color=colour, linewidth=2)
-    axes.plot(values, point, "o", color=colour, label=label or "measured")
+    _measured(axes, key, series, "advantage", colour, label or "measured")
     for name, line, alone, text in (
         ("rho_alpha", "-", INK, "bound ρα"),
         ("predicted", "--", VERMILION, "prediction"),
@@ -100,6 +112,18 @@ def _epsilon(
             markersize=5,
             label=f"at least, {label}" if named else None,
         )
+
+
+def _estimates(axes: Axes, key: str, series: Rows, colour: str, named: bool) -> None:
+    values = _numbers(series, key)
+    axes.plot(
+        values, _numbers(series, "epsilon"), "-", color=INK, label="ε, tight" if named else None
+    )
+    first, *others = ESTIMATES
+    _measured(axes, key, series, first, colour, f"ε′, {ESTIMATES[first]}" if named else None)
+    for name, marker in zip(others, MARKERS[1:], strict=False):
+        label = f"ε′, {ESTIMATES[name]}" if named else None
+        axes.plot(values, _numbers(series, name), marker, color=colour, markersize=5, label=label)
 
 
 def _numbers(series: Rows, name: str) -> canvas.Floats:

@@ -16,7 +16,7 @@ class Central(TrustModel):
         "is no protection at all."
     )
 
-    def noise_share(self, clients: int, sources: int) -> float:
+    def noise_share(self, clients: float, sources: int) -> float:
         # The server draws all of it, or nobody any.
         return 1.0 if sources else 0.0
 
@@ -24,7 +24,7 @@ class Central(TrustModel):
         # Clients have no noise.
         return False
 
-    def sees(self, vantage: Vantage, clients: int, in_the_clear: bool) -> str:
+    def sees(self, vantage: Vantage, clients: float, in_the_clear: bool) -> str:
         if vantage is Vantage.SERVER:
             return "sees clean sums: no protection"
         return "sees the aggregate of every round, and did not draw its noise"

@@ -7,7 +7,7 @@ from fedsim.trust.model import TrustModel, Vantage
 SECURE = "sees the aggregate only, as long as secure aggregation holds"
 AS_IF_SECURE = (
     "as if aggregated securely: aggregation was simulated, and the server received every message "
-    "under one client's share of the noise, the nominal multiplier over the root of {} clients"
+    "under one client's share of the noise, the nominal multiplier over the root of {:g} clients"
 )
 
 
@@ -20,7 +20,7 @@ class Distributed(TrustModel):
         "the messages than their sum."
     )
 
-    def noise_share(self, clients: int, sources: int) -> float:
+    def noise_share(self, clients: float, sources: int) -> float:
         # Each of m shares has 1 / m of the variance.
         return math.sqrt(max(1, sources) / clients)
 
@@ -28,7 +28,7 @@ class Distributed(TrustModel):
         # All shares do but those that the onlooker knows.
         return not (colluder or (vantage is Vantage.PARTICIPANT and adversary))
 
-    def sees(self, vantage: Vantage, clients: int, in_the_clear: bool) -> str:
+    def sees(self, vantage: Vantage, clients: float, in_the_clear: bool) -> str:
         if vantage is Vantage.SERVER:
             return AS_IF_SECURE.format(clients) if in_the_clear else SECURE
         return "sees the aggregate of every round, and removes its own noise from it"

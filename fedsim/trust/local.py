@@ -12,7 +12,7 @@ class Local(TrustModel):
     local_steps = True
     words = "Here every client adds the whole noise to its own message."
 
-    def noise_share(self, clients: int, sources: int) -> float:
+    def noise_share(self, clients: float, sources: int) -> float:
         # Each source has the whole variance.
         return math.sqrt(max(1, sources))
 
@@ -22,7 +22,7 @@ class Local(TrustModel):
             return target
         return not (colluder or (vantage is Vantage.PARTICIPANT and adversary))
 
-    def sees(self, vantage: Vantage, clients: int, in_the_clear: bool) -> str:
+    def sees(self, vantage: Vantage, clients: float, in_the_clear: bool) -> str:
         if vantage is Vantage.SERVER:
             return "sees every client's sum under that client's own noise"
         return "sees the aggregate of every round, and removes its own noise from it"

@@ -37,11 +37,11 @@ class TrustModel(ABC):
     caution: ClassVar[str] = ""
 
     @abstractmethod
-    def noise_share(self, clients: int, sources: int) -> float:
+    def noise_share(self, clients: float, sources: int) -> float:
         """Return the noise of so many sources together as a multiple of the nominal noise.
 
         Args:
-            clients: how many there are.
+            clients: how many there are, or are expected in a round.
             sources: how many draw noise. Where clients draw it one counts at least: that of the
                 target record's client, without whom there is nothing to hide.
         """
@@ -58,12 +58,12 @@ class TrustModel(ABC):
         """
 
     @abstractmethod
-    def sees(self, vantage: Vantage, clients: int, in_the_clear: bool) -> str:
+    def sees(self, vantage: Vantage, clients: float, in_the_clear: bool) -> str:
         """Return what a server or participant sees, in words.
 
         Args:
             vantage: which of the two.
-            clients: how many there are.
+            clients: how many there are, or are expected in a round.
             in_the_clear: whether messages that ought to be summed securely are not.
         """
 

@@ -64,6 +64,7 @@ class Campaign:
                 "privacy.neighbouring": self.neighbouring,
                 "privacy.sensitivity": "local",
                 "privacy.rho-beta": 0.0,
+                "privacy.delta": 0.005,
                 "privacy.noise-multiplier": MULTIPLIER,
                 "trials.count": self.trials,
                 "trials.batch": self.trials,

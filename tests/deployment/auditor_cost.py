@@ -153,6 +153,7 @@ def main() -> None:
     config = from_run_config(
         {
             "data.records": 24,
+            "privacy.delta": 0.005,
             "federation.clients": CLIENTS,
             "model.name": "linear",
             "training.rounds": arguments.rounds,

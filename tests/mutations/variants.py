@@ -47,6 +47,7 @@ BASE: dict[str, Scalar] = {
     "model.name": "mlp",
     "model.hidden": 8,
     "training.clipping-norm": 0.5,
+    "privacy.delta": 0.005,
     "challenge.record": 0,
     "audit.evaluated-trials": 2,
     "run.threads": 1,

@@ -31,6 +31,7 @@ PLAYED: dict[str, Scalar] = {
     "training.learning-rate": 1.5,
     "training.clipping-norm": 1.0,
     "privacy.rho-beta": 0.99,
+    "privacy.delta": 0.005,
     "audit.attacks": "none",
 }
 

@@ -255,6 +255,7 @@ def run(rho_beta: float, trials: int, rounds: int) -> tuple[dict[str, Any], floa
             "model.hidden": 16,
             "training.rounds": rounds,
             "privacy.rho-beta": rho_beta,
+            "privacy.delta": 0.005,
             "privacy.sensitivity": "local",
             "trials.count": trials,
             "trials.batch": 500,

@@ -2,14 +2,16 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from fedsim.cli.options import ROUNDS, TRIALS
-from fedsim.config import Config
 from fedsim.privacy import delta
+
+if TYPE_CHECKING:  # pydantic
+    from fedsim.config import Config
 
 
 class Runtime(StrEnum):
@@ -73,7 +75,7 @@ Track = Annotated[
 ]
 
 
-def say_delta(config: Config, console: Console) -> None:
+def say_delta(config: "Config", console: Console) -> None:
     """Say so where delta is one over the records: what it is where nobody gives it.
 
     Args:

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from adversaries.errors import InputError, InterruptedRunError
-from adversaries.statistics import stopping
 from fedsim import config as configuration
-from fedsim.campaign import budget
-from fedsim.campaign.extension import extend
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
@@ -193,6 +190,9 @@ def carry_out(
 
 def _resumed(path: Path, trials: int | None, accept_epsilon: float | None) -> RunDirectory:
     """Open a run to be continued, with more trials where they are given. Raises InputError."""
+    from fedsim.campaign import budget  # noqa: PLC0415  (SciPy takes half a second)
+    from fedsim.campaign.extension import extend  # noqa: PLC0415
+
     directory = RunDirectory.open(path)
     if trials is not None:
         with directory.lock():
@@ -239,6 +239,8 @@ def _what_is_finished(directory: RunDirectory, resumed: bool, more: bool) -> str
 
 def _shortfall(config: Config) -> str:
     """Say that the trials may end before they are precise enough; "" where they cannot."""
+    from adversaries.statistics import stopping  # noqa: PLC0415  (SciPy)
+
     trials = config.trials
     if not trials.until_halfwidth:
         return ""

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from adversaries.errors import InputError, InterruptedRunError
+from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.cli.options import AsJson, ConfigFile, Quiet, SetOption
 from fedsim.cli.terminal import Terminal, print_json
@@ -17,7 +16,6 @@ from fedsim.experiment import in_process, prepare
 
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.server.plan import Plan
-    from fedsim.studies.sweep import Outcome, Point
 
 
 def sweep(
@@ -38,6 +36,9 @@ def sweep(
 ) -> None:
     """Run an experiment for every combination of settings, one after the other, and compare.
 
+    The table has accuracy, the adversary's advantage and the paper's estimates of epsilon;
+    `fedsim choose` picks one of the settings by a limit.
+
     All settings are checked before the first run. The same command again continues a sweep:
     finished runs are skipped, and an interrupted one goes on where it was. A run that fails is
     named, and the others are run all the same. DIR gets summary.csv, report.json, report.html and a
@@ -45,63 +46,36 @@ def sweep(
 
     Example: fedsim sweep configs/digits.toml --over privacy.rho-beta=0.75,0.9 --out sweep
     """
+    from fedsim.studies import grid as grids  # noqa: PLC0415
     from fedsim.studies import sweep as sweeps  # noqa: PLC0415  (rich tables, jinja2)
 
     console = Terminal(stderr=True, quiet=quiet)
     axes = [*(over or []), *([f"privacy.rho-beta={rho_beta}"] if rho_beta else [])]
     if not axes:
         raise InputError("what varies? Give --over KEY=V1,V2,..., such as --over run.seed=0,1,2")
-    points, common = sweeps.grid(axes), configuration.parse_overrides(set_)
-    _refuse_overlap(common, points[0].values)
-    name = configuration.load(config_file, common | points[0].values).run.name
+    varied, common = grids.axes(axes), configuration.parse_overrides(set_)
+    points = grids.grid(varied)
+    grids.refuse_overlap(common, varied)
+    name = configuration.load(config_file, common | dict(points[0].values)).run.name
     report_directory.check_new(out, replacing=sweeps.KIND)
     plans = []
     for point in points:
         own = {"run.out": str(out / point.name), "run.name": f"{name} {point.name}"}
-        plans.append(_planned(config_file, common | point.values | own, point.name))
+        plans.append(_planned(config_file, common | dict(point.values) | own, point.name))
     report_directory.create(out)
-    outcomes = []
-    for count, (point, plan) in enumerate(zip(points, plans, strict=True), start=1):
-        console.print(f"{count}/{len(points)}: {point.name}", highlight=False)
-        outcomes.append(_carried_out(point, plan, out, console))
+    outcomes = grids.carry_out(
+        points,
+        plans,
+        lambda plan: in_process(plan, console),
+        lambda text: console.print(text, highlight=False),
+    )
     with report_directory.refusing(out):
         page = sweeps.write(name, outcomes, out)
     console.print(sweeps.table(outcomes))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
     if json_:
         print_json(reading.json_object(page.with_name("report.json")))
-    if failed := [outcome for outcome in outcomes if outcome.failure]:
-        raise RuntimeError(
-            f"{len(failed)} of {len(points)} runs failed, the first of them "
-            f"{failed[0].point.name}: {failed[0].failure}"
-        )
-
-
-def _refuse_overlap(common: Mapping[str, Scalar], varying: Mapping[str, Scalar]) -> None:
-    """Raise InputError where --set gives what a sweep is over, or what every run has its own of."""
-    from fedsim.studies import sweep as sweeps  # noqa: PLC0415
-
-    if repeated := set(common) & set(varying):
-        raise InputError(f"--set and --over both give {min(repeated)}; drop one of them")
-    if own := set(common).intersection(sweeps.OF_A_RUN):
-        raise InputError(f"--set {min(own)}: every run of a sweep has its own; give --out DIR")
-
-
-def _carried_out(point: "Point", plan: "Plan", out: Path, console: Console) -> "Outcome":
-    """Carry out one run of the grid, and return what became of it."""
-    from fedsim.studies import sweep as sweeps  # noqa: PLC0415
-
-    try:
-        in_process(plan, console)
-        return sweeps.Outcome(point, sweeps.report_of(out / point.name))
-    except (InputError, RuntimeError, FloatingPointError) as error:
-        failure = " ".join(str(error).split())
-        console.print(f"{point.name} failed: {failure}", style="yellow", highlight=False)
-        return sweeps.Outcome(point, None, failure)
-    except KeyboardInterrupt:
-        raise InterruptedRunError(
-            "interrupted; give the same command again to continue the sweep"
-        ) from None
+    grids.complain(outcomes)
 
 
 def _planned(config_file: Path, given: Mapping[str, Scalar], point: str) -> "Plan":

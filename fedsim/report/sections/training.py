@@ -54,7 +54,7 @@ def _rate(report: Report) -> str:
 
 def _step(report: Report) -> str:
     """Say what a round's step is."""
-    if report.mechanism.joining_rate < 1:
+    if report.mechanism.joining_rate < 1 and not is_client(report):
         return _round_of_joining_clients(report)
     if is_sampled(report) and not is_client(report):
         return _sampled_step(report)
@@ -115,7 +115,14 @@ def _round_of_clients(report: Report) -> str:
     if training.proximal_term:
         term = plain(training.proximal_term)
         more += f", drawn back to the round's model by a proximal term of {term}"
-    sampled = ""
+    sampled, joining = "", report.mechanism.joining_rate
+    if joining < 1:
+        sampled = (
+            f" Each joined with probability {plain(joining)}, by itself. Clients add the noise, so "
+            "that its size, or the server, shows who joined: that is taken for public, nothing is "
+            "amplified, and a client is charged for the rounds that it joined, by the noise that "
+            f"was there: {report.mechanism.steps} of them here."
+        )
     if is_sampled(report):
         sampled = (
             f" Each took part with probability {_rate(report)}, by itself (Poisson sampling). The "

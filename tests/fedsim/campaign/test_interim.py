@@ -32,7 +32,7 @@ def test_whoever_stops_at_the_worst_look_is_misled_as_rarely_as_stated(
 ) -> None:
     """A coin's advantage is 0: of 200 campaigns with 12 looks, all must cover it in 95%.
 
-    Of one interval at all of the significance a third would miss it at some look.
+    Of one interval at all of the significance a fifth misses it at some look.
     """
     generator, config = np.random.default_rng(1), small()
     worlds = np.arange(240) % 2 == 0

@@ -28,9 +28,39 @@ PAC: dict[str, configuration.Scalar] = {
 
 def test_pyproject_declares_every_key_with_its_default() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    declared = dict(configuration.flatten(project["tool"]["flwr"]["app"]["config"]))
-    assert declared == to_run_config(Config()) | {"privacy.delta": 0.0}
-    assert from_run_config(declared) == Config()
+    declared = project["tool"]["flwr"]["app"]["config"]
+    assert declared == configuration.declared()
+    flat = dict(configuration.flatten(declared))
+    assert to_run_config(Config()) | {"privacy.rho-beta": "", "privacy.delta": 0.0} == flat
+    # As Flower merges them with what a run is given.
+    assert from_run_config(flat) == Config()
+    asked = from_run_config(flat | {"privacy.epsilon": 2.0})
+    assert (asked.privacy.epsilon, asked.privacy.rho_beta) == (2.0, 0.0)
+
+
+TARGETS = (
+    ("privacy.rho-beta", 0.75),
+    ("privacy.rho-alpha", 0.2),
+    ("privacy.epsilon", 2.0),
+    ("privacy.noise-multiplier", 3.0),
+)
+
+
+@pytest.mark.parametrize(("key", "value"), TARGETS)
+@pytest.mark.parametrize("earlier", TARGETS)
+def test_a_target_that_is_given_later_replaces_the_earlier_one(
+    tmp_path: Path, earlier: tuple[str, float], key: str, value: float
+) -> None:
+    file, name = tmp_path / "c.toml", earlier[0].removeprefix("privacy.")
+    file.write_text(f"[privacy]\n{name} = {earlier[1]}\n")
+    flat = to_run_config(load(file, {key: value}))
+    assert {each: flat[each] for each, _ in TARGETS} == dict.fromkeys(dict(TARGETS), 0.0) | {
+        key: value
+    }
+    # What aims at nothing replaces nothing, and two in one place contradict each other.
+    assert to_run_config(load(file, {"privacy.delta": 0.01}))[earlier[0]] == earlier[1]
+    with pytest.raises(InputError, match="are both set"):
+        load(file, {"privacy.rho-beta": 0.8, "privacy.epsilon": 1.0})
 
 
 @pytest.mark.parametrize(

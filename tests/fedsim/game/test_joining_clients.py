@@ -109,21 +109,36 @@ def test_the_adversary_and_the_auditor_agree(small: Make, run: Run) -> None:
     np.testing.assert_allclose(auditor["log_odds"], participant["log_odds"], rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"privacy.stop-at": 1.0},
-        {"federation.vantage": "server"},
-        {"federation.trust": "local"},
-        {"federation.adversary-rounds": "own"},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("changes", [{"federation.adversary-rounds": "own"}, {"canaries.count": 4}])
 def test_what_sampled_clients_records_do_not_go_with_is_refused(
     changes: dict[str, float | str], small: Make
 ) -> None:
-    with pytest.raises(InputError, match=r"federation\.sampling-rate is 0\.5"):
+    with pytest.raises(InputError, match=r"federation\.(sampling-rate|adversary-rounds) is"):
         small(SAMPLED | changes)
+
+
+def test_a_server_that_is_trusted_with_clean_sums_learns_what_they_say(
+    small: Make, run: Run
+) -> None:
+    """It sees no noise: rounds that the target's record is in prove the world, others hint."""
+    found = run(small(SAMPLED | {"audit.vantages": "all"}))
+    ratios = found["log_odds_server"]
+    there = sampling.joined(0, 1, 5, JOINING)
+    assert np.isinf(ratios).any()
+    assert there[0] or (ratios[:, 0] == 0).all()
+    assert (np.isposinf(ratios[:, -1]) <= found["worlds"]).all()
+
+
+def test_the_budget_counts_the_rounds_that_a_client_joins(small: Make) -> None:
+    limited = small(SAMPLED | {"privacy.stop-at": 2.0, "training.rounds": 40})
+    there = np.cumsum([sampling.joined(0, i, 5, JOINING) for i in range(1, 41)], axis=0)
+    rounds = preflight(limited).rounds
+    assert 1 < rounds < 40
+
+    def spent(joined: int) -> float:
+        return PLD.epsilon(Mechanism.alike(1.2, joined, RATE), limited.privacy.delta)
+
+    assert spent(there[rounds - 1].max()) <= 2.0 < spent(there[rounds].max())
 
 
 def test_a_target_whose_client_never_joins_is_refused(small: Make) -> None:
@@ -137,6 +152,7 @@ def test_the_noise_is_for_the_client_that_joins_most_rounds(rate: float, small: 
     config = small(SAMPLED | wanted | {"training.sampling-rate": rate})
     there = [sampling.joined(0, i, 5, JOINING) for i in range(1, 31)]
     most = int(np.sum(there, axis=0).max())
-    assert joining.most_rounds(config) == most < 30
+    assert joining.histories(config) == (((5, most),),)
+    assert most < 30
     mechanism = Mechanism.alike(privacy.noise_multiplier(config), most, rate)
     assert PLD.epsilon(mechanism, config.privacy.delta) == pytest.approx(1.5, rel=1e-5)

@@ -191,7 +191,7 @@ def test_the_advantage_is_the_total_variation_of_sampled_steps(small: Make, run:
     ("changes", "said"),
     [
         ({"privacy.neighbouring": "replace"}, "privacy.neighbouring"),
-        ({"federation.trust": "local"}, "federation.trust"),
+        ({"federation.tolerated-dropouts": 1}, "federation.tolerated-dropouts"),
         ({"privacy.noise-source": "system"}, "privacy.noise-source"),
     ],
 )

@@ -27,6 +27,7 @@ SIZE: dict[str, Scalar] = {
     "model.name": "linear",
     "training.rounds": 3,
     "trials.count": 32,
+    "privacy.delta": 0.005,
     "trials.batch": 32,
     "audit.evaluated-trials": 4,
     "audit.attacks": "none",

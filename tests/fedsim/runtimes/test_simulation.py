@@ -111,10 +111,19 @@ SAMPLED_CLIENTS: dict[str, Scalar] = {
     "training.local-learning-rate": 0.3,
     "training.batch-size": 2,
 }
+SAMPLED_SHARES = SAMPLED_CLIENTS | {
+    "federation.trust": "distributed",
+    "federation.tolerated-dropouts": 1,
+    "federation.dropout-rate": 0.1,
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [SAMPLED_RECORDS, SAMPLED_CLIENTS], ids=["records", "clients"])
+@pytest.mark.parametrize(
+    "mode",
+    [SAMPLED_RECORDS, SAMPLED_CLIENTS, SAMPLED_SHARES],
+    ids=["records", "clients", "shares"],
+)
 def test_both_runtimes_give_the_same_bits(
     mode: dict[str, Scalar],
     small: Callable[..., Config],

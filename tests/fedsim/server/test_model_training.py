@@ -310,6 +310,13 @@ def test_predictions_of_a_file_are_the_models(
         main(["predict", str(directory.path), str(public)])
     header, *rows = capsys.readouterr().out.splitlines()
     assert header == "class,p(no),p(yes)"
+    with pytest.raises(SystemExit, match="0"):
+        main(["predict", str(directory.path), str(public), "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (found["classes"], found["predicted"]) == (
+        ["no", "yes"],
+        [row.split(",")[0] for row in rows],
+    )
     right = np.array([row.split(",")[0] for row in rows]) == np.load(public)["label"]
     utility = model_card.read(directory).utility
     assert utility is not None

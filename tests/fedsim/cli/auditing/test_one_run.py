@@ -24,9 +24,11 @@ def test_what_is_drawn_is_planted_scored_and_estimated(
     fedsim: Command, experiment: Path, tmp_path: Path
 ) -> None:
     drawn, scores, out = tmp_path / "canaries.json", tmp_path / "scores.csv", tmp_path / "run"
-    assert fedsim("one-run", "draw", experiment, "--out", drawn, *PLANT)[0] == 0
+    status, printed, err = fedsim("one-run", "draw", experiment, "--out", drawn, "--json", *PLANT)
+    assert (status, err, json.loads(printed)["canaries"]) == (0, "", 16)
     assert fedsim("run", experiment, "--out", out, "--quiet", *PLANT)[0] == 0
-    assert fedsim("one-run", "score", out, "--out", scores)[0] == 0
+    status, printed, err = fedsim("one-run", "score", out, "--out", scores, "--json")
+    assert (status, err, json.loads(printed)["canaries"]) == (0, "", 16)
     # Who holds the coins knows who is in.
     assert {stat.S_IMODE(path.stat().st_mode) for path in (drawn, scores)} == {0o600}
     canaries = json.loads(drawn.read_text())

@@ -65,3 +65,13 @@ def test_a_plan_that_cannot_be_carried_out_leaves_nothing(
         with pytest.raises(Exception, match=r"training.schedule|privacy.stop-at"):
             prepare(small(wrong | {"run.out": str(tmp_path / "run")}))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_a_delta_that_nobody_gives_is_said(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    few = ("--trials", 4, "--rounds", 1, "--set", "privacy.delta=0")
+    status, _, err = fedsim("run", experiment, *few, "--out", tmp_path / "run")
+    assert status == 0
+    assert "δ = 0.0417, one over the 24 records (privacy.delta)" in err.splitlines()

@@ -148,6 +148,12 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
         found = json.loads((out / name / "report.json").read_text())
         assert float(row["advantage"]) == found["empirical"]["advantage"]
         assert float(row["epsilon"]) == found["bounds"]["tight_epsilon"]
+        assert float(row["accuracy"]) == pytest.approx(found["utility"]["accuracy"]["mean"][-1])
+        assert float(row["accuracy_low"]) <= float(row["accuracy"]) <= float(row["accuracy_high"])
+        estimated = found["empirical"]["epsilon"]
+        assert float(row["epsilon_from_belief"]) == estimated["belief"]
+        ends = [float(row[f"epsilon_from_advantage_{end}"]) for end in ("low", "high")]
+        assert ends[0] <= float(row["epsilon_from_advantage"]) <= ends[1]
         bound = found["empirical"]["lower_bounds"]["clopper_pearson"]["epsilon"]
         assert float(row["at_least_clopper_pearson"]) == bound
         leading = found["empirical"]["headline"]
@@ -167,9 +173,12 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
         f"digits {name}" for name in ("rho-beta=0.6", "rho-beta=0.9")
     }
     written = (out / "rho-beta=0.6" / "events.jsonl").read_bytes()
+    for heading in ("accuracy", "ε′, advantage", "ε′, belief", "ε′, sensitivities"):
+        assert f'<th scope="col">{heading}</th>' in page
     again = ("sweep", experiment, "--rho-beta", "0.6,0.9", "--out", out, "--quiet")
-    status, _, _ = fedsim(*again)
-    assert status == 0
+    status, printed, err = fedsim(*again, "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(printed) == json.loads((out / "report.json").read_text())
     assert (out / "rho-beta=0.6" / "events.jsonl").read_bytes() == written
     # Of another command, whose report must not be lost.
     (out / "report.json").write_text('{"kind": "membership inference"}')

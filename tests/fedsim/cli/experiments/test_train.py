@@ -26,7 +26,8 @@ def test_a_model_is_trained_kept_and_told_from_an_experiment(
     assert "| the server | sees every client's sum under that client's own noise |" in card
     assert "No guarantee" not in card
     # The same command again has nothing to do, and says so with the same numbers.
-    again = fedsim("train", path, "--out", out)
+    again = fedsim("train", path, "--out", out, "--json")
+    assert json.loads(again[1]) == json.loads((out / "report.json").read_text())
     assert (again[0], (out / "public" / "MODEL_CARD.md").read_text()) == (0, card)
     for arguments in (("run", "--resume", out), ("run", out / "config.toml")):
         status, _, said = fedsim(*arguments)

@@ -1,0 +1,99 @@
+"""`fedsim choose`: which epsilon, for a limit on the adversary."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedsim import choosing
+from fedsim import config as configuration
+from fedsim.cli.options import AsJson, ConfigFile, Quiet, SetOption
+from fedsim.cli.terminal import Terminal, print_json
+from fedsim.trust.model import Vantage
+
+if TYPE_CHECKING:  # torch, which takes a second
+    from fedsim.studies.choose_search import Found
+
+NOT_CHOSEN = 1
+"""Exit status where no setting meets what was asked for, or nobody can tell."""
+
+
+def choose(
+    config_file: ConfigFile,
+    max_belief: Annotated[
+        float | None, typer.Option(help="Limit on the adversary's belief, 0.5 (a coin) to 1.")
+    ] = None,
+    max_advantage: Annotated[
+        float | None, typer.Option(help="Limit on its advantage over a coin, 0 to 1.")
+    ] = None,
+    min_accuracy: Annotated[
+        float | None, typer.Option(help="Accuracy that the model is to have, 0 to 1.")
+    ] = None,
+    against: Annotated[
+        Vantage | None, typer.Option(help="Who the adversary is; default: federation.vantage.")
+    ] = None,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=V1,V2,...",
+            help="Values to try, of rounds, clipping norm, ...; repeated, all combinations.",
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(help="How many trials of each setting; default 40.")
+    ] = None,
+    set_: SetOption = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Default: fedsim-runs/NAME-choose.")
+    ] = None,
+    quiet: Quiet = False,
+    json_: AsJson = False,
+) -> None:
+    """Find the least noise that meets a limit on the adversary, and how accurate the model is then.
+
+    Tries noise around the limit, and every value of --over besides; --over privacy.epsilon=1,2,4
+    tries these in place of that. With --min-accuracy the strictest setting is chosen of which the
+    accuracy is surely as high. Theory says what meets the limit; the trials measure accuracy, and
+    the adversary beside it.
+
+    DIR gets report.html with the frontier, report.json, summary.csv, every run, and config.toml of
+    the chosen setting. The same command again continues. Exit status 1: nothing meets what was
+    asked for, or more trials are needed to tell.
+
+    Example: fedsim choose configs/digits.toml --max-belief 0.75 --min-accuracy 0.75
+    """
+    from fedsim.studies import choose_report, grid  # noqa: PLC0415  (torch)
+    from fedsim.studies.choose_search import Request  # noqa: PLC0415
+
+    console = Terminal(stderr=True, quiet=quiet)
+    request = Request(
+        limit=choosing.limit(max_belief, max_advantage),
+        min_accuracy=min_accuracy,
+        against=against,
+        over=grid.axes(over or ()),
+        trials=trials,
+        common=configuration.parse_overrides(set_),
+    )
+    found, directory = choosing.carry_out(
+        request, out, lambda values: configuration.load(config_file, values, "experiment"), console
+    )
+    if json_:
+        print_json(choose_report.document(found))
+    else:
+        _print(found, directory, console)
+    grid.complain(found.outcomes)
+    if found.choice.chosen is None:
+        raise typer.Exit(NOT_CHOSEN)
+
+
+def _print(found: "Found", directory: Path, console: Terminal) -> None:
+    """Print the settings, the answer, and where everything lies."""
+    from fedsim.studies import choose_report, choose_words  # noqa: PLC0415
+
+    console.print(choose_report.table(found))
+    for sentence in (*choose_words.sentences(found), choose_words.cost_in_short(found)):
+        console.print(sentence, highlight=False)
+    if found.choice.chosen:
+        said = f"Run it: {choose_report.command(directory)}"
+        console.print(said, soft_wrap=True, highlight=False)
+    console.print(f"Report: {directory / 'report.html'}", soft_wrap=True, highlight=False)

@@ -1,0 +1,38 @@
+"""What says how much noise there is: one number of several, the last that was given.
+
+A file gives one, the command line another: the later place replaces the earlier one, whichever of
+the numbers each of them names. Two in the same place contradict each other, and are refused.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+TABLE = "privacy"
+
+TARGETS = ("rho-beta", "rho-alpha", "epsilon", "noise-multiplier", "mutual-information")
+"""The keys of the table; a number of 0, or "" as an app declares it, is none."""
+
+KEYS = tuple(f"{TABLE}.{name}" for name in TARGETS)
+
+
+def given(values: Mapping[str, Any]) -> list[str]:
+    """Return the keys of the targets that these values give.
+
+    Args:
+        values: a configuration by dotted key, or part of one.
+    """
+    return [key for key in KEYS if values.get(key)]
+
+
+def overlaid(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of two places, the later one having the last word on every key.
+
+    A target in the later place is the target: what the earlier one aimed at is left out.
+
+    Args:
+        earlier: by dotted key.
+        later: likewise.
+    """
+    replaced = KEYS if given(later) else ()
+    kept = {key: value for key, value in earlier.items() if key not in replaced}
+    return kept | dict(later)

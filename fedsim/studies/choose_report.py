@@ -1,0 +1,249 @@
+"""What a search for a setting says: sentences, a table, one page, and a configuration to run."""
+
+import shlex
+from dataclasses import asdict
+from math import nan
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from fedsim import config as configuration
+from fedsim.campaign.run_directory import SUMMARY
+from fedsim.common import private_files, report_directory
+from fedsim.common.strict_json import strict_json
+from fedsim.pages import audit_page
+from fedsim.pages.wording import DASH, number, percent, span
+from fedsim.studies import choose_words, sweep
+from fedsim.studies.choose import BELIEF, Candidate
+from fedsim.studies.choose_search import KIND, Found
+
+CONFIG = "config.toml"
+"""The configuration of the chosen setting, in the search's directory."""
+
+HEADINGS = ("setting", "noise z", "ε", "right in at most", "limit", "accuracy", "measured adv.")
+
+
+def table(found: Found) -> Table:
+    """Return the settings as the terminal shows them."""
+    drawn = Table(
+        title=f"Settings; the limit: {choose_words.limit(found)}",
+        title_justify="left",
+        caption=choose_words.caption(found),
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=0,
+    )
+    for place, heading in enumerate(HEADINGS):
+        drawn.add_column(heading, justify="left" if place == 0 else "right")
+    for row in _cells(found):
+        drawn.add_row(*map(Text, row))
+    return drawn
+
+
+def document(found: Found) -> dict[str, Any]:
+    """Return report.json: the request, the settings, the choice, and what the search costs."""
+    request, choice, config = found.request, found.choice, found.config
+    kind = "belief" if request.limit.key == BELIEF else "advantage"
+    written: dict[str, Any] = strict_json(
+        {
+            "kind": KIND,
+            "name": config.run.name,
+            "state": choice.state,
+            "sentences": choose_words.sentences(found),
+            "limit": {
+                kind: request.limit.value,
+                "against": config.federation.vantage.value,
+                "trust": config.federation.trust.value,
+                "delta": config.privacy.delta,
+                "accountant": config.privacy.accountant,
+            },
+            "min_accuracy": request.min_accuracy,
+            "confidence_of_accuracy_together": config.audit.confidence,
+            "chosen": _named(choice.chosen),
+            "least_noise": [each.name for each in choice.least],
+            "strictest_near_the_best": _named(choice.strictest),
+            "nearest": [each.name for each in choice.nearest],
+            "search_cost": None if found.cost is None else asdict(found.cost),
+            "search_cost_within_limit": found.cost_within and asdict(found.cost_within),
+            "settings": rows(found),
+        }
+    )
+    return written
+
+
+def rows(found: Found) -> list[dict[str, Any]]:
+    """Return a row for each run: those of a sweep, and what the choice goes by."""
+    known = {each.name: each for each in found.choice.candidates}
+    made = []
+    for row in sweep.rows(found.outcomes):
+        each = known.get(row["run"])
+        ends = each and each.accuracy_interval
+        own = {
+            "noise_multiplier": each and each.noise_multiplier,
+            "right_at_most": each and each.right_at_most,
+            "rho_beta": each and each.rho_beta,
+            "meets_limit": each and each.meets,
+            "chosen": each is not None and each is found.choice.chosen,
+            "accuracy_low_together": ends and ends.low,
+            "accuracy_high_together": ends and ends.high,
+        }
+        made.append(row | own)
+    return made
+
+
+def write(found: Found, directory: Path) -> Path:
+    """Write what was found, and the configuration of the chosen setting; return the page.
+
+    Args:
+        found: as of `choose_search.search`.
+        directory: of the search.
+
+    Raises:
+        InputError, OSError: as of `report_directory.write_report`.
+    """
+    from fedsim.figures import canvas  # noqa: PLC0415
+    from fedsim.pages.pictures import inline  # noqa: PLC0415  (matplotlib is slow to import)
+
+    name = found.config.run.name
+    made, figure = document(found), _figure(found)
+    caption = (
+        "Accuracy of the model against how often the adversary is right at most, a point for each "
+        f"setting; upright lines are intervals of the mean accuracy. {choose_words.caption(found)}"
+    )
+    page = audit_page.render(
+        PAGE,
+        name=name,
+        sentences=choose_words.sentences(found),
+        found=found.choice.state == "chosen",
+        command=command(directory) if found.choice.chosen else None,
+        headings=HEADINGS,
+        rows=_cells(found),
+        runs=found.outcomes,
+        figures=[(caption, inline(figure, "frontier", caption))] if figure else [],
+        costs=choose_words.cost(found),
+        no_guarantee=choose_words.NO_GUARANTEE,
+        told=list(choose_words.told(found)),
+    )
+    files = {SUMMARY: sweep.as_csv(made["settings"])}
+    if figure:
+        files |= {"figures/frontier.svg": canvas.to_svg(figure)}
+    private_files.make_directory(directory / "figures")
+    for path, content in files.items():
+        private_files.write(directory / path, content.encode())
+    place = report_directory.write_report(directory, made, page)
+    if found.choice.chosen:
+        text = configuration.dump(found.config)
+        private_files.write(directory / CONFIG, text.encode())
+    else:  # of a search that found one
+        (directory / CONFIG).unlink(missing_ok=True)
+    return place
+
+
+def command(directory: Path) -> str:
+    """Return the command that runs the chosen setting."""
+    return f"fedsim run {shlex.quote(str(directory / CONFIG))}"
+
+
+def _figure(found: Found) -> Any:
+    from fedsim.figures import frontier  # noqa: PLC0415
+
+    if not found.choice.candidates:
+        return None
+    least = {each.others: each for each in found.choice.least}
+    series = []
+    combinations = list(dict.fromkeys(each.others for each in found.choice.candidates))
+    for others in combinations:
+        alike = sorted(
+            (each for each in found.choice.candidates if each.others == others),
+            key=lambda each: each.rho_alpha,
+        )
+        ends = [each.accuracy_interval for each in alike]
+        series.append(
+            frontier.Series(
+                label=choose_words.values(dict(others)) if len(combinations) > 1 else "",
+                right_at_most=[each.right_at_most for each in alike],
+                accuracy=[nan if each.accuracy is None else each.accuracy for each in alike],
+                low=[nan if each is None else each.low for each in ends],
+                high=[nan if each is None else each.high for each in ends],
+                limit=least[others].right_at_most if others in least else None,
+            )
+        )
+    chosen = found.choice.chosen
+    place = None
+    if chosen is not None and chosen.accuracy is not None:
+        place = chosen.right_at_most, chosen.accuracy
+    return frontier.frontier(
+        series, f"limit: {choose_words.limit_in_short(found)}", place, found.request.min_accuracy
+    )
+
+
+def _cells(found: Found) -> list[list[str]]:
+    known = {each.name: each for each in found.choice.candidates}
+    cells = []
+    for outcome in found.outcomes:
+        each, name = known.get(outcome.point.name), choose_words.values(outcome.point.values)
+        if each is None:
+            cells.append([name, *[DASH] * 5, "failed"])
+            continue
+        mark = " ← chosen" if each is found.choice.chosen else ""
+        between = each.accuracy_interval
+        ends = None if between is None else (between.low, between.high)
+        cells.append(
+            [
+                name + mark,
+                number(each.noise_multiplier),
+                number(each.epsilon),
+                percent(each.right_at_most),
+                "meets" if each.meets else "exceeds",
+                _with_ends(percent(each.accuracy), span(ends, percent)),
+                _with_ends(number(each.advantage), span(each.advantage_interval, "{:.2f}".format))
+                + ("\nCONTRADICTS THEORY" if each.alarm else ""),
+            ]
+        )
+    return cells
+
+
+def _with_ends(point: str, ends: str) -> str:
+    return f"{point}\n({ends})" if ends else point
+
+
+def _named(each: Candidate | None) -> str | None:
+    return None if each is None else each.name
+
+
+PAGE = """\
+{% extends "frame" %}
+{% from "parts" import drawn, concluded, tabulated %}
+{% block title %}Choosing ε for {{ name }}{% endblock %}
+{% block kind %}Choice of noise{% endblock %}
+{% block heading %}{{ name }}{% endblock %}
+{% block body %}
+{{ concluded(sentences) }}
+{% if command %}
+<p>To run it: <code>{{ command }}</code></p>
+{% endif %}
+<h2>Accuracy against the adversary</h2>
+{{ drawn(figures) }}
+<h2>The settings</h2>
+{{ tabulated(headings, rows) }}
+<ul>
+{% for outcome in runs %}
+<li>{% if outcome.failure %}{{ outcome.point.name }}: {{ outcome.failure }}\
+{% else %}<a href="{{ outcome.point.name | urlencode }}/report.html">{{ outcome.point.name }}</a>\
+{% endif %}</li>
+{% endfor %}
+</ul>
+<h2>What the search itself costs in privacy</h2>
+<p>{{ no_guarantee }}</p>
+{{ tabulated(("How", "ε", "What it assumes"), costs) }}
+<h2>What this does not say</h2>
+<ul>
+{% for sentence in told %}
+<li>{{ sentence }}</li>
+{% endfor %}
+</ul>
+{% endblock %}
+"""

@@ -1,0 +1,261 @@
+"""What a search for a setting says, in words."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fedsim.pages.wording import number, percent, plain, span
+from fedsim.privacy.private_selection import SearchCost
+from fedsim.studies.choose import BELIEF, NEAR, Candidate, trainings_needed
+from fedsim.studies.choose_search import Found
+
+NO_GUARANTEE = (
+    "The trials of this page take their noise from the seed: a measurement, for which no guarantee "
+    "is claimed. On public, proxy or simulated records that costs nothing in privacy. Of private "
+    "records it protects nobody: its results are for those alone who may see the records."
+)
+
+
+def sentences(found: Found) -> list[str]:
+    """Return the answer, the first sentence first."""
+    return [*_answer(found), *_strictest(found)]
+
+
+def _answer(found: Found) -> Iterator[str]:
+    choice, least = found.choice, found.request.min_accuracy
+    if (chosen := choice.chosen) is not None:
+        rule = "the least noise tried" if least is None else "the strictest setting tried"
+        beside = (
+            "" if least is None else f" and whose accuracy's interval lies above {percent(least)}"
+        )
+        if least is None and len(choice.least) > 1:
+            rule = f"the most accurate of {len(choice.least)} with the least noise tried, one for "
+            rule += "each combination of the other keys,"
+        yield (
+            f"To keep {limit(found)}, take {_setting(chosen)}: it is {rule} that meets the limit "
+            f"in theory{beside}. Then ε = {number(chosen.epsilon)} at δ = {_delta(found)}, and "
+            f"the adversary is right in at most {percent(chosen.right_at_most)} of all cases, "
+            f"where a coin is right in half of them.{_passed(found, chosen)}"
+        )
+        if found.needed is not None:
+            yield (
+                "The least noise of all that meets the limit in theory is a multiplier of "
+                f"{number(found.needed)}."
+            )
+        yield f"The model's accuracy is {_accuracy(found, chosen)}."
+        yield f"{_measured(found, chosen)}."
+    elif not any(each.meets for each in choice.candidates):
+        yield f"No setting that was tried meets the limit: {limit(found)}. Try more noise."
+    elif choice.state == "cannot tell" and least is not None:
+        (open_, *_) = choice.nearest
+        yield (
+            f"Cannot tell yet whether a setting that keeps {limit(found)} has an accuracy of at "
+            f"least {percent(least)}: with {_setting(open_)} it is {_accuracy(found, open_)}. "
+            f"{_more(trainings_needed(open_, least))}"
+        )
+    else:
+        asked = "" if least is None else f" and has an accuracy of at least {percent(least)}"
+        yield f"None of the settings keeps {limit(found)}{asked}."
+    for near in choice.nearest:
+        if choice.state == "none" and any(each.meets for each in choice.candidates):
+            side = "meets the limit" if near.meets else "does not meet the limit"
+            yield (
+                f"Nearest: {_setting(near)}, which {side} (right in at most "
+                f"{percent(near.right_at_most)}); its accuracy is {_accuracy(found, near)}."
+            )
+
+
+def _more(trainings: int | None) -> str:
+    if trainings is None:
+        return "Its mean is not above that, so that more trainings may well say no."
+    even = trainings + trainings % 2
+    return f"About {even} trainings of each setting would tell (--trials {even})."
+
+
+def _passed(found: Found, each: Candidate) -> str:
+    """Return how often a belief passes its bound, where that is what is limited."""
+    if found.request.limit.key != BELIEF:
+        return ""
+    return (
+        f" Its belief passes {percent(each.rho_beta)} in at most {percent(each.tail_limit)} of all "
+        "trainings with the record."
+    )
+
+
+def _strictest(found: Found) -> Iterator[str]:
+    strictest = found.choice.strictest
+    if strictest is None:
+        return
+    yield (
+        f"Of the settings that meet the limit, the strictest within {100 * NEAR:g} points of the "
+        f"best accuracy is {_setting(strictest)}: accuracy {percent(strictest.accuracy)}, the "
+        f"adversary right in at most {percent(strictest.right_at_most)}."
+    )
+
+
+def cost(found: Found) -> list[tuple[str, str, str]]:
+    """Return what the search costs in privacy: how it is done, epsilon, and what that assumes."""
+    rows = [
+        (
+            "On public, proxy or simulated records",
+            "nothing",
+            "as here: noise of the seed, a measurement",
+        )
+    ]
+    if found.cost is None:
+        why = "the noise is scaled to one challenge, or neighbours differ between the settings"
+        return [*rows, ("On the private records", "no guarantee", why)]
+    if (chosen := found.choice.chosen) is not None:
+        own = ("The chosen setting alone, trained once", number(chosen.epsilon))
+        rows.append((*own, f"noise from the operating system; δ = {_delta(found)}, here and below"))
+    within = found.cost_within
+    rows += _cost_among(found.cost, "all")
+    if within is not None and within.settings < found.cost.settings:
+        rows += _cost_among(within, "only the")
+    return rows
+
+
+def _cost_among(spent: SearchCost, which: str) -> Iterator[tuple[str, str, str]]:
+    """Yield what a search among some of the settings costs on the private records."""
+    plural = "settings" if spent.settings > 1 else "setting"
+    suffix = (
+        ""
+        if which == "all"
+        else " that meet the limit"
+        if spent.settings > 1
+        else " that meets the limit"
+    )
+    among = f"{which} {spent.settings} {plural}{suffix}"
+    yield (
+        f"On the private records, {among}, each trained once",
+        number(spent.all_trainings),
+        "every result is seen, as on this page: the trainings compose, the chosen one included",
+    )
+    for law, value in (("Poisson", spent.poisson), ("logarithmic", spent.logarithmic)):
+        if value is not None:
+            yield (
+                f"The same, a random number of trainings, {law} with mean {spent.settings}",
+                number(value),
+                "each of a setting drawn evenly; nobody sees more than the best result",
+            )
+
+
+def cost_in_short(found: Found) -> str:
+    """Return what the search costs in privacy, in a sentence."""
+    start = "The search costs nothing in privacy on public, proxy or simulated records"
+    if (spent := found.cost) is None:
+        return f"{start}; on private ones no guarantee can be stated."
+    chosen = found.choice.chosen
+    beside = "" if chosen is None else f", beside {number(chosen.epsilon)} of the chosen one alone"
+    known = [each for each in (spent.poisson, spent.logarithmic) if each is not None]
+    within = ""
+    if (few := found.cost_within) is not None and few.settings < spent.settings:
+        within = f" (of the {few.settings} that meet the limit alone, {number(few.all_trainings)})"
+    random = (
+        f", and ε = {number(min(known))} where only the best of a random number of trainings is "
+        "seen (Papernot and Steinke, 2022)"
+        if known
+        else ""
+    )
+    return (
+        f"{start}; on the private ones, one training with each of the {spent.settings} settings "
+        f"costs ε = {number(spent.all_trainings)}{within} at δ = {spent.delta:g}{beside}{random}."
+    )
+
+
+def told(found: Found) -> Iterator[str]:
+    """Return what the page does not say, in sentences."""
+    yield (
+        "“Meets the limit” is theory's word, for the worst record and the strongest adversary at "
+        "this vantage. The measured advantage is of one record and few trials: it can contradict "
+        "theory, and cannot prove that a setting is safe."
+    )
+    yield (
+        "An accuracy is a mean over trainings, each with noise, batches and a first model of its "
+        "own, on one set of held-out records. A single training lies above or below it, and other "
+        "records have another."
+    )
+    yield (
+        "What a search costs counts the records that are trained on. Those that accuracy is "
+        "measured on are others, and take protection of their own where they need it."
+    )
+    if found.config.privacy.sensitivity == "local":
+        yield (
+            "The noise is scaled to the sensitivity of this challenge alone: the bounds are those "
+            "of this pair of data sets, and no guarantee for anybody else."
+        )
+    if found.config.federation.summed_in_the_clear:
+        yield (
+            "Under distributed trust the bounds are those of a server that learns the sum alone, "
+            "as secure aggregation has it."
+        )
+    others = [each.value for each in type(found.config.federation.vantage)]
+    others.remove(found.config.federation.vantage.value)
+    yield f"Of other vantages ({', '.join(others)}) this page says nothing; --against asks for one."
+
+
+def caption(found: Found) -> str:
+    """Return how the numbers were taken."""
+    trained = {each.trainings for each in found.choice.candidates}
+    count = " or ".join(map(str, sorted(trained)))
+    level = percent(found.config.audit.confidence)
+    return (
+        f"Accuracy: the mean over {count} trainings of each setting, on the same held-out records; "
+        f"its intervals hold for all settings together at {level}. Measured advantage: at {level} "
+        "each."
+    )
+
+
+def limit(found: Found) -> str:
+    """Return the limit, after 'to keep'."""
+    who = found.config.federation.vantage.value.replace("-", " ")
+    percentage = percent(found.request.limit.value)
+    if found.request.limit.key == BELIEF:
+        return f"the belief of the {who} at {percentage} at most"
+    return f"the advantage of the {who} at {number(found.request.limit.value)} at most"
+
+
+def limit_in_short(found: Found) -> str:
+    """Return the limit as a figure's legend has it."""
+    limit = found.request.limit
+    kind = "belief" if limit.key == BELIEF else "advantage"
+    return f"{kind} at most {limit.value:g}"
+
+
+def values(values: Mapping[str, Any]) -> str:
+    """Return the values of keys."""
+    return ", ".join(f"{key.partition('.')[2]} = {plain(value)}" for key, value in values.items())
+
+
+def _setting(each: Candidate) -> str:
+    return f"{values(each.values)} (noise multiplier {number(each.noise_multiplier)})"
+
+
+def _delta(found: Found) -> str:
+    return f"{found.config.privacy.delta:g}"
+
+
+def _accuracy(found: Found, each: Candidate) -> str:
+    between = each.accuracy_interval
+    if between is None:
+        return f"{percent(each.accuracy)}, of too few trainings for an interval"
+    return (
+        f"{percent(each.accuracy)} ({span((between.low, between.high), percent)}, the mean over "
+        f"{each.trainings} trainings; all {len(found.outcomes)} settings' intervals hold together "
+        f"at {percent(found.config.audit.confidence)})"
+    )
+
+
+def _measured(found: Found, each: Candidate) -> str:
+    if each.advantage is None or each.advantage_interval is None:
+        return "The adversary's advantage was not measured"
+    trials = next(
+        outcome.report.trials
+        for outcome in found.outcomes
+        if outcome.report and outcome.point.name == each.name
+    )
+    return (
+        f"In {trials} trials the {found.config.federation.vantage.value.replace('-', ' ')} had an "
+        f"advantage of {number(each.advantage)} "
+        f"({span(each.advantage_interval, '{:.2f}'.format)}), where theory allows "
+        f"{number(each.rho_alpha)}: not contradicted"
+    )

@@ -1,0 +1,163 @@
+"""`fedsim choose`, as a user types it."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import fedsim as api
+from fedsim import choosing
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.config import Config, dump, load
+from fedsim.experiment import in_process
+from fedsim.server.plan import Plan
+
+Command = Callable[..., tuple[int, str, str]]
+
+TINY = {"training.rounds": 1, "trials.count": 8, "trials.batch": 8}
+
+
+@pytest.fixture
+def tiny(small: Callable[..., Config], tmp_path: Path) -> Path:
+    """The file of an experiment that is over at once."""
+    path = tmp_path / "tiny.toml"
+    path.write_text(dump(small(TINY)))
+    return path
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_a_choice_is_made_is_gone_on_with_and_can_be_run(
+    fedsim: Command, tiny: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    asked = ("choose", tiny, "--max-belief", 0.8, "--trials", 4, "--out", out)
+    status, printed, err = fedsim(*asked, "--json")
+    assert status == 0, err
+    found = json.loads(printed)
+    written = json.loads((out / "report.json").read_text())
+    assert found == written
+    assert (found["kind"], found["state"], found["chosen"]) == ("choice", "chosen", "rho-beta=0.8")
+    rows = list(csv.DictReader((out / "summary.csv").read_text().splitlines()))
+    assert [row["chosen"] for row in rows] == ["False", "False", "True", "False", "False"]
+    assert [row["meets_limit"] for row in rows] == ["True"] * 3 + ["False"] * 2
+    assert {row["evaluated_trials"] for row in rows} == {"4"}
+    # Looser settings have less noise, and let the adversary be right more often.
+    right = [float(row["right_at_most"]) for row in rows]
+    assert right == sorted(right)
+    for row in rows:
+        assert float(row["accuracy_low_together"]) <= float(row["accuracy_low"])
+        assert row["epsilon_from_belief"]
+    cost = found["search_cost"]
+    assert (cost["settings"], found["search_cost_within_limit"]["settings"]) == (5, 3)
+    assert cost["all_trainings"] > found["search_cost_within_limit"]["all_trainings"]
+    page = (out / "report.html").read_text()
+    assert "What the search itself costs in privacy" in page
+    assert "<svg" in page
+    # Its own configuration is no other run's: the same command goes on, and does nothing twice.
+    kept = (out / "rho-beta=0.8" / "events.jsonl").read_bytes()
+    assert fedsim(*asked, "--quiet")[0] == 0
+    assert (out / "rho-beta=0.8" / "events.jsonl").read_bytes() == kept
+    chosen = load(out / "config.toml")
+    assert (chosen.privacy.rho_beta, chosen.trials.count) == (0.8, 8)
+    assert fedsim("run", out / "config.toml", "--out", tmp_path / "run", "--quiet")[0] == 0
+    # Nor is the search a run, for its configuration.
+    for command in (("report", out), ("run", out / "config.toml", "--out", out)):
+        status, _, err = fedsim(*command)
+        assert (status, "it holds several runs" in err) == (2, True)
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_what_is_interrupted_goes_on_and_what_fails_is_named(
+    fedsim: Command, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, begun = tmp_path / "out", []
+
+    def breaking(plan: Plan, console: Console) -> RunDirectory:
+        begun.append(plan.path.name)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        if plan.config.privacy.rho_alpha == 0.3:
+            raise FloatingPointError("no numbers any more")
+        return in_process(plan, console)
+
+    monkeypatch.setattr(choosing, "in_process", breaking)
+    over = ("--over", "privacy.rho-alpha=0.1,0.2,0.3")
+    asked = ("choose", tiny, "--max-advantage", 0.2, "--trials", 4, "--out", out, *over)
+    status, _, err = fedsim(*asked)
+    assert (status, "give the same command again" in err) == (130, True)
+    assert not (out / "report.json").exists()
+    kept = (out / "rho-alpha=0.1" / "events.jsonl").read_bytes()
+    status, _, err = fedsim(*asked)
+    assert (out / "rho-alpha=0.1" / "events.jsonl").read_bytes() == kept
+    assert status == 1
+    assert "fedsim: 1 of 3 runs failed, the first of them rho-alpha=0.3" in err
+    assert json.loads((out / "report.json").read_text())["chosen"] == "rho-alpha=0.2"
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_what_no_setting_is_accurate_enough_for_is_said_and_exits_with_1(
+    fedsim: Command, tiny: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    asked = ("choose", tiny, "--max-advantage", 0.2, "--trials", 4, "--out", out)
+    over = ("--over", "training.rounds=1,2", "--over", "privacy.rho-alpha=0.1,0.2")
+    assert fedsim(*asked, *over, "--quiet")[0] == 0
+    assert (out / "config.toml").exists()
+    status, printed, _ = fedsim(*asked, *over, "--min-accuracy", 0.999, "--json")
+    assert status == 1
+    found = json.loads(printed)
+    assert (found["state"], found["chosen"]) == ("none", None)
+    assert len(found["settings"]) == 4
+    assert found["nearest"]
+    assert found["sentences"][0].startswith("None of the settings keeps")
+    assert "Nearest: rounds = " in fedsim(*asked, *over, "--min-accuracy", 0.999)[2]
+    assert not (out / "config.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "what may the adversary achieve?"),
+        (["--max-belief", 0.8, "--max-advantage", 0.2], "what may the adversary achieve?"),
+        (["--max-belief", 0.4], "--max-belief is 0.4; give a number above 0.5"),
+        (["--max-belief", 0.8, "--min-accuracy", 80], "--min-accuracy is 80; give a share"),
+        (["--max-belief", 0.8, "--set", "privacy.epsilon=2"], "what fedsim choose looks for"),
+        (["--max-belief", 0.8, "--set", "privacy.noise-source=system"], "noise of the seed"),
+        (["--max-belief", 0.8, "--over", "training.rounds=1,0"], "rounds=0,rho-beta=0.6667: "),
+        (
+            ["--max-belief", 0.8, "--against", "server", "--set", "federation.trust=central"],
+            "give --set federation.trust=local or distributed",
+        ),
+    ],
+)
+def test_what_cannot_be_searched_for_is_one_line_and_leaves_nothing(
+    arguments: list[object], complaint: str, fedsim: Command, tiny: Path, tmp_path: Path
+) -> None:
+    status, out, err = fedsim("choose", tiny, "--out", tmp_path / "out", *arguments)
+    assert (status, out) == (2, "")
+    assert complaint in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_the_function_finds_what_the_command_finds(
+    fedsim: Command, tiny: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    levels = {"privacy.epsilon": [0.5, 1.0, 3.0]}
+    found = api.choose(
+        tiny, max_belief=0.8, against="released-model", over=levels, trials=4, out=out
+    )
+    assert found.config is not None
+    assert found.config == load(found.path / "config.toml")
+    assert found.config.privacy.epsilon == 1.0
+    assert found.config.federation.vantage.value == "released-model"
+    over = ("--over", "privacy.epsilon=0.5,1.0,3.0", "--against", "released-model")
+    asked = ("choose", tiny, "--max-belief", 0.8, "--trials", 4, "--out", out, *over, "--json")
+    status, printed, err = fedsim(*asked)
+    assert status == 0, err
+    assert json.loads(printed)["chosen"] == found.choice.chosen.name  # type: ignore[union-attr]

@@ -1,0 +1,306 @@
+"""Sampled clients that add the noise themselves: who joins is public, and so is how much it is."""
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import dp_accounting
+import numpy as np
+import pytest
+import torch
+from dp_accounting import pld
+from flwr.app import Message, RecordDict
+from scipy import stats
+
+from adversaries.errors import InputError
+from fedsim import client_app
+from fedsim.campaign import ledger, spending
+from fedsim.campaign.ledger_row import planned_kind
+from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim.common.randomness import gaussian_noise
+from fedsim.config import Config, to_run_config
+from fedsim.game import client_level, federation
+from fedsim.game.round_game import RoundGame
+from fedsim.mechanisms import composition, fixed_point, joining, privacy
+from fedsim.privacy.accounting import PLD, accountant
+from fedsim.protocol import messages
+from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
+from fedsim.server import server_app
+from fedsim.server.plan import preflight, prepare
+from fedsim.training import sampling
+from fedsim.trust.model import Vantage
+
+Make = Callable[..., Config]
+Run = Callable[[Config], Arrays]
+
+CLIENTS, JOINING, RATE, Z = 6, 0.5, 0.4, 1.5
+TARGET, ADVERSARY = 0, 4
+BY_CLIENT = {
+    "privacy.unit": "client",
+    "federation.clients": CLIENTS,
+    "federation.sampling-rate": JOINING,
+    "federation.adversary": ADVERSARY,
+    "challenge.client": TARGET,
+    "privacy.neighbouring": "add-remove",
+    "privacy.rho-beta": 0.0,
+    "privacy.noise-multiplier": Z,
+    "training.rounds": 7,
+    "training.learning-rate": 1.0,
+    "training.local-learning-rate": 0.3,
+    "training.batch-size": 3,
+}
+BY_RECORD = BY_CLIENT | {
+    "privacy.unit": "record",
+    "training.sampling-rate": RATE,
+    "training.local-learning-rate": 0.0,
+    "training.batch-size": 0,
+}
+UNITS = {"client": BY_CLIENT, "record": BY_RECORD}
+SECAGG = {"federation.trust": "distributed", "federation.secure-aggregation": "secagg+"}
+DROPOUTS = {"federation.tolerated-dropouts": 2, "federation.dropout-rate": 0.25}
+
+
+class RecordingGrid(InProcessGrid):
+    """Keeps who sent a sum in which round, and the adversary's messages."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(client_app.app, config.federation.clients, to_run_config(config))
+        self.asked: dict[int, set[int]] = {}
+        self.sent: dict[int, set[int]] = {}
+        self.received: list[RecordDict] = []
+
+    def execute(self, message: Message) -> Message:
+        partition = message.metadata.dst_node_id - FIRST_NODE
+        reply = super().execute(message)
+        if message.metadata.message_type in ("train", "evaluate"):
+            round = messages.Request.from_content(message.content).round
+            self.asked.setdefault(round, set()).add(partition)
+            if not reply.has_error() and messages.REPLY in reply.content:
+                self.sent.setdefault(round, set()).add(partition)
+            if partition == ADVERSARY:
+                self.received.append(message.content)
+        return reply
+
+
+def _sums(
+    config: Config, there: set[int], round: int, theta: torch.Tensor, record: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Return what those who joined add besides the target, and what the target does."""
+    known, trials = federation.load(config), range(8)
+    if config.privacy.unit == "client":
+        game = RoundGame(round, trials, Z, TARGET, None, None)
+        rest = client_level.total(config, known, there - {TARGET}, theta, game)
+        return rest, client_level.contribution(config, known, TARGET, theta, game), None
+    coins = sampling.participation(0, trials, round, len(known.client_of), RATE)
+    assert coins is not None
+    taken = torch.tensor(coins & np.isin(known.client_of, sorted(there)))
+    own = taken[:, record].clone()
+    taken[:, record] = False
+    rest = known.clipped_sum(theta, np.arange(len(known.client_of)), taken)
+    gradient = known.clipper.clipped_gradients(theta, *known.members(np.array([record])))[:, 0]
+    return rest, gradient, own
+
+
+@pytest.mark.parametrize(
+    ("unit", "trust", "dropouts"),
+    [
+        ("client", "distributed", DROPOUTS),
+        ("client", "local", {}),
+        ("record", "distributed", {}),
+        ("record", "local", DROPOUTS),
+    ],
+)
+def test_rounds_are_of_those_who_joined_and_the_posterior_is_that_of_the_densities(
+    unit: str, trust: str, dropouts: dict[str, float], small: Make, tmp_path: Path
+) -> None:
+    """Round by round, by brute force: sum, noise of whom, both worlds' densities, the ledger."""
+    config = small(UNITS[unit] | dropouts | {"federation.trust": trust})
+    grid, directory = RecordingGrid(config), RunDirectory.create(tmp_path / "run", config)
+    server_app.carry_out(grid, preflight(config), directory)
+    transcript = directory.read_arrays("transcript.npz")
+    record = directory.read_json("facts.json")["challenge"]["record"]
+    worlds, total, kinds = torch.tensor(transcript["worlds"]), torch.zeros(8).double(), set()
+    rows = [row for row in ledger.read(directory) if not row.provisional]
+    for round, (before, after) in enumerate(itertools.pairwise(grid.received), start=1):
+        joined = set(np.flatnonzero(sampling.joined(0, round, CLIENTS, JOINING)).tolist())
+        assert grid.asked[round] == joined | {ADVERSARY}
+        there = grid.sent.get(round, set())
+        assert there <= joined if dropouts else there == joined
+        assert rows[round - 1].participants == tuple(sorted(joined))
+        assert rows[round - 1].kind.participants == max(1, len(there))
+        theta = torch.tensor(messages.only(messages.array_records(before)[messages.MODEL]))
+        sent = messages.array_records(after)
+        aggregate = torch.tensor(messages.only(sent[messages.AGGREGATE])).double()
+        rest, own, coin = _sums(config, there, round, theta, record)
+        # Each adds the whole noise, or its share of what as many as are expected add.
+        grid_of = fixed_point.agreed(config, Z, theta.shape[1]) if trust == "distributed" else None
+        std = Z * config.training.clipping_norm
+        if grid_of is not None:
+            std = Z * grid_of.sensitivity / np.sqrt(JOINING * CLIENTS)
+        drawn = {
+            client: std
+            * torch.from_numpy(gaussian_noise(0, range(8), round, client, len(theta[0])))
+            for client in there
+        }
+        present = worlds & (TARGET in there)
+        present = present if coin is None else present & coin
+        expected = rest + present[:, None] * own + sum(drawn.values())
+        # Integers differ by the rounding of each client's sum and noise.
+        atol = 2e-5 if grid_of is None else CLIENTS * grid_of.step + 2e-5
+        torch.testing.assert_close(aggregate, expected + 0.0, rtol=1e-5, atol=atol)
+        if TARGET in there:
+            kinds.add(len(there))
+            clear = aggregate - rest - drawn.get(ADVERSARY, 0.0)
+            spread = torch.distributions.Normal(0.0, std * np.sqrt(len(there - {ADVERSARY})))
+            without = spread.log_prob(clear).sum(1)
+            ratio = spread.log_prob(clear - own).sum(1) - without
+            if coin is not None:
+                ratio = torch.logaddexp(np.log(RATE) + ratio, torch.full((8,), np.log1p(-RATE)))
+            total += ratio
+        np.testing.assert_allclose(
+            transcript["log_odds"][:, round - 1], total, rtol=1e-3, atol=5e-3
+        )
+        # The sum is divided by its public expectation.
+        model = torch.tensor(messages.only(sent[messages.MODEL]))
+        stepped = theta.double() - config.training.learning_rate * aggregate / config.normaliser
+        torch.testing.assert_close(model.double(), stepped, rtol=1e-6, atol=1e-6)
+    assert len(kinds) > 1
+    assert bool(dropouts) == any(row.kind.participants != len(row.participants) for row in rows[1:])
+    assert config.normaliser == JOINING * (CLIENTS if unit == "client" else RATE * 24)
+
+
+@pytest.mark.parametrize(("unit", "trust"), [("client", "local"), ("record", "distributed")])
+def test_the_adversary_the_server_and_the_auditor_agree(
+    unit: str, trust: str, small: Make, run: Run
+) -> None:
+    changes = UNITS[unit] | {"federation.trust": trust, "audit.vantages": "all"}
+    found = run(small(changes))
+    audited = run(small(changes | {"audit.mode": "oracle"}))
+    for name in ("log_odds", "log_odds_server", "log_odds_released_model"):
+        np.testing.assert_allclose(audited[name], found[name], rtol=1e-3, atol=2e-3)
+        assert np.abs(found[name]).max() > 0.05
+    # Rounds that the target does not join say nothing to anybody.
+    absent = [not joining.joined(small(changes), round)[TARGET] for round in range(1, 8)]  # type: ignore[index]
+    for ending in ("", "_server"):
+        ratios = np.diff(found[f"log_odds{ending}"], axis=1, prepend=0.0)
+        assert (ratios[:, absent] == 0).all()
+        assert (ratios[:, ~np.array(absent)] != 0).all()
+
+
+def test_masked_sums_are_those_that_are_simulated(small: Make, run: Run) -> None:
+    """Flower's protocol among those who joined, whose number changes; one may be missing."""
+    changes = BY_CLIENT | DROPOUTS | {"federation.clients": 12, "federation.tolerated-dropouts": 1}
+    changes |= {"federation.dropout-rate": 0.1, "training.rounds": 3, "run.seed": 1}
+    masked = run(small(changes | SECAGG))
+    simulated = run(small(changes | SECAGG | {"federation.secure-aggregation": "simulated"}))
+    np.testing.assert_array_equal(masked["log_odds"], simulated["log_odds"])
+    np.testing.assert_array_equal(masked["noise_stds"], simulated["noise_stds"])
+    there = [len(joining.participants(small(changes | SECAGG), round)) for round in (1, 2, 3)]
+    shares = masked["noise_stds"][0] ** 2
+    assert not np.allclose(shares / shares[0], (np.array(there) - 1) / (there[0] - 1))
+
+
+def test_a_round_of_too_few_for_secure_aggregation_is_refused(small: Make) -> None:
+    with pytest.raises(InputError, match=r"1 of the clients join round \d+, but secagg\+ .* 2 or"):
+        prepare(small(BY_CLIENT | SECAGG | {"federation.sampling-rate": 0.2}))
+
+
+@pytest.mark.parametrize(
+    ("unit", "trust", "vantage"),
+    [
+        ("client", "local", "participant"),
+        ("client", "distributed", "server"),
+        pytest.param("record", "distributed", "participant", marks=pytest.mark.slow),
+    ],
+)
+def test_noise_is_for_the_client_who_is_worst_off(
+    unit: str, trust: str, vantage: str, small: Make
+) -> None:
+    """Against dp-accounting, of every client's rounds by the shares that were there."""
+    wanted = {"privacy.noise-multiplier": 0.0, "privacy.epsilon": 1.5, "training.rounds": 20}
+    place = {"federation.trust": trust, "federation.vantage": vantage}
+    config = small(UNITS[unit] | wanted | place)
+    nominal, delta = privacy.noise_multiplier(config), config.privacy.delta
+    rounds = [np.flatnonzero(sampling.joined(0, i, CLIENTS, JOINING)) for i in range(1, 21)]
+    spent = []
+    for client in range(CLIENTS):
+        steps = pld.PLDAccountant()
+        for there in rounds:
+            if client in there:
+                seen = len(there) - (vantage == "participant")
+                sources = max(1, seen if (trust, vantage) != ("local", "server") else 1)
+                share = 1.0 if trust == "local" else np.sqrt(JOINING * CLIENTS)
+                step = dp_accounting.GaussianDpEvent(nominal * np.sqrt(sources) / share)
+                rate = config.training.sampling_rate
+                steps.compose(dp_accounting.PoissonSampledDpEvent(rate, step))
+        spent.append(steps.get_epsilon(delta))
+    assert max(spent) == pytest.approx(1.5, rel=4e-3)
+    described = privacy.describe(config, nominal)
+    found = accountant("pld").epsilon(described.towards(Vantage(vantage)), delta)
+    assert found == pytest.approx(1.5, rel=1e-6)
+
+
+def test_the_budget_is_planned_by_the_coins_and_the_ledger_keeps_it(
+    small: Make, tmp_path: Path
+) -> None:
+    config = small(BY_CLIENT | {"federation.trust": "distributed", "training.rounds": 30})
+    vantage, nominal = config.federation.vantage, Z
+
+    def spent(rounds: int) -> float:
+        return max(
+            composition.epsilon_of(
+                config,
+                composition.Counts(
+                    planned_kind(config, nominal, round)
+                    for round in range(1, rounds + 1)
+                    if client in joining.participants(config, round)
+                ),
+                vantage,
+            )
+            for client in range(CLIENTS)
+        )
+
+    limit = (spent(9) + spent(30)) / 2
+    limited = small(
+        BY_CLIENT
+        | {"federation.trust": "distributed", "training.rounds": 30, "privacy.stop-at": limit}
+    )
+    directory = RunDirectory.create(tmp_path / "run", limited)
+    plan = preflight(limited)
+    assert 9 <= plan.rounds < 30
+    assert spent(plan.rounds) <= limit < spent(plan.rounds + 1)
+    grid = InProcessGrid(client_app.app, CLIENTS, to_run_config(limited))
+    server_app.carry_out(grid, plan, directory)
+    rows = ledger.read(directory)
+    assert len(rows) == plan.rounds
+    worst = spending.describe(limited, nominal, rows).towards(vantage)
+    assert PLD.epsilon(worst, limited.privacy.delta) == pytest.approx(spent(plan.rounds))
+    said = json.loads(directory.path.joinpath("report.json").read_text())["budget"]
+    assert said["rounds_run"] == plan.rounds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trust", ["local", "distributed"])
+def test_the_advantage_is_that_of_the_noise_that_was_there(
+    trust: str, small: Make, run: Run
+) -> None:
+    """A target whose update is always clipped: 6000 trials and the closed form."""
+    changes = {"audit.mode": "oracle", "trials.count": 6000, "trials.batch": 2000}
+    changes |= {"training.clipping-norm": 1e-3, "training.batch-size": 0, "run.seed": 11}
+    changes |= {"federation.trust": trust, "data.records": 12, "audit.vantages": "all"}
+    found = run(small(BY_CLIENT | changes | {"privacy.noise-multiplier": 2.5}))
+    config = small(BY_CLIENT | changes)
+    own = 2.5 / (np.sqrt(JOINING * CLIENTS) if trust == "distributed" else 1.0)
+    for vantage in (Vantage.PARTICIPANT, Vantage.SERVER):
+        square = 0.0
+        for round in range(1, 8):
+            there = set(joining.participants(config, round))
+            if TARGET in there:
+                others = there - ({ADVERSARY} if vantage is Vantage.PARTICIPANT else set())
+                alone = trust == "local" and vantage is Vantage.SERVER
+                square += 1 / (own**2 * (1 if alone else len(others)))
+        advantage = 2 * stats.norm.cdf(np.sqrt(square) / 2) - 1
+        ending = "" if vantage is Vantage.PARTICIPANT else "_server"
+        wins = int(((found[f"log_odds{ending}"][:, -1] > 0) == found["worlds"]).sum())
+        assert stats.binomtest(wins, 6000, (1 + advantage) / 2).pvalue > 1e-3
