@@ -149,7 +149,8 @@ def clipped_share(rounds: npt.NDArray[np.int64], share: Floats) -> Figure:
     """
     with page_style():
         figure, axes = new_axes()
-        axes.plot(rounds, share, color=BLUE, marker="o" if len(rounds) == 1 else None)
+        marker = "o" if len(rounds) == 1 else None
+        axes.plot(rounds, share, color=BLUE, marker=marker, label="_share")
         axes.set_ylim(-0.02, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.set_ylabel("gradients that were cut")
@@ -177,7 +178,7 @@ def noise_limits(rounds: npt.NDArray[np.int64], limits: Mapping[str, Floats]) ->
                     "label": f"{name}, the least",
                 }
             else:
-                style = {"color": BLUE, "alpha": 0.5, "linewidth": 1.2}
+                style = {"color": BLUE, "alpha": 0.5, "linewidth": 1.2, "label": f"_{name}"}
             axes.plot(rounds, shown, marker=marker, **style)
         level_line(axes, 1.0, "as much as is claimed", INK, "--")
         axes.set_ylim(bottom=0)

@@ -68,7 +68,7 @@ def _advantage(axes: Axes, key: str, series: Rows, colour: str, label: str, name
     point, low, high = (
         _numbers(series, name) for name in ("advantage", "advantage_low", "advantage_high")
     )
-    axes.vlines(values, low, high, color=colour, linewidth=2)
+    axes.vlines(values, low, high, color=colour, linewidth=2, label=f"_{label or 'measured'}")
     axes.plot(values, point, "o", color=colour, label=label or "measured")
     for name, line, alone, text in (
         ("rho_alpha", "-", INK, "bound ρα"),
