@@ -58,11 +58,13 @@ class Section:
         title: its heading, or how the report words that
         words: report -> blocks; a section without blocks and figures is left out
         figures: report, transcript -> figures; those that no block places stand at the end
+        specialist: whether it stands folded, for who wants to know more
     """
 
     title: str | Callable[[Report], str]
     words: Callable[[Report], Sequence[Block]] = _nothing_said
     figures: Callable[[Report, Transcript], Sequence[Figure]] = _nothing_drawn
+    specialist: bool = False
 
     def heading(self, report: Report) -> str:
         """Return the heading of the section in a report."""
