@@ -203,6 +203,15 @@ def rounds_axis(axes: Axes, rounds: npt.NDArray[np.int64]) -> None:
     axes.set_xlabel("round")
 
 
+def from_zero(axes: Axes) -> None:
+    """Let the values begin at zero, and leave room above the highest.
+
+    Args:
+        axes: with everything drawn.
+    """
+    axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
+
+
 def legend_above(axes: Axes, above: float = 0.0) -> None:
     """Put the legend, if there is anything in it, above the axes.
 

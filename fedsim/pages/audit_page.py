@@ -15,12 +15,15 @@ from fedsim.pages.style import STYLE
 from fedsim.pages.wording import DASH
 
 PARTS = """\
-{% macro settings(rows) %}
-<dl class="settings">
+{% macro listed(rows, kind="") %}
+<dl{% if kind %} class="{{ kind }}"{% endif %}>
 {% for name, value in rows %}
-<dt>{{ name }}</dt><dd>{{ value }}</dd>
+<dt{% if value | string | length > 80 %} class="long"{% endif %}>{{ name }}</dt><dd>{{ value }}</dd>
 {% endfor %}
 </dl>
+{% endmacro %}
+{% macro settings(rows) %}
+{{ listed(rows, "settings") }}
 {% endmacro %}
 {% macro concluded(sentences) %}
 <section class="verdict">
@@ -40,7 +43,7 @@ PARTS = """\
 <tbody>
 {% for row in rows %}
 <tr>{% for value in row %}\
-{% if loop.first %}<th scope="row">{{ value }}</th>{% else %}\
+{% if loop.first %}<th scope="row" data-label="{{ headings[0] }}">{{ value }}</th>{% else %}\
 <td data-label="{{ headings[loop.index0] }}">{{ value }}</td>{% endif %}\
 {% endfor %}</tr>
 {% endfor %}

@@ -48,8 +48,7 @@ def unvarying(numbers: Numbers) -> str:
         everywhere = f" at every {one.across}" if one.across else " throughout"
         value = f"{_titled(one)}{name} is {number(one.values[0])}{everywhere}"
         said.setdefault(name, value if one.at else _course(one))
-    subject = next((f" of {one.up}" for one in numbers.series if one.up), "")
-    return f"Nothing{subject} varies, so nothing is drawn: {'; '.join(said.values())}."
+    return f"Nothing varies, so nothing is drawn: {'; '.join(said.values())}."
 
 
 def tables(numbers: Numbers) -> list[Listed]:

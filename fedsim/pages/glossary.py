@@ -1,6 +1,7 @@
 """The words that a page explains itself: at the end, linked from where each first stands."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -77,6 +78,13 @@ TERMS = (
         "The training data with the target record, and without it or with another in its place.",
     ),
     Term(
+        "mu",
+        "μ",
+        r"μ",
+        "How far the target moves what is released, all rounds together, in standard deviations "
+        "of the noise.",
+    ),
+    Term(
         "noise-multiplier",
         "noise multiplier",
         r"\b[Nn]oise multiplier\b",
@@ -99,7 +107,7 @@ TERMS = (
 )
 
 TOKEN = re.compile(r"<(svg|style|title|code)\b.*?</\1>|<[^>]*>", re.S)
-UNLINKED = re.compile(r"a|h[1-6]|summary|th|dt|nav|figcaption|button")
+UNLINKED = re.compile(r"a|h[1-6]|summary|th")
 """Elements whose text is no place for a link to a term."""
 
 FORMS = re.compile("|".join(f"(?P<t{place}>{term.forms})" for place, term in enumerate(TERMS)))
@@ -115,10 +123,10 @@ def explained(page: str) -> str:
         page: HTML that the frame has laid out.
     """
     head, main, body = page.partition("<main")
-    found: list[Term] = []
+    found: dict[Term, bool] = {}
     parts, done, inside = [], 0, 0
     for token in TOKEN.finditer(body):
-        parts.append(_typeset(_linked(body[done : token.start()], found, inside > 0)))
+        parts.append(_typeset(_linked(body[done : token.start()], found, inside == 0)))
         parts.append(token[0])
         done = token.end()
         tag = re.match(r"<(/?)(\w+)", token[0])
@@ -129,22 +137,24 @@ def explained(page: str) -> str:
     return _outside_tags(head) + main + text
 
 
-def _linked(text: str, found: list[Term], inside: bool) -> str:
-    """Return a text with links at the terms that stand in it for the first time in the page."""
-    if inside or not text.strip():
-        return text
+def _linked(text: str, found: dict[Term, bool], linkable: bool) -> str:
+    """Return a text with links at terms that no earlier text of the page has a link at.
+
+    found: says of the terms of earlier texts whether there is a link; those of this one are added.
+    """
 
     def link(form: re.Match[str]) -> str:
         term = TERMS[int(str(form.lastgroup)[1:])]
-        if term in found:
+        linked = found.setdefault(term, False)
+        if linked or not linkable:
             return form[0]
-        found.append(term)
+        found[term] = True
         return f'<a class="term" href="#term-{term.slug}">{form[0]}</a>'
 
     return FORMS.sub(link, text)
 
 
-def _section(found: list[Term]) -> str:
+def _section(found: Collection[Term]) -> str:
     listed = [
         Markup('<dt id="term-{}">{}</dt><dd>{}</dd>').format(term.slug, term.shown, term.meaning)
         for term in TERMS

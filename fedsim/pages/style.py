@@ -23,7 +23,8 @@ body { margin: 0 auto; padding: 2.5rem 1.5rem 4rem; max-width: 61rem; background
   color: var(--ink); line-height: 1.55; font-size: 16px;
   font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
 a { color: var(--blue); }
-a.term { color: inherit; text-decoration: underline dotted var(--muted); text-underline-offset: .2em; }
+a.term { color: inherit; text-decoration: underline dotted var(--muted);
+  text-underline-offset: .2em; }
 a.anchor { color: var(--muted); font-weight: 400; text-decoration: none; opacity: 0; }
 a.anchor:focus, :hover > a.anchor { opacity: 1; }
 .skip { position: absolute; left: -99rem; padding: .5rem 1rem; background: var(--paper); }
@@ -85,15 +86,15 @@ dt, dd { margin: 0; padding: .3rem 0; border-bottom: 1px solid var(--line); }
 dt { color: var(--muted); padding-right: .8rem; }
 dt:target { color: var(--ink); font-weight: 600; }
 .settings { grid-template-columns: repeat(2, minmax(8rem, 11rem) 1fr); }
+.settings .long { grid-column: 1; }
+.settings .long + dd { grid-column: 2 / -1; }
 dd { overflow-wrap: anywhere; padding-right: .8rem; }
-body { counter-reset: figure; }
-figure { margin: 1.8rem 0; counter-increment: figure; }
+figure { margin: 1.8rem 0; }
 figure svg, figure img { display: block; width: 100%; min-width: 34rem; height: auto; }
 figure svg text { font-family: inherit !important; }
 .plate { background: #fff; }
 figcaption { color: var(--muted); font-size: .92rem; max-width: 46rem; margin-bottom: .5rem; }
 figcaption strong { color: var(--ink); }
-figcaption::before { content: "Figure " counter(figure) ". "; }
 details { margin: .8rem 0; }
 summary { cursor: pointer; color: var(--blue); }
 summary h2 { display: inline; border: 0; }
@@ -109,13 +110,16 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
   h1 { font-size: 1.5rem; }
   .stacked thead { position: absolute; clip-path: inset(50%); width: 1px; height: 1px;
     overflow: hidden; }
-  .stacked, .stacked tbody, .stacked tr, .stacked th, .stacked td { display: block; }
-  .stacked tr { border-bottom: 1px solid var(--line); padding: .6rem 0; }
-  .stacked th, .stacked td { border: 0; padding: .1rem 0; }
-  .stacked td, .stacked th { overflow-wrap: anywhere; }
-  .stacked td:not([data-label=""])::before { content: attr(data-label) ": "; color: var(--muted);
-    font-weight: 400; }
-  dl, .settings { grid-template-columns: 1fr; }
+  .stacked, .stacked tbody { display: block; }
+  .stacked tr { display: flex; flex-wrap: wrap; column-gap: 1.1rem; padding: .6rem 0;
+    border-bottom: 1px solid var(--line); }
+  .stacked th, .stacked td { border: 0; padding: .1rem 0; min-width: 0; overflow-wrap: anywhere; }
+  .stacked th { flex: 0 0 100%; }
+  .stacked td small { display: inline; margin-left: .4rem; }
+  .stacked [data-label]:not([data-label=""])::before { content: attr(data-label) ": ";
+    color: var(--muted); font-weight: 400; }
+  dl, .settings { grid-template-columns: minmax(0, 1fr); }
+  .settings .long + dd { grid-column: 1; }
   dt { border: 0; padding-bottom: 0; }
   dd { padding-top: 0; }
 }
@@ -134,17 +138,22 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
 @media print {
   @page { size: A4; margin: 16mm; @bottom-right { content: counter(page) " / " counter(pages);
     font: 8pt sans-serif; color: #5b6770; } }
-  body { font-size: 9.5pt; max-width: none; padding: 0; }
+  :root { font-size: 9.5pt; }
+  body { font-size: 1rem; max-width: none; padding: 0; }
   figure svg, figure img { max-width: 15cm; min-width: 0; }
   .verdict, .label, tr.here { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   h2, h3, h4, summary, figcaption { break-after: avoid; }
-  .scroll, tr, .verdict, .label { break-inside: avoid; }
+  .scroll, figcaption, tr, .verdict, .label { break-inside: avoid; }
   .skip, a.anchor { display: none; }
   .table, .scroll { overflow: visible; }
   table { font-size: 8.5pt; }
-  td, th { overflow-wrap: anywhere; }
+  th, td { overflow-wrap: break-word; padding-right: .6rem; }
   td.value, td.limit { min-width: 0; }
+  .vantages td:last-child { min-width: 11rem; }
   .compact, .all { font-size: 7pt; }
+  .all tbody { display: block; columns: 2; }
+  .all, .all tr { display: block; }
+  .all th, .all td { display: inline; border: 0; }
   .contents ul { columns: 2; }
   details::details-content { content-visibility: visible; display: block; block-size: auto; }
   summary { list-style: none; color: var(--muted); }

@@ -6,7 +6,7 @@ carries only Python.
 
 TEMPLATE = """\
 {% extends "frame" %}
-{% from "parts" import headed %}
+{% from "parts" import headed, listed %}
 {% macro marked(mark) %}
 {% if mark %}<span class="mark {{ mark.kind }}">{{ mark.text }}.</span> {% endif %}
 {% endmacro %}
@@ -22,11 +22,7 @@ TEMPLATE = """\
 <h{{ level + 1 }}>{{ block.text }}</h{{ level + 1 }}>
 {% endmacro %}
 {% macro listing(block, level) %}
-<dl{% if block.several %} class="settings"{% endif %}>
-{% for name, value in block.entries %}
-<dt>{{ name }}</dt><dd>{{ value }}</dd>
-{% endfor %}
-</dl>
+{{ listed(block.entries, "settings" if block.several else "") }}
 {% endmacro %}
 {% macro table(block, level) %}
 <div class="table"><table class="stacked{{ ' ' + block.style if block.style else '' }}">

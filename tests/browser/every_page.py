@@ -41,9 +41,15 @@ LOCAL: dict[str, Scalar] = {"federation.trust": "local", "privacy.noise-source":
 RUNS: dict[str, dict[str, Scalar]] = {
     "run": LOCAL | {"audit.vantages": "all"},
     "one-run": {"canaries.count": 40},
-    "client-level": {"privacy.unit": "client"},
 }
 """Experiments whose reports differ in what they hold."""
+
+
+KINDS = (
+    *RUNS,
+    *("training", "sweep", "membership", "sensitivity", "data", "app-audit", "transcript-audit"),
+    *("reproduction", "live-audit", "client-report"),
+)
 
 
 def write_all(directory: Path) -> dict[str, Path]:
