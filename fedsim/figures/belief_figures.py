@@ -1,6 +1,7 @@
 """What the adversary believed: log-odds and beliefs, by round and at the end."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -192,7 +193,12 @@ def client_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats])
         marker = "o" if len(rounds) == 1 else None
         for name, belief in beliefs.items():
             if name != worst:
-                style = {"color": BLUE, "alpha": 0.5, "linewidth": 1.2, "marker": marker}
+                style: dict[str, Any] = {
+                    "color": BLUE,
+                    "alpha": 0.5,
+                    "linewidth": 1.2,
+                    "marker": marker,
+                }
                 axes.plot(rounds, belief, label=f"_{name}", **style)
         label = f"{worst}, the highest at the end"
         axes.plot(rounds, beliefs[worst], color=VERMILION, linewidth=2, marker=marker, label=label)

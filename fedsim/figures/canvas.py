@@ -127,9 +127,7 @@ def quantile_band(
         label: of the line in the legend.
     """
     low, middle, high = band
-    axes.fill_between(
-        rounds, low, high, color=colour, alpha=0.14, linewidth=0, label=f"_{label}"
-    )
+    axes.fill_between(rounds, low, high, color=colour, alpha=0.14, linewidth=0, label=f"_{label}")
     # One round makes no line, but a point with its spread.
     marker = "o" if len(rounds) == 1 else None
     if marker:

@@ -16,7 +16,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.collections import Collection, LineCollection, PolyCollection
-from matplotlib.container import BarContainer, ErrorbarContainer
+from matplotlib.container import BarContainer, Container, ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import StepPatch
@@ -29,6 +29,10 @@ FLAT = 2e-3
 """Below which share of its axis a series is a straight line to the eye."""
 
 Points = npt.NDArray[np.float64]
+Values = Sequence[float] | Points
+Found = tuple[str, Values, Values]
+"""Name, places and values of a series, or of a part of it."""
+
 Place = float | str
 """Where a value stands: a number, or the name at the tick."""
 
@@ -133,22 +137,14 @@ class _Panel:
             drawn += [np.concatenate(found)] if (found := _vertices(collection)) else []
         return all(np.ptp(points[:, self.up]) <= room for points in drawn if len(points))
 
-    def _found(self) -> Iterator[tuple[str, Sequence[float], Sequence[float]]]:
+    def _found(self) -> Iterator[Found]:
         """Yield name, places and values of every series."""
         for line in self.axes.lines:
             if name := _name(line):
                 yield from self._of_line(name, line)
         for container in self.axes.containers:
-            if not (name := _name(container)):
-                continue
-            if isinstance(container, ErrorbarContainer):
-                data, _, spreads = container
-                yield from self._of_line(name, data)
-                for spread in spreads:
-                    yield from self._of_segments(name, spread)
-            elif isinstance(container, BarContainer):
-                ends = [(bar.get_x() + bar.get_width() / 2, bar.get_height()) for bar in container]
-                yield name, *zip(*ends, strict=True)
+            if name := _name(container):
+                yield from self._of_container(name, container)
         for patch in self.axes.patches:
             if isinstance(patch, StepPatch) and (name := _name(patch)):
                 heights, edges, _ = patch.get_data()
@@ -161,9 +157,17 @@ class _Panel:
             elif isinstance(collection, PolyCollection):
                 yield from self._of_band(name, collection)
 
-    def _of_line(
-        self, name: str, line: Line2D
-    ) -> Iterator[tuple[str, Sequence[float], Sequence[float]]]:
+    def _of_container(self, name: str, container: Container) -> Iterator[Found]:
+        if isinstance(container, ErrorbarContainer):
+            data, _, spreads = container
+            yield from self._of_line(name, data)
+            for spread in spreads:
+                yield from self._of_segments(name, spread)
+        elif isinstance(container, BarContainer):
+            for bar in container:
+                yield name, [bar.get_x() + bar.get_width() / 2], [bar.get_height()]
+
+    def _of_line(self, name: str, line: Line2D) -> Iterator[Found]:
         points = self._points(line)
         if self._is_level(line):
             across_x, _ = line.get_transform().contains_branch_seperately(self.axes.transData)
@@ -173,9 +177,7 @@ class _Panel:
         else:
             yield name, points[:, self.across], points[:, self.up]
 
-    def _of_segments(
-        self, name: str, lines: LineCollection
-    ) -> Iterator[tuple[str, Sequence[float], Sequence[float]]]:
+    def _of_segments(self, name: str, lines: LineCollection) -> Iterator[Found]:
         for segment in _vertices(lines):
             at, ends = [segment[:, self.across].mean()], segment[:, self.up]
             if np.ptp(ends):
@@ -183,9 +185,7 @@ class _Panel:
             else:
                 yield name, at, ends[:1]
 
-    def _of_band(
-        self, name: str, band: PolyCollection
-    ) -> Iterator[tuple[str, Sequence[float], Sequence[float]]]:
+    def _of_band(self, name: str, band: PolyCollection) -> Iterator[Found]:
         for outline in _vertices(band):
             for at in np.unique(outline[:, self.across]):
                 yield from _ends(name, [at], outline[outline[:, self.across] == at, self.up])
@@ -197,15 +197,15 @@ class _Panel:
     @staticmethod
     def _points(line: Line2D) -> Points:
         """Return the points of a line, [n, 2]."""
-        return np.column_stack(np.ma.filled(np.ma.array(line.get_data(), float), np.nan))
+        data = (np.ma.asarray(values, dtype=float) for values in line.get_data())
+        columns: list[Points] = [values.filled(np.nan) for values in data]
+        return np.column_stack(columns)
 
     def _place(self, at: float) -> Place:
         return self.names.get(round(float(at), 9), _rounded(at))
 
 
-def _ends(
-    name: str, at: Sequence[float] | Points, values: Points
-) -> Iterator[tuple[str, Sequence[float], Sequence[float]]]:
+def _ends(name: str, at: Sequence[float] | Points, values: Points) -> Iterator[Found]:
     """Yield the lowest and the highest of some values at one place, as two series."""
     yield f"{name}, low", list(at), [float(np.min(values))]
     yield f"{name}, high", list(at), [float(np.max(values))]
@@ -227,7 +227,7 @@ def _named_ticks(axis: Axis) -> dict[float, str]:
     locator, formatter = axis.get_major_locator(), axis.get_major_formatter()
     if not (isinstance(locator, FixedLocator) and isinstance(formatter, FuncFormatter)):
         return {}
-    return {round(float(at), 9): formatter(at).replace("\n", ", ") for at in locator.locs}
+    return {round(float(at), 9): formatter(at).replace("\n", ", ") for at in locator()}
 
 
 def _rounded(value: float) -> float:

@@ -42,7 +42,7 @@ def seen(numbers: Numbers) -> str:
 
 def unvarying(numbers: Numbers) -> str:
     """Return what a figure of which nothing varies would show, as a sentence."""
-    said = {}
+    said: dict[str, str] = {}
     for one in numbers.series:
         name = one.name.removesuffix(", low").removesuffix(", high")
         everywhere = f" at every {one.across}" if one.across else " throughout"

@@ -1,4 +1,4 @@
-"""The words that a page explains itself: at the end, linked from where each first stands."""
+"""The terms that a page explains itself: at its end, linked from where a symbol first stands."""
 
 import re
 from collections.abc import Collection
@@ -27,12 +27,17 @@ class Term:
 TERMS = (
     Term(
         "epsilon",
-        "ε",
-        r"ε(?!′)|\bepsilon\b",
+        "ε (epsilon)",
+        r"ε(?!′)|\b[Ee]psilon\b",
         "The guarantee of differential privacy: whatever is released is at most e^ε times as "
         "likely with one person's data as without, but for probability δ. Smaller protects more.",
     ),
-    Term("delta", "δ", r"\bδ(?!′)|\bdelta\b", "The probability with which ε may fail to hold."),
+    Term(
+        "delta",
+        "δ (delta)",
+        r"δ(?!′)|\bdelta\b",
+        "The probability with which ε may fail to hold.",
+    ),
     Term(
         "epsilon-prime",
         "ε′",
@@ -107,6 +112,9 @@ TERMS = (
 )
 
 TOKEN = re.compile(r"<(svg|style|title|code)\b.*?</\1>|<[^>]*>", re.S)
+LINKED = "εδρμ"
+"""What stands for a term begins with one of them where it gets a link: symbols, not plain words."""
+
 UNLINKED = re.compile(r"a|h[1-6]|summary|th")
 """Elements whose text is no place for a link to a term."""
 
@@ -115,7 +123,7 @@ SUBSCRIPT = re.compile("ρ([αβ])")
 
 
 def explained(page: str) -> str:
-    """Return a page whose terms are explained at its end, and linked where each first stands.
+    """Return a page whose terms are explained at its end, symbols linked where each first stands.
 
     ρα and ρβ get the paper's subscripts everywhere.
 
@@ -138,7 +146,7 @@ def explained(page: str) -> str:
 
 
 def _linked(text: str, found: dict[Term, bool], linkable: bool) -> str:
-    """Return a text with links at terms that no earlier text of the page has a link at.
+    """Return a text with links at symbols that no earlier text of the page has a link at.
 
     found: says of the terms of earlier texts whether there is a link; those of this one are added.
     """
@@ -146,7 +154,7 @@ def _linked(text: str, found: dict[Term, bool], linkable: bool) -> str:
     def link(form: re.Match[str]) -> str:
         term = TERMS[int(str(form.lastgroup)[1:])]
         linked = found.setdefault(term, False)
-        if linked or not linkable:
+        if linked or not linkable or form[0][0] not in LINKED:
             return form[0]
         found[term] = True
         return f'<a class="term" href="#term-{term.slug}">{form[0]}</a>'

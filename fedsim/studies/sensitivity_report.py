@@ -328,7 +328,7 @@ PAGE = """\
 {{ drawn(pictures) }}
 {% for name, rows, differing in attributes %}
 <h3>{{ name[0] | upper }}{{ name[1:] }}</h3>
-{{ tabulated(["Attribute", "Record", against], rows) }}
+{{ tabulated(["Attribute", "Record", against], rows, "stacked attributes") }}
 <p class="meta">{{ rows | length }} of {{ differing }} attributes that differ, those that differ
 most.</p>
 {% endfor %}
