@@ -196,10 +196,8 @@ class _Panel:
 
     @staticmethod
     def _points(line: Line2D) -> Points:
-        """Return the points of a line, [n, 2]."""
-        data = (np.ma.asarray(values, dtype=float) for values in line.get_data())
-        columns: list[Points] = [values.filled(np.nan) for values in data]
-        return np.column_stack(columns)
+        """Return the points of a line, [n, 2], NaN where it has gaps."""
+        return np.asarray(line.get_xydata(), np.float64)
 
     def _place(self, at: float) -> Place:
         return self.names.get(round(float(at), 9), _rounded(at))

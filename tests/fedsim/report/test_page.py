@@ -178,6 +178,15 @@ def test_every_figure_has_a_text_alternative(html):
     assert html.count("The numbers behind this figure") == drawn
 
 
+def test_what_is_for_specialists_stands_folded_below_the_rest(report):
+    first, *others = Undrawn(report, {}).sections
+    html = render_html(report, Undrawn(report, {}, (replace(first, specialist=True), *others)))
+    folded = re.search('<details id="specialists">.*?</details>', html, re.S)[0]
+    assert re.findall("<h([23])", folded) == ["2", "3"]
+    assert "In short" in folded
+    assert html.index("Configuration <a") < html.index(folded) < html.index('<details id="values">')
+
+
 def test_the_same_run_gives_the_same_page(written, drawn, html):
     assert html == render_html(written("central").report, drawn("central"))
 
