@@ -65,9 +65,9 @@ class Undrawn(Pictures):
 
 
 def told(report):
-    """The words of the page without the appendix that lists report.json."""
-    html = render_html(report, Undrawn(report, {}))
-    return Page(html.partition("<details>")[0] + "</main></body></html>").words
+    """The words of the page without its contents and the appendix that lists report.json."""
+    html = re.sub("<nav.*?</nav>", "", render_html(report, Undrawn(report, {})), flags=re.S)
+    return Page(html.partition('<details id="values">')[0] + "</main></body></html>").words
 
 
 def shown(report, verbose=True):
@@ -172,8 +172,21 @@ def test_the_page_needs_nothing_but_itself(html):
 
 def test_every_figure_has_a_text_alternative(html):
     page = Page(html)
-    alternatives = [value for name, value in page.attributes if name == "aria-label"]
-    assert len(alternatives) == page.tags.count("figure") >= len(FIGURES)
+    drawn, said = page.tags.count("svg"), html.count('<p class="unvarying">')
+    assert html.count('<svg role="img"') == drawn
+    assert drawn + said == page.tags.count("figure") >= len(FIGURES)
+    # What is seen, and the numbers behind it.
+    assert re.search('aria-label="Belief, round by round. trained on D from [0-9.]+ to ', html)
+    assert html.count("The numbers behind this figure") == drawn
+
+
+def test_what_is_for_specialists_stands_folded_below_the_rest(report):
+    first, *others = Undrawn(report, {}).sections
+    html = render_html(report, Undrawn(report, {}, (replace(first, specialist=True), *others)))
+    folded = re.search('<details id="specialists">.*?</details>', html, re.S)[0]
+    assert re.findall("<h([23])", folded) == ["2", "3"]
+    assert "In short" in folded
+    assert html.index("Configuration <a") < html.index(folded) < html.index('<details id="values">')
 
 
 def test_the_same_run_gives_the_same_page(written, drawn, html):
