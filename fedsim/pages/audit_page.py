@@ -1,8 +1,8 @@
 """The one frame of all pages, which need no other file, script or network.
 
 A page extends "frame" and fills its blocks `title`, `head`, `kind`, `heading`, `meta` and `body`;
-"parts" has what several pages show alike. It lays out what others have worded; it decides nothing. Anchors,
-the list of contents and the glossary follow from what the page says.
+"parts" has what several pages show alike. It lays out what others have worded; it decides nothing.
+Anchors, the list of contents and the glossary follow from what the page says.
 """
 
 from typing import Any
