@@ -56,7 +56,7 @@ def _violations(chromium: Any) -> list[str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_of_a_page_keeps_anybody_from_reading_it(
-    kind: str, pages: dict[str, Path], chromium: Any
+    kind: str, chromium: Any, pages: dict[str, Path]
 ) -> None:
     _opened(chromium, pages[kind], PHONE, "light").evaluate(UNFOLD)
     chromium.evaluate(SHORTEN)
@@ -69,19 +69,23 @@ def test_nothing_of_a_page_keeps_anybody_from_reading_it(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_phone_scrolls_figures_and_not_the_page(
-    kind: str, pages: dict[str, Path], chromium: Any
+def test_a_phone_stacks_tables_and_scrolls_figures_and_not_the_page(
+    kind: str, chromium: Any, pages: dict[str, Path]
 ) -> None:
     _opened(chromium, pages[kind], PHONE, "light").evaluate(UNFOLD)
     assert chromium.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
     assert chromium.evaluate(WIDER) == []
+    for stacked in chromium.query_selector_all(".table:has(> .stacked)"):
+        assert stacked.evaluate("one => one.scrollWidth <= one.clientWidth")
+    for figure in chromium.query_selector_all("figure svg, figure img"):
+        assert figure.bounding_box()["width"] > 1.3 * PHONE["width"]
     for region in chromium.query_selector_all(".table, .scroll"):
         assert region.get_attribute("tabindex") == "0"
         assert region.get_attribute("aria-label")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_paper_has_all_that_is_folded(kind: str, pages: dict[str, Path], chromium: Any) -> None:
+def test_paper_has_all_that_is_folded(kind: str, chromium: Any, pages: dict[str, Path]) -> None:
     pypdf = pytest.importorskip("pypdf", reason='pip install -e ".[browser]"')
     _opened(chromium, pages[kind], DESK, "dark").emulate_media(media="print")
     printed = pypdf.PdfReader(io.BytesIO(chromium.pdf(prefer_css_page_size=True)))
