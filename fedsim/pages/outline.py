@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 PIECE = re.compile(
-    r"<(?P<level>h[2-4])(?: id=\"(?P<id>[^\"]*)\")?>(?P<title>.*?)</(?P=level)>"
+    r"(?P<summary><summary>)?<(?P<level>h[2-4])(?: id=\"(?P<id>[^\"]*)\")?>(?P<title>.*?)</(?P=level)>"
     r"|<div class=\"(?P<region>table|scroll)\">",
     re.S,
 )
@@ -53,6 +53,9 @@ def outlined(page: str) -> str:
         title = piece["title"]
         anchor = piece["id"] or _anchor(title, taken)
         headings.append(Heading(int(piece["level"][1]), anchor, title))
+        # What unfolds at a click has no link in it.
+        if piece["summary"]:
+            return f'<summary><{piece["level"]} id="{anchor}">{title}</{piece["level"]}>'
         return _heading(headings[-1])
 
     body = PIECE.sub(finish, page)

@@ -18,6 +18,8 @@ from fedsim.config import JOBS, Scalar, dump, from_run_config, to_run_config
 from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.server import server_app
 from fedsim.server.plan import prepare
+from fedsim.tracking.course import Course, Look
+from fedsim.tracking.live_page import render
 from fedsim.transcripts.records import Facts, ObservedRound, Reply
 from fedsim.transcripts.writer import Writer
 
@@ -47,8 +49,8 @@ RUNS: dict[str, dict[str, Scalar]] = {
 
 KINDS = (
     *RUNS,
-    *("training", "sweep", "membership", "sensitivity", "data", "app-audit", "transcript-audit"),
-    *("reproduction", "live-audit", "client-report"),
+    *("training", "sweep", "choice", "comparison", "membership", "sensitivity", "data"),
+    *("app-audit", "transcript-audit", "reproduction", "live-audit", "client-report", "live-page"),
 )
 
 
@@ -71,11 +73,13 @@ def write_all(directory: Path) -> dict[str, Path]:
     commands |= {
         "training": ["train", training],
         "sweep": ["sweep", one_round, "--over", "privacy.rho-beta=0.6,0.9"],
+        "choice": ["choose", one_round, "--max-belief", 0.8, "--trials", 8],
+        "comparison": ["compare", *(directory / kind for kind in RUNS)],
         "membership": ["membership", small, "--models", 48],
         "sensitivity": ["sensitivity", small, "--trials", 4, "--top", 2],
         "data": ["data", small],
-        "app-audit": ["audit", "--app", APP, *APP_CLAIMS],
-        "transcript-audit": ["audit", _server_transcript(directory / "server.fedt")],
+        "app-audit": ["audit", "app", APP, *APP_CLAIMS],
+        "transcript-audit": ["audit", "transcript", _server_transcript(directory / "server.fedt")],
         "reproduction": ["reproduce", "bernau", "figure-3", "table-2b", "--scale", "smoke"],
     }
     pages = {}
@@ -85,6 +89,7 @@ def write_all(directory: Path) -> dict[str, Path]:
         pages[kind] = directory / kind / name
     pages["live-audit"] = _live_audit(directory / "live")
     pages["client-report"] = _client_report(directory / "client")
+    pages["live-page"] = _live_page(directory / "live.html")
     return pages
 
 
@@ -147,8 +152,28 @@ def _live_audit(directory: Path) -> Path:
     )
     server_app.carry_out(grid, plan, plan.begin())
     worlds = ("--worlds", directory / "run")
-    _command("audit", recorded / f"{RUN_ID}.fedt", *worlds, "--out", directory / "audit")
+    _command(
+        "audit", "transcript", recorded / f"{RUN_ID}.fedt", *worlds, "--out", directory / "audit"
+    )
     return directory / "audit" / "report.html"
+
+
+def _live_page(path: Path) -> Path:
+    """Write the page of a run that is under way."""
+    course = Course(
+        phase="training",
+        rounds=3,
+        trials=(16, 32),
+        round=1,
+        accuracies={0: 0.1, 1: 0.4, 2: 0.6},
+        looks=(Look(8, 0.5, (-0.25, 1.0), 0.8, 0.6), Look(16, 0.3, (-0.1, 0.7), 0.85, 0.6)),
+        rho_alpha=0.3,
+        rho_beta=0.9,
+    )
+    # A browser that reads it again and again has no peace to look at it.
+    page = render(from_run_config(SMALL), course, "training")
+    path.write_text(page.replace('http-equiv="refresh"', 'name="refresh"'))
+    return path
 
 
 def _client_report(directory: Path) -> Path:
