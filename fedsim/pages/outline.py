@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 PIECE = re.compile(
-    r"(?P<summary><summary>)?<(?P<level>h[2-4])(?: id=\"(?P<id>[^\"]*)\")?>(?P<title>.*?)</(?P=level)>"
+    r"(?P<summary><summary>)?"
+    r"<(?P<level>h[2-4])(?: id=\"(?P<id>[^\"]*)\")?>(?P<title>.*?)</(?P=level)>"
     r"|<div class=\"(?P<region>table|scroll)\">",
     re.S,
 )

@@ -36,8 +36,8 @@ CAUSES = {
 
 FULL_BATCHES = 17
 """Ways that a report on full batches has to raise an alarm by chance: advantage and its PAC bound,
-delta', seven lower bounds, their disagreement with what trusts the noise, residuals' four tests, and
-the fit of the log-odds in two worlds."""
+delta', seven lower bounds, their disagreement with what trusts the noise, residuals' four tests,
+and the fit of the log-odds in two worlds."""
 
 CHANCES = {
     # Sensitivities vary: no bounds by normal log-odds, nor what they are compared with.
