@@ -268,7 +268,20 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         ),
         ONE_RUN,
     ),
-    "Audit": (AUDIT,),
+    "Audit": (
+        AUDIT,
+        Command(
+            "sign",
+            "evidence:sign",
+            "Sign what a run found: report, configuration, ledger, transcript, code and versions.",
+        ),
+        Command(
+            "verify",
+            "evidence:verify",
+            "Hold evidence against the files it is about: signature, every file, and the report "
+            "anew.",
+        ),
+    ),
     "Deploy": (DEPLOY,),
     "Reference": (
         Group(

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from adversaries.errors import InputError
-from fedsim.common.strict_json import INFINITIES
+from fedsim.common.strict_json import INFINITIES, real_json
 from fedsim.results.report import schema
 
 RUN = "run"
@@ -142,17 +142,22 @@ def complaint(condition: Condition, report: Mapping[str, Any]) -> str:
         condition: under which it shuts.
         report: as report.json has it.
     """
-    names = NAMES.get(kind_of(report), {}).get(condition.path)
-    vantage = str(report.get("vantage"))
-    paths = [name.replace("{vantage}", vantage) for name in names or ()] or [condition.path]
-    values = [_value(report, path.split(".")) for path in paths]
-    numbers = [value for value in values if isinstance(value, float)]
-    if not numbers:
-        return f"cannot tell whether {condition}: {values[-1]}"
-    (number, *_) = numbers
+    number = _found(report, condition.path)
+    if isinstance(number, str):
+        return f"cannot tell whether {condition}: {number}"
     if OPERATORS[condition.operator](number, condition.limit):
         return f"{condition}: it is {number:.6g}"
     return ""
+
+
+def numbers(report: Mapping[str, Any]) -> dict[str, float | str | None]:
+    """Return the numbers of a report that have short names, as JSON has them; None for no number.
+
+    Args:
+        report: as report.json has it.
+    """
+    found = {name: _found(report, name) for name in NAMES[kind_of(report)]}
+    return {name: None if isinstance(one, str) else real_json(one) for name, one in found.items()}
 
 
 def kind_of(report: Mapping[str, Any]) -> str:
@@ -164,6 +169,15 @@ def kind_of(report: Mapping[str, Any]) -> str:
     if "kind" in report:
         return str(report["kind"])
     return APP if "app" in report else RUN
+
+
+def _found(report: Mapping[str, Any], path: str) -> float | str:
+    """Return the number at a path or of a short name, or why there is none."""
+    names = NAMES.get(kind_of(report), {}).get(path, ())
+    vantage = str(report.get("vantage"))
+    paths = [name.replace("{vantage}", vantage) for name in names] or [path]
+    values = [_value(report, each.split(".")) for each in paths]
+    return next((value for value in values if isinstance(value, float)), values[-1])
 
 
 def _value(report: Any, parts: Sequence[str]) -> float | str:
