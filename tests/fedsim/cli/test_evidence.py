@@ -243,6 +243,18 @@ def test_the_audit_of_a_transcript_is_signed_with_it(
     assert (status, "server.fedt: is not the file" in said) == (4, True)
 
 
+def test_what_takes_the_clients_data_to_be_audited_again_is_not_verified_but_its_files_are(
+    signer: Signer, tmp_path: Path
+) -> None:
+    (tmp_path / "live.fedt").write_bytes(b"what an auditor's node recorded")
+    (tmp_path / "live-audit").mkdir()
+    report = {"kind": "live audit", "claim": None, "belief": {"highest": 0.7}}
+    (tmp_path / "live-audit" / "report.json").write_text(json.dumps(report))
+    signer.sign(tmp_path / "live.fedt")
+    status, said = signer.verify(tmp_path / "live-evidence.json")
+    assert (status, "files: 2 of 2" in said, "takes the clients' data" in said) == (3, True, True)
+
+
 def test_keys_and_evidence_replace_nothing_and_keys_are_for_their_owner(
     fedsim: Fedsim, signer: Signer, run: Path, tmp_path: Path
 ) -> None:
