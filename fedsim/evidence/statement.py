@@ -1,7 +1,7 @@
 """What is signed of a run, or of the audit of a transcript: its files, and what they say."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from adversaries.errors import InputError
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.common import reading
 from fedsim.evidence import conditions, derivation, digests
-from fedsim.evidence.conditions import RUN, TRAINING
+from fedsim.evidence.conditions import LIVE, RUN, TRAINING, TRANSCRIPT
 from fedsim.evidence.envelope import Digest, Predicate, Statement, Subject
 from fedsim.report import model_card
 
@@ -94,8 +94,10 @@ def located(what: Path) -> Signed:
         raise InputError(
             f"there is no {name} beside '{what}'; make it with fedsim audit transcript {what}"
         )
-    found = Signed("", path.parent, name, path.name)
-    return Signed(conditions.kind_of(found.read()), found.root, name, path.name)
+    report = Signed(TRANSCRIPT, path.parent, name, path.name)
+    if (kind := conditions.kind_of(report.read())) not in (TRANSCRIPT, LIVE):
+        raise InputError(f"'{path.parent / name}' is of a {kind}, and of no transcript")
+    return replace(report, kind=kind)
 
 
 def made(signed: Signed) -> Statement:

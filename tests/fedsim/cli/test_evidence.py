@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
+from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.config import Config, dump
 from fedsim.evidence import digests, envelope, keys, statement, verification
@@ -273,3 +274,28 @@ def test_keys_and_evidence_replace_nothing_and_keys_are_for_their_owner(
         "sign", run, "--key", signer.private, "--out", tmp_path / "evidence.json"
     )
     assert (status, "chmod 600" in said) == (2, True)
+
+
+def test_code_of_the_users_own_is_signed_and_looked_at_where_it_is_allowed(
+    fedsim: Fedsim,
+    signer: Signer,
+    experiment: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv(registry.ALLOWED, "")
+    code, run = tmp_path / "own_schedule.py", tmp_path / "run"
+    code.write_text("def half(round, rounds, training):\n    return 0.5\n")
+    allowed = "--allow-code", "own_schedule:half"
+    named = "--set", "training.schedule=own_schedule:half"
+    assert fedsim(*allowed, "run", experiment, *named, "--out", run, "--quiet")[0] == 0
+    monkeypatch.setenv(registry.ALLOWED, "")
+    status, _, said = fedsim("sign", run, "--key", signer.private)
+    assert (status, "--allow-code own_schedule:half" in said) == (2, True)
+    assert fedsim(*allowed, "sign", run, "--key", signer.private)[0] == 0
+    status, said = signer.verify(run / "evidence.json")
+    assert (status, "differs" in said) == (0, False)
+    code.write_text("def half(round, rounds, training):\n    return 1.0\n")
+    status, said = signer.verify(run / "evidence.json")
+    assert (status, "differs from the signer's: code of own_schedule" in said) == (0, True)
