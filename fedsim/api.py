@@ -3,7 +3,7 @@
 `import fedsim` exports what is here by name, and loads it with the first use.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, Scalar
 from fedsim.privacy.delta import ASSUMED
 from fedsim.results.report import Report
+from fedsim.results.verdicts import VantageVerdict
 
 if TYPE_CHECKING:  # slow to import
     from matplotlib.figure import Figure
@@ -115,6 +116,11 @@ class Run:
         """The lower bound on epsilon that the report leads with."""
         leads = self.report.empirical.headline
         return LowerBound(leads.epsilon, leads.name, leads.confidence)
+
+    @property
+    def verdicts(self) -> Sequence[VantageVerdict]:
+        """What was measured and what theory allows at every vantage, the worst first."""
+        return self.report.verdicts
 
     @property
     def worlds(self) -> npt.NDArray[np.bool_]:

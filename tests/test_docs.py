@@ -1,14 +1,37 @@
 """What the pages say of the code is true: their snippets print what stands behind them."""
 
 import re
-from importlib import import_module
+import shlex
+from collections.abc import Iterator
+from importlib import import_module, util
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
 
+import click
 import pytest
+import typer
+
+from fedsim.cli.main import app
+from fedsim.config import KNOWN_KEYS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+CURRENT = [page for page in PAGES if page.name != "CHANGELOG.md"]
+"""A change names commands that are gone."""
+
+
+def _hooks() -> ModuleType:
+    """Return what makes the site's generated pages, which is no module of a package."""
+    spec = util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATED = {f"docs/{path}": page for path, page in _hooks().generated_pages().items()}
 SNIPPET = re.compile(
     r'^(?P<indent> *)python -c "\n(?P<code>.*?)"\n(?:(?P=indent)# (?P<printed>[^\n]*)\n)?',
     re.M | re.S,
@@ -57,6 +80,68 @@ def _anchors(page: Path) -> set[str]:
     """Return what the headings of a page are linked by."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_readme_is_read_in_two_minutes() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 450
+
+
+COMMAND = re.compile(
+    r"(?:^|(?<=[$(] )|(?<=&& )|(?<=; ))(?:\S+/bin/)?(fedsim (?:(?!, then)[^&|;>)])*)"
+)
+"""A command of fedsim's: where its line begins, after a prompt, or after another command."""
+
+
+def _commands(page: str) -> Iterator[str]:
+    """Yield the commands that stand in the blocks of a page, or in its text as `code`."""
+    page = re.sub(r"\$\([^)]*\)", "FILE", page.replace("\\\n", " "))
+    fenced = re.findall(r"^ *```(?:sh|console|text)?\n(.*?)^ *```", page, re.M | re.S)
+    text = re.sub(r"^ *```.*?^ *```", "", page, flags=re.M | re.S)
+    blocks = [*fenced, *re.findall(r"(?:^ {4}.*\n)+", text, re.M)]
+    for line in (line for block in blocks for line in dedent(block).splitlines()):
+        for found in COMMAND.findall(line.partition("[-")[0]):  # before options as a usage has them
+            yield shlex.join(shlex.split(found, comments=True))
+    yield from re.findall(r"(?<!`)`(fedsim [^`]*)`", text)
+
+
+def _parse(words: list[str]) -> None:
+    """Read a command line as far as its commands and options go. Raises click.UsageError."""
+    command: click.Command = typer.main.get_command(app)
+    while True:
+        context = click.Context(command, info_name=command.name)
+        _, words, _ = command.make_parser(context).parse_args(words)
+        words = [word for word in words if word not in ("...", "…")]
+        if not isinstance(command, click.Group):
+            if words:
+                raise click.UsageError(f"unexpected {words}")
+            return
+        if not words:
+            return
+        name, *words = words
+        found = command.get_command(context, name)
+        if found is None:
+            raise click.UsageError(f"no command {name}")
+        command = found
+
+
+@pytest.mark.parametrize("page", CURRENT, ids=lambda page: page.name)
+def test_the_commands_of_a_page_exist_with_their_options(page: Path) -> None:
+    for line in _commands(page.read_text()):
+        try:
+            _parse(shlex.split(line)[1:])
+        except click.BadOptionUsage:
+            pass  # a text names an option without a value
+        except click.UsageError as error:
+            pytest.fail(f"{line}: {error.format_message()}")
+
+
+def test_every_key_and_every_command_is_on_its_generated_page() -> None:
+    keys, commands = GENERATED["docs/reference/keys.md"], GENERATED["docs/reference/commands.md"]
+    for key in KNOWN_KEYS:
+        assert re.search(rf"^\| `{key}` \| [^|]", keys, re.M), key
+    for name in ("run", "account", "deploy init"):
+        assert f"\n## fedsim {name}\n" in commands
+    assert "| `--until-halfwidth H` | " in commands
 
 
 def test_every_registry_of_the_table_exists() -> None:

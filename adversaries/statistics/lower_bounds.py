@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from adversaries.statistics.design import INDEPENDENT, Design
+from adversaries.statistics.e_process import betting_bound
 from adversaries.statistics.gaussian_bounds import gaussian_bound, gaussian_unequal_bound, lessened
 from adversaries.statistics.intervals import (
     LowerBound,
@@ -205,6 +206,7 @@ LOWER_BOUNDS: dict[str, Estimator] = {
     "clopper_pearson": Estimator(clopper_pearson_bound, dependent_worlds=True),
     "clopper_pearson_split": Estimator(clopper_pearson_split, dependent_worlds=True),
     "clopper_pearson_bonferroni": Estimator(clopper_pearson_bonferroni),
+    "betting": Estimator(betting_bound),
     "jeffreys": Estimator(jeffreys_bound),
     "mu_gdp": Estimator(mu_gdp_bound, gaussian=True, dependent_worlds=True),
     "gaussian": Estimator(gaussian_bound, gaussian=True, normal=True),

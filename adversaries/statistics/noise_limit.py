@@ -32,6 +32,9 @@ Floats = npt.NDArray[np.float64]
 RATIOS = 2.0 ** (np.arange(16, -17, -1) / 8)
 """Noise over what is claimed that is tested, from the most, 4, to the least, 1/4."""
 
+CLAIMED = int(np.flatnonzero(RATIOS == 1)[0])
+"""Where in `RATIOS` the claimed noise is."""
+
 LESS = np.array([0.4, 0.7, 0.9])
 """a: how much less noise each alternative has."""
 
@@ -70,6 +73,11 @@ class NoiseLimit:
         self._total = self._total + x
         self._variance += std**2
         self._rounds += 1
+
+    @property
+    def log_e(self) -> float:
+        """The log of the e-process against at least the claimed noise, as it stands."""
+        return float(self._log_e[CLAIMED])
 
     def limit(self, confidence: float) -> float:
         """Return how many times the claimed noise there is at most; `math.inf` for no limit.

@@ -31,13 +31,16 @@ def render_html(outcome: AppAudit, results: Sequence[tuple[str, str]]) -> str:
         meaning="; ".join(outcome.reasons) or MEANINGS[outcome.verdict],
         alarming=outcome.verdict is Verdict.CONVICTED,
         results=results,
-        findings=outcome.findings,
+        findings=[
+            (found.rule, "yes" if found.breaks else "no", found.why, found.mend)
+            for found in outcome.findings
+        ],
     )
 
 
 PAGE = """\
 {% extends "frame" %}
-{% from "parts" import settings %}
+{% from "parts" import settings, tabulated %}
 {% block title %}{{ app }} – audit of a Flower app{% endblock %}
 {% block kind %}Audit of a Flower app{% endblock %}
 {% block heading %}{{ app }}{% endblock %}
@@ -50,15 +53,7 @@ PAGE = """\
 {{ settings(results) }}
 <h2>Findings</h2>
 {% if findings %}
-<div class="table"><table><thead><tr>
-<th scope="col">rule</th><th scope="col">weakens the guarantee</th>
-<th scope="col">why</th><th scope="col">how to mend it</th>
-</tr></thead><tbody>
-{% for finding in findings %}
-<tr><th scope="row">{{ finding.rule }}</th><td>{{ "yes" if finding.breaks else "no" }}</td>
-<td>{{ finding.why }}</td><td>{{ finding.mend }}</td></tr>
-{% endfor %}
-</tbody></table></div>
+{{ tabulated(["rule", "weakens the guarantee", "why", "how to mend it"], findings) }}
 {% else %}
 <p>No rule objects to anything.</p>
 {% endif %}

@@ -354,7 +354,9 @@ class LiveAudit:
                 self._planted, config.training.clipping_norm
             )
             self.canaries.begin(trials)
-        self.noise = NoiseWatch() if watchable(config) else None
+        messages = config.federation.auditor_sees == "messages"
+        clients = config.federation.clients if messages else 0
+        self.noise = NoiseWatch(clients) if watchable(config) else None
 
     def _watch(
         self,

@@ -356,7 +356,9 @@ def _alarms(
             "than claimed."
         )
     if audit.noise is not None:
-        alarms += noise_watch.alarms(audit.noise.limits(ALARM_CONFIDENCE))
+        alarms += noise_watch.alarms(
+            audit.noise.accused(ALARM_CONFIDENCE), audit.noise.limits(ALARM_CONFIDENCE)
+        )
     return alarms
 
 

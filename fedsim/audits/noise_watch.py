@@ -4,12 +4,14 @@ Nobody's records are known here, and nothing is subtracted from a release: what 
 whatever they may be (`adversaries.statistics.noise_limit`).
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from adversaries.statistics.e_process import closed
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, significance
 from adversaries.statistics.noise_limit import NoiseLimit
 from fedsim.config import Config
 from fedsim.privacy.mechanism import aggregate_noise_multiplier, sensitivity
@@ -26,10 +28,20 @@ of the noise's variance beside it they would vary by .69, which is less than 1.
 
 
 class NoiseWatch:
-    """The noise of every series of releases of one training."""
+    """The noise of every series of releases of one training.
 
-    def __init__(self) -> None:
-        self._series: dict[str, NoiseLimit] = {}
+    What is said of all series together does not depend on which were seen so far: a client whose
+    messages come late was counted from the beginning.
+
+    Args:
+        clients: how many clients' messages may be looked at beside the sums, from client 0 on.
+    """
+
+    def __init__(self, clients: int = 0) -> None:
+        names = [SUM, *map(_of_client, range(clients))]
+        self._series = {name: NoiseLimit() for name in names}
+        self._seen: set[str] = set()
+        self._against = np.zeros(len(names))
 
     def observe(
         self,
@@ -48,7 +60,9 @@ class NoiseWatch:
         """
         self._one(SUM, released, std)
         for client, sent in messages.items():
-            self._one(f"client-{client}", sent, own_std)
+            self._one(_of_client(client), sent, own_std)
+        log_e = np.array([one.log_e for one in self._series.values()])
+        self._against = np.maximum(self._against, closed(log_e))
 
     def limits(self, confidence: float) -> dict[str, float]:
         """Return how many times the claimed noise each series has at most; infinity for no limit.
@@ -61,8 +75,26 @@ class NoiseWatch:
         Raises:
             InputError: an impossible confidence.
         """
-        each = 1 - (1 - confidence) / max(1, len(self._series))
-        return {name: one.limit(each) for name, one in self._series.items()}
+        each = 1 - significance(confidence) / len(self._series)
+        found = {name: one.limit(each) for name, one in self._series.items()}
+        return {name: limit for name, limit in found.items() if name in self._seen}
+
+    def accused(self, confidence: float) -> list[str]:
+        """Return the series that have less noise than is claimed.
+
+        With this confidence none of them, after any round, that has it: their e-processes are
+        averaged (`e_process.closed`), so that where many have less, each is found sooner than by
+        its own limit.
+
+        Args:
+            confidence: in (0, 1).
+
+        Raises:
+            InputError: an impossible confidence.
+        """
+        threshold = -math.log(significance(confidence))
+        found = zip(self._series, self._against.tolist(), strict=True)
+        return [name for name, against in found if against >= threshold]
 
     @property
     def telling(self) -> bool:
@@ -70,21 +102,19 @@ class NoiseWatch:
         return self.limits(ALARM_CONFIDENCE).get(SUM, TELLING) < TELLING
 
     def _one(self, name: str, released: npt.NDArray[np.floating], std: float) -> None:
-        self._series.setdefault(name, NoiseLimit()).observe(released, std)
+        self._seen.add(name)
+        self._series[name].observe(released, std)
 
 
-def alarms(limits: Mapping[str, float]) -> list[str]:
+def alarms(accused: Sequence[str], limits: Mapping[str, float]) -> list[str]:
     """Return what has less noise than is claimed.
 
     Args:
-        limits: of every series, at the confidence of an alarm.
+        accused: the series, at the confidence of an alarm.
+        limits: of every series, likewise.
     """
     sure = f"with confidence {ALARM_CONFIDENCE:g}, whatever the records are"
-    return [
-        f"{_subject(name)} less than {limit:.3g} times the noise that is claimed ({sure})."
-        for name, limit in limits.items()
-        if limit <= 1
-    ]
+    return [f"{_subject(name)} {_less(limits[name])} ({sure})." for name in accused]
 
 
 def claimed_std(config: Config, noise_multiplier: float, sources: int) -> float:
@@ -115,6 +145,16 @@ def watchable(config: Config) -> bool:
     privacy, training = config.privacy, config.training
     plain = not privacy.noise.mechanism.own_law and privacy.sensitivity == "global"
     return config.trials.count == 1 and training.local_steps == 1 and training.clipping and plain
+
+
+def _less(limit: float) -> str:
+    if limit > 1:
+        return "less noise than is claimed"
+    return f"less than {limit:.3g} times the noise that is claimed"
+
+
+def _of_client(client: int) -> str:
+    return f"client-{client}"
 
 
 def _subject(name: str) -> str:

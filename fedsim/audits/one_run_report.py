@@ -6,9 +6,10 @@ from dataclasses import asdict
 import numpy as np
 import numpy.typing as npt
 
-from adversaries.statistics import gaussian
+from adversaries.statistics import gaussian, intervals
 from adversaries.statistics import one_run as estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from adversaries.statistics.order_statistics import order_bound, order_bounds
 from fedsim.audits.check import Check
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
@@ -20,16 +21,18 @@ from fedsim.results.measured import LowerBound
 from fedsim.results.one_run import CanaryEstimate, CanaryScores, Interval, OneRun, Spread
 from fedsim.trust.model import Vantage
 
+Mine = tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]
+"""Coins and scores of one trial's canaries, [m] both."""
+
 HEADLINE = 0
 """The trial whose audit is the headline: the first, whatever the others say."""
 
-LEADING = "f_dp"
-"""The bound that is the headline: the tighter one. What else it assumes, a Gaussian trade-off
-curve, all runs with canaries have: their steps are not sampled."""
-
-HEADLINE_NAME = "one-run f-DP bound"
-
-NAMES = {"binomial": "binomial bound", "f_dp": "f-DP bound", "estimate": "estimate"}
+NAMES = {
+    "binomial": "binomial bound",
+    "f_dp": "f-DP bound",
+    "order": "order-statistics bound",
+    "estimate": "estimate",
+}
 
 NOTE = (
     "About the guarantee of one canary added or left out. A canary adds at most the clipping norm "
@@ -56,20 +59,19 @@ def report(
     if scores is None or coins is None:
         return None
     guesses, mine = config.canaries.guesses, (coins[HEADLINE], scores[HEADLINE])
+    kind = config.canaries.kind
     mu = canary_mu(releases)
     limit = gaussian.epsilon(mu, delta) if math.isfinite(mu) else math.inf
-    bounds = {
-        "binomial": estimators.binomial_bound(*mine, delta, confidence, guesses),
-        "f_dp": estimators.f_dp_bound(*mine, delta, confidence, guesses),
-    }
     everybody = {
         "binomial": estimators.binomial_bounds(coins, scores, delta, confidence, guesses),
         "f_dp": estimators.f_dp_bounds(coins, scores, delta, confidence, guesses),
-        "estimate": estimators.client_canary_estimates(coins, scores, delta),
     }
+    if one_run.KINDS[kind].orthogonal:
+        everybody["order"] = order_bounds(coins, scores, delta, confidence)
+    everybody["estimate"] = estimators.client_canary_estimates(coins, scores, delta)
     estimate = estimators.client_canary_estimate(*mine, delta, confidence)
     return OneRun(
-        kind=config.canaries.kind,
+        kind=kind,
         known_data=config.canaries.known_data,
         unit=config.privacy.unit,
         count=config.canaries.count,
@@ -82,7 +84,10 @@ def report(
         claimed_epsilon=PLD.epsilon(releases.towards(Vantage.PARTICIPANT), delta),
         canary_mu=mu,
         canary_epsilon=limit,
-        bounds={name: LowerBound(**asdict(bound)) for name, bound in bounds.items()},
+        bounds={
+            name: LowerBound(**asdict(bound))
+            for name, bound in _bounds(kind, mine, guesses, delta, confidence).items()
+        },
         estimate=CanaryEstimate(
             mu=estimate.mu,
             mu_interval=Interval(**asdict(estimate.mu_interval)),
@@ -101,9 +106,18 @@ def report(
         if len(scores) > 1
         else None,
         scores=_histogram(*mine),
-        alarm=alarm(mine, guesses, delta, limit),
+        alarm=alarm(kind, mine, guesses, delta, limit),
         note=NOTE,
     )
+
+
+def leading(kind: str) -> str:
+    """Return which bound is the headline, decided by the kind of canaries before any is scored.
+
+    The tightest whose assumptions all runs with such canaries meet: their steps are not sampled, so
+    that the trade-off curve is Gaussian, and orthogonal canaries do not interfere.
+    """
+    return "order" if one_run.KINDS[kind].orthogonal else "f_dp"
 
 
 def canary_mu(releases: Releases) -> float:
@@ -153,8 +167,22 @@ def _histogram(included: npt.NDArray[np.bool_], scores: npt.NDArray[np.float64])
     return CanaryScores(edges.tolist(), those.tolist(), others.tolist())
 
 
+def _bounds(
+    kind: str, mine: Mine, guesses: int, delta: float, confidence: float
+) -> dict[str, intervals.LowerBound]:
+    """Return the bounds that canaries of a kind allow, by name."""
+    found = {
+        "binomial": estimators.binomial_bound(*mine, delta, confidence, guesses),
+        "f_dp": estimators.f_dp_bound(*mine, delta, confidence, guesses),
+    }
+    if one_run.KINDS[kind].orthogonal:
+        found["order"] = order_bound(*mine, delta, confidence)
+    return found
+
+
 def alarm(
-    mine: tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]],
+    kind: str,
+    mine: Mine,
     guesses: int,
     delta: float,
     limit: float,
@@ -162,17 +190,16 @@ def alarm(
     """Return the alarm that canaries raise which show more than the noise allows, or None.
 
     Args:
+        kind: of the canaries.
         mine: the coins of the canaries, bool [m], and their scores, float64 [m].
         guesses: of the attack that is bounded; 0 to take the best number.
         delta: of both epsilons.
         limit: the epsilon of the claimed noise at this delta.
     """
-    # One of the two would do; both are looked at, so that each has half of what may go wrong.
-    sure = 1 - (1 - ALARM_CONFIDENCE) / 2
-    proven = max(
-        estimators.binomial_bound(*mine, delta, sure, guesses).epsilon,
-        estimators.f_dp_bound(*mine, delta, sure, guesses).epsilon,
-    )
+    # One would do; all are looked at, so that each has its share of what may go wrong.
+    sure = 1 - (1 - ALARM_CONFIDENCE) / (3 if one_run.KINDS[kind].orthogonal else 2)
+    found = _bounds(kind, mine, guesses, delta, sure)
+    proven = max(bound.epsilon for bound in found.values())
     if proven <= limit:
         return None
     return (

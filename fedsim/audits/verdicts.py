@@ -27,7 +27,7 @@ from fedsim.results.verdicts import (
     MeasuredThere,
     OwnLimit,
     State,
-    Verdict,
+    VantageVerdict,
 )
 from fedsim.trust.model import Vantage
 
@@ -38,7 +38,7 @@ ELSEWHERE = "advantage_"
 """What the names of alarms about other vantages than the configured one begin with."""
 
 
-def measure(run: AuditedRun, report: Report) -> list[Verdict]:
+def measure(run: AuditedRun, report: Report) -> list[VantageVerdict]:
     """Return the verdict on every vantage, the worst first.
 
     Args:
@@ -48,17 +48,17 @@ def measure(run: AuditedRun, report: Report) -> list[Verdict]:
     return sorted((_verdict(run, report, vantage) for vantage in Vantage), key=_order)
 
 
-def _order(found: Verdict) -> tuple[int, float, int]:
+def _order(found: VantageVerdict) -> tuple[int, float, int]:
     sight = [vantage.value for vantage in Vantage].index(found.vantage)
     return FIRST.get(found.state, len(FIRST)), -found.allowed.advantage, sight
 
 
-def _verdict(run: AuditedRun, report: Report, vantage: Vantage) -> Verdict:
+def _verdict(run: AuditedRun, report: Report, vantage: Vantage) -> VantageVerdict:
     row = report.vantages[vantage.value]
     seen = vantage_report.seen_from(run.transcript, vantage, run.vantage)
     allowed = _allowed(run, report, vantage, row)
     measured = _measured(run, report, vantage, row) if seen else None
-    verdict = Verdict(
+    verdict = VantageVerdict(
         vantage=vantage.value,
         state=state(report, vantage.value, measured, allowed),
         basis="theory" if measured is None else "measured",
@@ -66,7 +66,7 @@ def _verdict(run: AuditedRun, report: Report, vantage: Vantage) -> Verdict:
         allowed=allowed,
         limits=[],
     )
-    return Verdict(**vars(verdict) | {"limits": [*_limits(run, report, verdict)]})
+    return VantageVerdict(**vars(verdict) | {"limits": [*_limits(run, report, verdict)]})
 
 
 def state(
@@ -120,7 +120,10 @@ def _measured(
     if vantage is run.vantage:
         epsilon, by = report.empirical.headline.epsilon, report.empirical.headline.name
         if report.one_run is not None:
-            epsilon, by = report.one_run.bounds[one_run_report.LEADING].epsilon, "one_run"
+            epsilon, by = (
+                report.one_run.bounds[one_run_report.leading(report.one_run.kind)].epsilon,
+                "one_run",
+            )
     single = run.trials == 1
     return MeasuredThere(
         advantage=None if single else found.advantage,
@@ -166,7 +169,7 @@ def _passed(run: AuditedRun, vantage: Vantage) -> float | None:
     return float(np.mean(loss[seen["worlds"]] > logit(limit)))
 
 
-def _limits(run: AuditedRun, report: Report, verdict: Verdict) -> Iterator[OwnLimit]:
+def _limits(run: AuditedRun, report: Report, verdict: VantageVerdict) -> Iterator[OwnLimit]:
     limits = run.config.report
     if limits.limit_advantage:
         yield _of_advantage(run, verdict, limits.limit_advantage)
@@ -174,7 +177,7 @@ def _limits(run: AuditedRun, report: Report, verdict: Verdict) -> Iterator[OwnLi
         yield _of_belief(run, report, verdict, limits.limit_belief)
 
 
-def _of_advantage(run: AuditedRun, verdict: Verdict, limit: float) -> OwnLimit:
+def _of_advantage(run: AuditedRun, verdict: VantageVerdict, limit: float) -> OwnLimit:
     measured, allowed = verdict.measured, verdict.allowed
     if allowed.advantage <= limit and verdict.state != "above":
         return OwnLimit("advantage", limit, "meets", "theory", None)
@@ -202,7 +205,7 @@ def _trials(run: AuditedRun, point: float, limit: float, confidence: float) -> i
         return None
 
 
-def _of_belief(run: AuditedRun, report: Report, verdict: Verdict, limit: float) -> OwnLimit:
+def _of_belief(run: AuditedRun, report: Report, verdict: VantageVerdict, limit: float) -> OwnLimit:
     """Return how a vantage stands to a limit b of the belief, which is epsilon = ln(b / (1 - b)).
 
     A measurement can show that a limit is missed, by proving that much of epsilon, and not that it

@@ -37,7 +37,8 @@ STOPPED = (
 EXTENDED = (
     "The campaign was extended from {first} to {trials} trials. Intervals and bounds are those of "
     "{trials} trials planned in advance: they hold if what the first {first} showed did not decide "
-    "whether to go on."
+    "whether to go on. The betting bound, and the interval of the advantage in its details, hold "
+    "either way."
 )
 
 NEGLIGIBLE = 1e-9

@@ -87,8 +87,7 @@ ONE_RUN = Group(
         Command(
             "estimate",
             "auditing.one_run:estimate",
-            "Say what the canaries prove of ε, by two bounds, and what they suggest, by an "
-            "estimate.",
+            "Say what the canaries prove of ε, by bounds, and what they suggest, by an estimate.",
         ),
     ),
     "`draw` says which canaries a configuration plants, `fedsim run` plants them, `score` looks "

@@ -49,10 +49,15 @@ def verdict(report: Report) -> str:
     """Return what the client's records have cost so far, in a sentence."""
     budget = report["budget"]
     return (
-        f"In {len(report['runs'])} runs this client answered {budget['answers']} messages, which "
+        f"In {_counted(len(report['runs']), 'run')} this client answered "
+        f"{_counted(budget['answers'], 'message')}, which "
         f"cost any one of its records epsilon {number(budget['epsilon'])} of "
         f"{number(budget['epsilon_limit'])} at delta {budget['delta']:g}."
     )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" + "s" * (count != 1)
 
 
 def summary(report: Report) -> RenderableType:

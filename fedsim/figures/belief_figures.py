@@ -1,6 +1,7 @@
 """What the adversary believed: log-odds and beliefs, by round and at the end."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -115,7 +116,7 @@ def log_odds_histogram(
         axes.axvline(0, color=MUTED, linewidth=1)
         note(axes, 0, "decides D′ ◂ ▸ decides D", "center")
         if epsilon is not None and (limit := epsilon + logit(prior)) < grid[-1]:
-            axes.axvline(limit, color=INK, linewidth=1.2, linestyle="--")
+            axes.axvline(limit, color=INK, linewidth=1.2, linestyle="--", label="_ε")
             note(axes, limit, f" ε = {epsilon:.4g}", "left")
         axes.set_xlim(grid[0], grid[-1])
         axes.set_xlabel("final log-odds Λ for D")
@@ -147,7 +148,7 @@ def poison_scores(worlds: Bools, scores: Floats, threshold: float | None) -> Fig
             axes.stairs(heights, bins, fill=True, color=colour, alpha=0.28)
             axes.stairs(heights, bins, color=colour, linewidth=0.9, label=label)
         if threshold is not None:
-            axes.axvline(threshold, color=INK, linewidth=1.2, linestyle="--")
+            axes.axvline(threshold, color=INK, linewidth=1.2, linestyle="--", label="_threshold")
             note(axes, threshold, "decides D′ ◂ ▸ decides D", "center")
         axes.set_xlabel("score of the released model")
         axes.set_ylabel("density")
@@ -192,7 +193,13 @@ def client_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats])
         marker = "o" if len(rounds) == 1 else None
         for name, belief in beliefs.items():
             if name != worst:
-                axes.plot(rounds, belief, color=BLUE, alpha=0.5, linewidth=1.2, marker=marker)
+                style: dict[str, Any] = {
+                    "color": BLUE,
+                    "alpha": 0.5,
+                    "linewidth": 1.2,
+                    "marker": marker,
+                }
+                axes.plot(rounds, belief, label=f"_{name}", **style)
         label = f"{worst}, the highest at the end"
         axes.plot(rounds, beliefs[worst], color=VERMILION, linewidth=2, marker=marker, label=label)
         axes.set_ylim(0, 1)

@@ -88,8 +88,9 @@ def advantages(
             colour = (BLUE, GREEN, PURPLE)[position % 3]
             axes.bar(position, point.value, width=0.36, color=colour, alpha=0.22)
             low, high = point.interval or (point.value, point.value)
-            axes.plot([position, position], [low, high], color=colour, linewidth=2)
-            axes.plot(position, point.value, "o", color=colour, markersize=6)
+            ends = [low, high]
+            axes.plot([position, position], ends, color=colour, linewidth=2, label="_interval")
+            axes.plot(position, point.value, "o", color=colour, markersize=6, label="_measured")
             axes.annotate(
                 f"{point.value:.3f}",
                 (position + 0.18, point.value),
@@ -185,7 +186,7 @@ def _draw_vantage(axes: Axes, height: int, point: VantagePoint, once: Callable[[
         return
     low, high = point.interval or (point.measured, point.measured)
     room = max(high, point.bound) < 0.9
-    axes.plot([low, high], [height, height], color=BLUE, linewidth=2.4)
+    axes.plot([low, high], [height, height], color=BLUE, linewidth=2.4, label="_interval")
     axes.plot(point.measured, height, "o", color=BLUE, markersize=7, label=once("measured"))
     axes.annotate(
         f"{point.measured:.3f}",
@@ -234,7 +235,7 @@ def guarantee(
                 WORLDS, (curve.under_d, curve.under_d_prime), strict=True
             ):
                 other.plot(curve.beliefs, rates, color=colour, linewidth=1.4, label=label)
-            other.axvline(rho_beta, color=INK, linestyle="--", linewidth=1)
+            other.axvline(rho_beta, color=INK, linestyle="--", linewidth=1, label="_ρβ")
             other.set_title("How often the worst-case belief in D passes a value")
             other.set_xlabel(f"belief that D was used (dashed: ρβ = {rho_beta:.3g})")
             other.set_ylim(-0.02, 1.02)
@@ -295,7 +296,13 @@ def lower_bounds(
             colour = PURPLE if trusts else BLUE
             axes.hlines(place, 0, epsilon, color=colour, linewidth=3 if leads else 1.5)
             face = colour if leads else "white"
-            axes.plot(epsilon, place, "o", color=colour, markerfacecolor=face, markersize=7)
+            axes.plot(
+                *(epsilon, place, "o"),
+                color=colour,
+                markerfacecolor=face,
+                markersize=7,
+                label="_at least",
+            )
         names = [f"{title} (leads)" if leads else title for title, _, _, leads in points]
         axes.set_yticks(places, names)
         for colour, label in ((BLUE, "does not trust the noise"), (PURPLE, "trusts the noise")):
@@ -327,7 +334,8 @@ def privacy_profile(
         looks = {"world_d": (BLUE, "D against D′"), "world_d_prime": (VERMILION, "D′ against D")}
         for name, profile in directions.items():
             colour, label = looks[name]
-            axes.fill_between(epsilons, profile["low"], profile["high"], color=colour, alpha=0.15)
+            ends = profile["low"], profile["high"]
+            axes.fill_between(epsilons, *ends, color=colour, alpha=0.15, label=f"_{label}")
             axes.plot(epsilons, profile["estimate"], color=colour, linewidth=2, label=label)
         axes.plot(epsilons, theory, "--", color=INK, label="by theory")
         axes.set_xlim(epsilons[0], epsilons[-1])

@@ -15,6 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogFormatter, MaxNLocator, NullFormatter
 
+from fedsim.figures import numbers
+
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Pixels = npt.NDArray[np.float32]
@@ -61,21 +63,29 @@ STYLE = {
 
 
 def to_svg(figure: Figure) -> str:
-    """Return the figure as a standalone SVG document without dates or addresses of makers."""
+    """Return the figure as a standalone SVG document without dates or addresses of makers.
+
+    Its description is the numbers behind it, as of `numbers.encode`.
+    """
     buffer = io.StringIO()
     _plain_ticks(figure)
     with page_style():
-        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        metadata: dict[str, str | None] = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        metadata["Description"] = numbers.encode(numbers.read(figure))
         figure.savefig(buffer, format="svg", metadata=metadata)
     return buffer.getvalue()
 
 
 def to_png(figure: Figure) -> bytes:
-    """Return the figure as a PNG fit for high-resolution screens and print."""
+    """Return the figure as a PNG fit for high-resolution screens and print.
+
+    Its description is the numbers behind it, as of `numbers.encode`.
+    """
     buffer = io.BytesIO()
     _plain_ticks(figure)
+    metadata = {"Software": None, "Description": numbers.encode(numbers.read(figure))}
     with page_style():
-        figure.savefig(buffer, format="png", dpi=200, metadata={"Software": None})
+        figure.savefig(buffer, format="png", dpi=200, metadata=metadata)
     return buffer.getvalue()
 
 
@@ -117,7 +127,7 @@ def quantile_band(
         label: of the line in the legend.
     """
     low, middle, high = band
-    axes.fill_between(rounds, low, high, color=colour, alpha=0.14, linewidth=0)
+    axes.fill_between(rounds, low, high, color=colour, alpha=0.14, linewidth=0, label=f"_{label}")
     # One round makes no line, but a point with its spread.
     marker = "o" if len(rounds) == 1 else None
     if marker:
@@ -148,7 +158,7 @@ def levels_in_margin(axes: Axes, levels: Sequence[tuple[float, str, str, str]]) 
     bottom, top = axes.get_ylim()
     next_free = -np.inf
     for value, label, colour, line in sorted(levels):
-        axes.axhline(value, color=colour, linewidth=1.4, linestyle=line)
+        axes.axhline(value, color=colour, linewidth=1.4, linestyle=line, label=f"_{label}")
         half = 0.05 if "\n" in label else 0.03
         height = max((value - bottom) / (top - bottom), next_free + half)
         next_free = height + half + 0.01
@@ -189,6 +199,15 @@ def rounds_axis(axes: Axes, rounds: npt.NDArray[np.int64]) -> None:
     axes.set_xlim(rounds[0] - margin, rounds[-1] + margin)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.set_xlabel("round")
+
+
+def from_zero(axes: Axes) -> None:
+    """Let the values begin at zero, and leave room above the highest.
+
+    Args:
+        axes: with everything drawn.
+    """
+    axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
 
 
 def legend_above(axes: Axes, above: float = 0.0) -> None:

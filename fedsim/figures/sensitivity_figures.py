@@ -75,9 +75,10 @@ def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
                 drawn = axes.violinplot(values, [place], widths=0.8, showextrema=False)
                 for body in drawn["bodies"]:  # type: ignore[attr-defined]
                     body.set(facecolor=colour, edgecolor=colour, alpha=0.3)
-            label = "" if pair.choice in named else LEGENDS[pair.choice]
+            label = "_" * (pair.choice in named) + LEGENDS[pair.choice]
             named.add(pair.choice)
-            axes.vlines(place, low, high, color=colour, linewidth=2)
+            spread = f"_{LEGENDS[pair.choice]}"
+            axes.vlines(place, low, high, color=colour, linewidth=2, label=spread)
             axes.hlines(middle, place - 0.25, place + 0.25, color=colour, linewidth=2, label=label)
         if bound is not None:
             canvas.level_line(axes, bound, f"clipping allows {bound:.3g}", INK, "--")

@@ -23,6 +23,7 @@ from fedsim.figures.canvas import (
     WIDTH,
     Floats,
     Pixels,
+    from_zero,
     legend_above,
     level_line,
     new_axes,
@@ -57,7 +58,7 @@ def utility(
             axes.set_title(title)
         left.set_ylim(0, 1.02)
         left.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        right.set_ylim(bottom=0)
+        from_zero(right)
     return figure
 
 
@@ -133,7 +134,7 @@ def realised_noise(
         if claimed is not None:
             marker = "_" if len(rounds) == 1 else None
             axes.plot(rounds, claimed, color=VERMILION, marker=marker, label="configured")
-        axes.set_ylim(bottom=0)
+        from_zero(axes)
         axes.set_ylabel("standard deviation of the noise")
         rounds_axis(axes, rounds)
         legend_above(axes)
@@ -149,7 +150,8 @@ def clipped_share(rounds: npt.NDArray[np.int64], share: Floats) -> Figure:
     """
     with page_style():
         figure, axes = new_axes()
-        axes.plot(rounds, share, color=BLUE, marker="o" if len(rounds) == 1 else None)
+        marker = "o" if len(rounds) == 1 else None
+        axes.plot(rounds, share, color=BLUE, marker=marker, label="_share")
         axes.set_ylim(-0.02, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.set_ylabel("gradients that were cut")
@@ -177,10 +179,10 @@ def noise_limits(rounds: npt.NDArray[np.int64], limits: Mapping[str, Floats]) ->
                     "label": f"{name}, the least",
                 }
             else:
-                style = {"color": BLUE, "alpha": 0.5, "linewidth": 1.2}
+                style = {"color": BLUE, "alpha": 0.5, "linewidth": 1.2, "label": f"_{name}"}
             axes.plot(rounds, shown, marker=marker, **style)
         level_line(axes, 1.0, "as much as is claimed", INK, "--")
-        axes.set_ylim(bottom=0)
+        from_zero(axes)
         axes.set_ylabel("noise over what is claimed, at most")
         rounds_axis(axes, rounds)
         legend_above(axes)

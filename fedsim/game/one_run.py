@@ -55,10 +55,12 @@ class Kind:
             what the canaries add at these models.
         along: from configuration, federation, models [T, P] and what was released [T, P], its inner
             products [T, m] with what each canary adds.
+        orthogonal: whether canaries add orthogonal vectors, the same in every round.
     """
 
     total: Callable[[Config, Federation | None, Tensor, Tensor], Tensor]
     along: Callable[[Config, Federation | None, Tensor, Tensor], Tensor]
+    orthogonal: bool = False
 
 
 @dataclass(frozen=True)
@@ -341,7 +343,7 @@ def _along_mislabelled(
 
 KINDS: dict[str, Kind] = {
     "gradient": Kind(_total_gradient, _along_gradient),
-    "dirac": Kind(_total_dirac, _along_dirac),
+    "dirac": Kind(_total_dirac, _along_dirac, orthogonal=True),
     "mislabelled": Kind(_total_mislabelled, _along_mislabelled),
 }
 """The kinds of `canaries.kind`."""

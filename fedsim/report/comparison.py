@@ -12,7 +12,7 @@ from adversaries.errors import InputError
 from fedsim.pages.wording import number, percent, span
 from fedsim.report.sections import vantage_words
 from fedsim.results.report import Report
-from fedsim.results.verdicts import Verdict
+from fedsim.results.verdicts import VantageVerdict
 
 Row = dict[str, Any]
 
@@ -26,9 +26,10 @@ def compare(reports: Sequence[Report]) -> list[Row]:
     """Return a row for each run and vantage, from the runs' reports; None where unknown.
 
     run, trust, colluding (how many clients), vantage, noise_multiplier (effective), epsilon,
-    rho_alpha, predicted, measured, interval, confidence, state (of `results.verdicts`), verdict
-    (the state in words); released, by all trainings of the run where the noise is real: trainings,
-    epsilon, delta, vantage. Of each run the worst vantage comes first.
+    rho_alpha, limit (that, or the bound of PAC privacy), predicted, measured, interval, confidence,
+    state (of `results.verdicts`), verdict (the state in words); released, by all trainings of the
+    run where the noise is real: trainings, epsilon, delta, vantage. Of each run the worst vantage
+    comes first.
     """
     return [row for report in reports for row in _rows(report)]
 
@@ -79,7 +80,7 @@ def table(rows: Sequence[Row]) -> Table:
     for heading in ("trust", "vantage"):
         words = (word for row in rows for word in str(row[heading]).split())
         drawn.add_column(heading, min_width=max(map(len, words), default=0))
-    for heading in ("z", "ε", "ρα", "pred."):
+    for heading in ("z", "ε", "limit", "pred."):
         drawn.add_column(heading, justify="right", no_wrap=True)
     drawn.add_column("measured", justify="right", no_wrap=True)
     drawn.add_column("verdict", min_width=12)
@@ -98,7 +99,7 @@ def table(rows: Sequence[Row]) -> Table:
             Text(str(row["vantage"])),
             number(row["noise_multiplier"]),
             number(row["epsilon"]),
-            number(row["rho_alpha"]),
+            number(row["limit"]),
             number(row["predicted"]),
             f"{number(row['measured'])}{interval}",
             Text(row["verdict"].replace(", ", ",\n")),
@@ -125,6 +126,7 @@ def _rows(report: Report) -> Iterator[Row]:
             "noise_multiplier": place.noise_multiplier,
             "epsilon": place.epsilon,
             "rho_alpha": place.rho_alpha,
+            "limit": found.allowed.advantage,
             "predicted": None if predicted is None else predicted.advantage,
             "measured": None if measured is None else measured.advantage,
             "interval": None if measured is None else measured.advantage_interval,
@@ -146,7 +148,7 @@ def _released(row: Row) -> str:
     )
 
 
-def _words(report: Report, found: Verdict) -> str:
+def _words(report: Report, found: VantageVerdict) -> str:
     """Return a state as the run's own page words it, and whether the prediction failed."""
     place = report.vantages[found.vantage].empirical
     apart = place is not None and place.near_prediction is False

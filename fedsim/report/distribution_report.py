@@ -277,7 +277,7 @@ def _largest(client: Report) -> str:
 
 PAGE = """\
 {% extends "frame" %}
-{% from "parts" import settings, drawn %}
+{% from "parts" import settings, drawn, tabulated %}
 {% block title %}Data distribution: {{ report.name }}{% endblock %}
 {% block kind %}Data distribution{% endblock %}
 {% block heading %}{{ report.name }}{% endblock %}
@@ -285,15 +285,8 @@ PAGE = """\
 <section class="verdict"><p>{{ verdict }}</p></section>
 {{ drawn(figures) }}
 {% for title, headings, body in tables %}
-<h2>{{ title }}</h2>
-<div class="table"><table>
-<thead><tr>{% for heading in headings %}<th>{{ heading }}</th>{% endfor %}</tr></thead>
-<tbody>
-{% for cells in body %}
-<tr>{% for cell in cells %}<td>{{ cell }}</td>{% endfor %}</tr>
-{% endfor %}
-</tbody>
-</table></div>
+<h2>{{ title[0] | upper }}{{ title[1:] }}</h2>
+{{ tabulated(headings, body) }}
 {% endfor %}
 <p>{{ explained }}</p>
 <h2>The data</h2>

@@ -5,16 +5,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup, escape
-
 from fedsim.common import private_files
 from fedsim.config import flatten
-from fedsim.pages import pictures
+from fedsim.pages import audit_page, pictures
 from fedsim.pages.blocks import Block, Figure, Place, Prose
 from fedsim.pages.pictures import Drawn
-from fedsim.pages.style import STYLE
-from fedsim.pages.wording import DASH, plain
+from fedsim.pages.wording import plain
 from fedsim.report.order import SECTIONS
 from fedsim.report.sections import answer, training, verdict
 from fedsim.report.sections.facts import is_alarming
@@ -54,8 +50,7 @@ class Pictures:
 
     def embedded(self, figure: Figure) -> Drawn:
         """Return a figure as it stands in the page."""
-        alternative = f"{figure.title} {figure.caption}"
-        markup = pictures.embedded(self.files[figure.name], figure.name, alternative)
+        markup = pictures.embedded(self.files[figure.name], figure.name, figure.title)
         return Drawn(figure.title, figure.caption, markup)
 
 
@@ -66,16 +61,13 @@ def render_html(report: Report, drawn: Pictures) -> str:
         report: of one run.
         drawn: the figures of the same run.
     """
-    sections, specialists = (
-        [
-            (section.heading(report), blocks)
-            for section in drawn.sections
-            if section.specialist is folded and (blocks := _blocks(section, report, drawn))
-        ]
-        for folded in (False, True)
-    )
-    return ENVIRONMENT.from_string(TEMPLATE).render(
-        style=Markup(STYLE),
+    laid_out = [
+        (section, (section.heading(report), blocks))
+        for section in drawn.sections
+        if (blocks := _blocks(section, report, drawn))
+    ]
+    return audit_page.render(
+        TEMPLATE,
         name=report.name,
         scope=training.scope(report),
         verdict=answer.verdict(report),
@@ -84,10 +76,10 @@ def render_html(report: Report, drawn: Pictures) -> str:
         alarm=is_alarming(report),
         labels=labels(report),
         warnings=report.warnings,
-        sections=sections,
-        specialists=specialists,
+        sections=[words for section, words in laid_out if not section.specialist],
+        specialist=[words for section, words in laid_out if section.specialist],
         everything=[(name, plain(value)) for name, value in flatten(encode(report))],
-        version=report.versions["fedsim"],
+        written_by=report.versions["fedsim"],
         created=report.created,
     )
 
@@ -123,22 +115,3 @@ def write_figures(drawn: Pictures, directory: Path) -> list[Path]:
         private_files.write(path, content)
         paths.append(path)
     return paths
-
-
-def _typeset(value: Any) -> Any:
-    """Escape a value and set its ρα and ρβ in the paper's subscripts."""
-    if isinstance(value, Markup):
-        return value
-    text = str(escape(DASH if value is None else value))
-    for letter in "αβ":
-        text = text.replace(f"ρ{letter}", f"ρ<sub>{letter}</sub>")
-    return Markup(text)
-
-
-ENVIRONMENT = Environment(
-    autoescape=True,
-    undefined=StrictUndefined,
-    finalize=_typeset,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)

@@ -59,9 +59,9 @@ def _verdicts(report: Report) -> Iterator[RenderableType]:
         lines.add_column(min_width=11)
         lines.add_column()
         for name in ("advantage", "belief", "epsilon", "reading"):
-            lines.add_row(Text(f"  {name.replace('epsilon', 'ε')}"), Text(getattr(said, name)))
+            lines.add_row(Text(f"  {name.replace('epsilon', 'ε')}"), Text(str(getattr(said, name))))
         for limit in verdict.limits:
-            answer_to = vantage_words.own_limit(limit).text
+            answer_to = vantage_words.own_limit(report, verdict, limit).text
             because = vantage_words.why(report, verdict, limit)
             own = f"{limit.of} {number(limit.limit)}: {answer_to}. {because}"
             lines.add_row(Text("  own limit"), Text(own))

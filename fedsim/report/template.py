@@ -5,29 +5,28 @@ carries only Python.
 """
 
 TEMPLATE = """\
+{% extends "frame" %}
+{% from "parts" import headed, listed %}
 {% macro marked(mark) %}
 {% if mark %}<span class="mark {{ mark.kind }}">{{ mark.text }}.</span> {% endif %}
 {% endmacro %}
-{% macro cell(found) %}
-<td{% if found.style %} class="{{ found.style }}"{% endif %}>{{ marked(found.mark) }}\
-{{ found.text }}{% if found.detail %}<small>{{ found.detail }}</small>{% endif %}</td>
+{% macro cell(found, heading) %}
+<td{% if found.style %} class="{{ found.style }}"{% endif %} data-label="{{ heading }}">\
+{{ marked(found.mark) }}{{ found.text }}\
+{% if found.detail %}<small>{{ found.detail }}</small>{% endif %}</td>
 {% endmacro %}
-{% macro prose(block) %}
+{% macro prose(block, level) %}
 <p{% if block.small %} class="meta"{% endif %}>{{ block.text }}</p>
 {% endmacro %}
-{% macro heading(block) %}
-<h3>{{ block.text }}</h3>
+{% macro heading(block, level) %}
+<h{{ level + 1 }}>{{ block.text }}</h{{ level + 1 }}>
 {% endmacro %}
-{% macro listing(block) %}
-<dl{% if block.several %} class="settings"{% endif %}>
-{% for name, value in block.entries %}
-<dt>{{ name }}</dt><dd>{{ value }}</dd>
-{% endfor %}
-</dl>
+{% macro listing(block, level) %}
+{{ listed(block.entries, "settings" if block.several else "") }}
 {% endmacro %}
-{% macro table(block) %}
-<div class="table"><table{% if block.style %} class="{{ block.style }}"{% endif %}>
-<thead><tr>{% for name in block.headings %}<th scope="col">{{ name }}</th>{% endfor %}</tr></thead>
+{% macro table(block, level) %}
+<div class="table"><table class="stacked{{ ' ' + block.style if block.style else '' }}">
+{{ headed(block.headings) }}
 <tbody>
 {% for group in block.groups %}
 {% if group.title %}
@@ -37,47 +36,35 @@ TEMPLATE = """\
 <tr{% if line.here %} class="here"{% endif %}><th scope="row">{{ line.name.text }}\
 {% if line.name.detail %}<small>{{ line.name.detail }}</small>{% endif %}</th>
 {% for found in line.cells %}
-{{ cell(found) }}
+{{ cell(found, block.headings[loop.index]) }}
 {% endfor %}
 </tr>
 {% endfor %}
 {% endfor %}
 </tbody></table></div>
 {% endmacro %}
-{% macro figure(block) %}
+{% macro figure(block, level) %}
 <figure>
-{{ block.markup }}
 <figcaption><strong>{{ block.title }}</strong> {{ block.caption }}</figcaption>
+{{ block.markup }}
 </figure>
 {% endmacro %}
 {% set laid_out = {"prose": prose, "heading": heading, "listing": listing, "table": table, \
 "figure": figure} %}
-{% macro sectioned(sections) %}
-{% for title, blocks in sections %}
-<h2>{{ title }}</h2>
+{% macro section(title, blocks, level) %}
+<h{{ level }}>{{ title }}</h{{ level }}>
 {% for block in blocks %}
-{{ laid_out[block.kind](block) }}
+{{ laid_out[block.kind](block, level) }}
 {% endfor %}
 
-{% endfor %}
 {% endmacro %}
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light">
-<title>{{ name | e }} – identifiability report</title>
-{{ style }}
-</head>
-<body>
-<main>
-<header>
-<p class="kind">Identifiability report</p>
-<h1>{{ name }}</h1>
+{% block title %}{{ name }} – identifiability report{% endblock %}
+{% block kind %}Identifiability report{% endblock %}
+{% block heading %}{{ name }}{% endblock %}
+{% block meta %}
 <p class="meta">{{ scope }}</p>
-</header>
-
+{% endblock %}
+{% block body %}
 <section class="verdict{{ ' alarm' if alarm else '' }}">
 <p>{% for name, mark in states %}{{ name | capitalize }}: \
 <span class="mark {{ mark.kind }}">{{ mark.text }}.</span> {% endfor %}</p>
@@ -97,14 +84,18 @@ TEMPLATE = """\
 </ul></div>
 {% endif %}
 
-{{ sectioned(sections) }}
-{% if specialists %}
+{% for title, blocks in sections %}
+{{ section(title, blocks, 2) }}
+{% endfor %}
+{% if specialist %}
 <details id="specialists">
-<summary>For specialists: estimators, further bounds, predictions, precision</summary>
-{{ sectioned(specialists) }}
+<summary><h2>For specialists</h2></summary>
+{% for title, blocks in specialist %}
+{{ section(title, blocks, 3) }}
+{% endfor %}
 </details>
 {% endif %}
-<details>
+<details id="values">
 <summary>Every value of report.json</summary>
 <div class="table"><table class="all">
 <tbody>
@@ -113,10 +104,9 @@ TEMPLATE = """\
 {% endfor %}
 </tbody></table></div>
 </details>
-
-<footer>fedsim {{ version }}, {{ created }}. Repeat the run with <code>fedsim run config.toml</code>
-in its directory.</footer>
-</main>
-</body>
-</html>
+{% endblock %}
+{% block footer %}
+fedsim {{ written_by }}, {{ created }}. Repeat the run with <code>fedsim run config.toml</code> in
+its directory.
+{% endblock %}
 """

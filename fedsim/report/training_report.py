@@ -74,14 +74,21 @@ def assemble(directory: RunDirectory) -> Report:
     return {
         "kind": KIND,
         "name": directory.config.run.name,
-        "alarms": alarms(course[-1].get("noise_at_most", {})) if course else [],
+        "alarms": _alarms(course[-1]) if course else [],
         "rounds": course,
         "missing": missing,
     }
 
 
+def _alarms(last: Report) -> list[str]:
+    """Return the alarms after the last round, which keeps those of all rounds before it."""
+    limits = last.get("noise_at_most", {})
+    beyond = [name for name, limit in limits.items() if limit <= 1]  # of runs that noted no more
+    return alarms(last.get("noise_accused", beyond), limits)
+
+
 def _of_round(event: Report) -> Report:
-    kept = ("round", "time", "loss", "accuracy", "epsilon", "noise_at_most")
+    kept = ("round", "time", "loss", "accuracy", "epsilon", "noise_at_most", "noise_accused")
     found = {name: event[name] for name in kept if name in event}
     if limits := found.get("noise_at_most"):
         # An event has null for infinity.

@@ -187,14 +187,6 @@ TEMPLATE = """\
 {% block heading %}The sources, made again{% endblock %}
 {% block body %}
 {{ concluded(concluding) }}
-{% for source, sections in sources %}
-<p class="meta">{{ source }}</p>
-<ul>
-{% for section in sections %}
-<li><a href="#{{ section.anchor }}">{{ section.item.title }}</a></li>
-{% endfor %}
-</ul>
-{% endfor %}
 {% if skipped %}
 <h2>Not made</h2>
 {{ tabulated(["item", "why, and how to have it"], skipped.items()) }}

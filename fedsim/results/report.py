@@ -17,7 +17,7 @@ from fedsim.results import measured, setting, theory
 from fedsim.results.numbers import Real
 from fedsim.results.one_run import OneRun
 from fedsim.results.residuals import Residuals
-from fedsim.results.verdicts import Change, Verdict
+from fedsim.results.verdicts import Change, VantageVerdict
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Report:
     """How it was trained."""
     audit_mode: str
     """Who computed the beliefs: "participant", "oracle", or a seat of a user's own."""
-    verdicts: list[Verdict]
+    verdicts: list[VantageVerdict]
     """Of every vantage, measured or stated by theory, the worst first."""
     lowering: list[Change]
     """What theory would allow with other settings, the run as it is first; empty where theory has

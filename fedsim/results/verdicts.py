@@ -91,7 +91,7 @@ class OwnLimit:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class VantageVerdict:
     """One vantage."""
 
     vantage: str

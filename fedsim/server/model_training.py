@@ -116,6 +116,7 @@ def _after_round(
         found: dict[str, object] = {}
         if server_round and strategy.noise is not None:
             found["noise_at_most"] = strategy.noise.limits(ALARM_CONFIDENCE)
+            found["noise_accused"] = strategy.noise.accused(ALARM_CONFIDENCE)
         spent = {} if strategy.attempt is None else {"epsilon": strategy.attempt.epsilon}
         directory.log_event(round=number, trials=[0, 1], **utility, **strict_json(spent | found))
 

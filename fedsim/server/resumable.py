@@ -31,10 +31,15 @@ class ResumableDPSGD(DPSGD):
 
     left_off: Checkpoint | None = None
     noise: NoiseWatch | None = field(default=None, init=False)
+    _own_noise: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.noise = NoiseWatch() if watchable(self.batch.config) else None
+        config = self.batch.config
+        # Elsewhere a message has no noise, or a share that only the sum's makes whole.
+        self._own_noise = config.federation.trust is Trust.LOCAL
+        clients = config.federation.clients if self._own_noise else 0
+        self.noise = NoiseWatch(clients) if watchable(config) else None
         if self.left_off is not None:
             self._release = self.left_off.release
             self._optimizer.resume(torch.tensor(self.left_off.model), self.left_off.optimizer)
@@ -94,9 +99,7 @@ class ResumableDPSGD(DPSGD):
         release = super()._released(round, received, total)
         if self.noise is not None:
             config, nominal = self.batch.config, self.batch.noise_multiplier
-            # Elsewhere a message has no noise, or a share that only the sum's makes whole.
-            local = config.federation.trust is Trust.LOCAL
-            sent = received.records(messages.REPLY) if local else {}
+            sent = received.records(messages.REPLY) if self._own_noise else {}
             self.noise.observe(
                 release.aggregate[0],
                 claimed_std(config, nominal, len(received.replies)),

@@ -4,7 +4,7 @@ It words what `fedsim.studies.sensitivity_study` found, and shows the pairs them
 by side, or the attributes in which records differ.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -235,10 +235,11 @@ def render_html(study: Study, report: Report) -> str:
         headings=headings(report),
         rows=rows(report),
         legend=LEGEND,
+        stepwise=["Dissimilarity", *(f"LS in step {view['step']}" for view in report["views"])],
         measures=measures(report),
         compared=_compared(report),
         pictures=_pictures(study) if is_image else [],
-        attributes=[] if is_image else _attributes(study, report),
+        attributes=[] if is_image else list(_attributes(study, report)),
         courses=_courses(study, report),
         settings=_settings(report),
         against="Typical of D" if report["neighbouring"] == "add-remove" else "Replacement",
@@ -294,13 +295,13 @@ def _courses(study: Study, report: Report) -> list[tuple[str, Markup]]:
     ]
 
 
-def _attributes(study: Study, report: Report) -> list[tuple[str, record_display.Differences]]:
-    """Return in what the records of each pair differ, with the pair's name."""
-    return [
-        (_name(row), record_display.differences(study.known.split, candidate.pair))
-        for row, candidate in zip(report["pairs"], study.candidates, strict=True)
-        if candidate.choice != "client"
-    ]
+def _attributes(study: Study, report: Report) -> Iterator[tuple[str, list[list[str]], int]]:
+    """Yield each pair's name, in what its records differ most, and in how many attributes."""
+    for row, candidate in zip(report["pairs"], study.candidates, strict=True):
+        if candidate.choice != "client":
+            found = record_display.differences(study.known.split, candidate.pair)
+            rows = [[one.name, one.value, one.other] for one in found.attributes]
+            yield _name(row), rows, found.differing
 
 
 def _settings(report: Report) -> list[tuple[str, str]]:
@@ -325,32 +326,15 @@ PAGE = """\
 <p class="meta">{{ legend }} RMS LS: root mean square over {{ report.trials }} trainings of
 {{ report.steps }} steps.</p>
 {{ drawn(pictures) }}
-{% for name, found in attributes %}
+{% for name, rows, differing in attributes %}
 <h3>{{ name[0] | upper }}{{ name[1:] }}</h3>
-<div class="table"><table class="attributes">
-<thead><tr><th scope="col">Attribute</th><th scope="col">Record</th>
-<th scope="col">{{ against }}</th></tr></thead>
-<tbody>
-{% for attribute in found.attributes %}
-<tr><th scope="row">{{ attribute.name }}</th><td>{{ attribute.value }}</td>
-<td>{{ attribute.other }}</td></tr>
-{% endfor %}
-</tbody></table></div>
-<p class="meta">{{ found.attributes | length }} of {{ found.differing }} attributes that differ,
-those that differ most.</p>
+{{ tabulated(["Attribute", "Record", against], rows, "stacked attributes") }}
+<p class="meta">{{ rows | length }} of {{ differing }} attributes that differ, those that differ
+most.</p>
 {% endfor %}
 
 <h2>Which dissimilarity predicts local sensitivity</h2>
-<div class="table"><table>
-<thead><tr><th scope="col">Dissimilarity</th>
-{% for view in report.views %}<th scope="col">LS in step {{ view.step }}</th>\
-{% endfor %}</tr></thead>
-<tbody>
-{% for row in measures %}
-<tr><th scope="row">{{ row[0] }}</th>
-{% for value in row[1:] %}<td>{{ value }}</td>{% endfor %}</tr>
-{% endfor %}
-</tbody></table></div>
+{{ tabulated(stepwise, measures) }}
 <p class="meta">Spearman's rank correlation with local sensitivity, of {{ compared }}. Intervals are
 bootstrapped over records{% if report.compared.replacements %} and over replacements, because pairs
 share them{% endif %}; each has its confidence by itself, and that best and second were picked on

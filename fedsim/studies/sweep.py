@@ -260,19 +260,13 @@ def _others(key: str, outcomes: Sequence[Outcome]) -> list[str]:
 
 PAGE = """\
 {% extends "frame" %}
-{% from "parts" import drawn %}
+{% from "parts" import drawn, tabulated %}
 {% block title %}Sweep of {{ name }}{% endblock %}
 {% block kind %}Sweep{% endblock %}
 {% block heading %}{{ name }}{% endblock %}
 {% block body %}
 <h2>The runs</h2>
-<div class="table"><table>
-<thead><tr>{% for heading in headings %}<th scope="col">{{ heading }}</th>{% endfor %}</tr></thead>
-<tbody>
-{% for outcome, row in rows %}
-<tr>{% for value in row %}<td>{{ value }}</td>{% endfor %}</tr>
-{% endfor %}
-</tbody></table></div>
+{{ tabulated(headings, rows | map("last")) }}
 <ul>
 {% for outcome, row in rows %}
 <li>{% if outcome.failure %}{{ outcome.point.name }}: {{ outcome.failure }}\
@@ -283,14 +277,7 @@ PAGE = """\
 {{ drawn(figures) }}
 
 <h2>To whom the person is identifiable</h2>
-<div class="table"><table>
-<thead><tr><th scope="col">Run</th><th scope="col">Trust, vantage</th><th scope="col">z</th>
-<th scope="col">ε</th><th scope="col">ρα</th><th scope="col">Predicted</th>
-<th scope="col">Measured</th><th scope="col">Verdict</th></tr></thead>
-<tbody>
-{% for row in places %}
-<tr>{% for value in row %}<td>{{ value }}</td>{% endfor %}</tr>
-{% endfor %}
-</tbody></table></div>
+{{ tabulated(["Run", "Trust, vantage", "z", "ε", "ρα", "Predicted", "Measured", "Verdict"],
+places) }}
 {% endblock %}
 """

@@ -75,7 +75,7 @@ def _measured(
     """Draw a measured number with its interval."""
     values = _numbers(series, key)
     point, low, high = (_numbers(series, each) for each in (name, f"{name}_low", f"{name}_high"))
-    axes.vlines(values, low, high, color=colour, linewidth=2)
+    axes.vlines(values, low, high, color=colour, linewidth=2, label=f"_{label or name}")
     axes.plot(values, point, "o", color=colour, label=label)
 
 

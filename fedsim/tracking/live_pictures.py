@@ -16,8 +16,8 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 30
 """Margins, in the units of the viewBox."""
 
 PICTURE = Markup(
-    '<svg role="img" aria-label="{}" viewBox="0 0 {} {}" font-size="12" fill="currentColor">'
-    "{}</svg>"
+    '<div class="scroll"><svg role="img" aria-label="{}" viewBox="0 0 {} {}" font-size="12" '
+    'fill="currentColor">{}</svg></div>'
 )
 LINE = Markup(
     '<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" stroke="currentColor" {}></line>'

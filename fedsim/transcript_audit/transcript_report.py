@@ -231,7 +231,7 @@ def _figures(report: Report) -> list[tuple[str, Any]]:
 
 PAGE = """\
 {% extends "frame" %}
-{% from "parts" import settings, drawn %}
+{% from "parts" import settings, drawn, tabulated %}
 {% block title %}{{ report.facts.app or "Flower app" }} – audit of a transcript{% endblock %}
 {% block kind %}Audit of a transcript{% endblock %}
 {% block heading %}{{ report.facts.app or "A Flower app" }}{% endblock %}
@@ -249,15 +249,7 @@ is a client's update.</p>
 <p>Epsilon at delta {{ report.delta }} of all recorded rounds, under the noise that was measured.
 The belief is what the adversary came to in this run; ρβ is what epsilon allows it, but for the tail
 that delta stands for.</p>
-<div class="table"><table><thead><tr>
-{% for heading in headings %}
-<th scope="col">{{ heading }}</th>
-{% endfor %}
-</tr></thead><tbody>
-{% for row in clients %}
-<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
-{% endfor %}
-</tbody></table></div>
+{{ tabulated(headings, clients) }}
 {% endif %}
 {% if noise %}
 <h2>The noise that was there</h2>

@@ -60,7 +60,7 @@ def main() -> None:
 def places(docs: Path) -> dict[str, Path]:
     """Return the page that has the marks of each study, of a page or of a folder of pages."""
     found = {}
-    for page in sorted(docs.glob("*.md")) if docs.is_dir() else [docs]:
+    for page in sorted(docs.rglob("*.md")) if docs.is_dir() else [docs]:
         text = page.read_text(encoding="utf-8")
         found |= {name: page for name in STUDIES if f"<!-- {name} -->" in text}
     return found

@@ -14,6 +14,7 @@ from tables import Table, Value
 
 from adversaries.statistics import one_run
 from adversaries.statistics.gaussian import mu_of_epsilon
+from adversaries.statistics.order_statistics import order_bounds
 from fedsim import client_app, config
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
@@ -24,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 SEED, DELTA, CONFIDENCE = 7, 1e-5, 0.95
 CANARIES, REPEATS, DIMENSIONS = 1000, 4000, 10_000
-EPSILONS = (0.0, 1.0, 2.0, 4.0, 8.0)
+EPSILONS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 TRIALS = 40
 PLANTED = (
     ("gradient", 1000, False),
@@ -36,6 +37,7 @@ PLANTED = (
     ("mislabelled", 500, True),
 )
 SMALL = (("gradient", 20, True),)
+BOUNDS = ("binomial", "f_dp", "order")
 CONFIG = Path(__file__).parents[2] / "configs" / "one-run.toml"
 
 Audit = Callable[[npt.NDArray[np.bool_], Floats], Floats]
@@ -47,6 +49,9 @@ AUDITS: dict[str, Audit] = {
     for name, bounds in (("binomial", one_run.binomial_bounds), ("f-DP", one_run.f_dp_bounds))
     for plan, guesses in (("one in 8", 0), ("several, paid", one_run.SEVERAL))
 }
+ORTHOGONAL = "orthogonal"
+ORDER = "order statistics"
+"""Of orthogonal canaries alone: of others it proves nothing."""
 ESTIMATE = "estimate (no confidence)"
 
 
@@ -55,7 +60,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
     del data_root  # the digits come with scikit-learn
     canaries, repeats, dimensions = (40, 100, 100) if smoke else (CANARIES, REPEATS, DIMENSIONS)
     designs = {
-        "orthogonal": np.eye(canaries),
+        ORTHOGONAL: np.eye(canaries),
         f"random in {dimensions:,} dimensions": _overlaps(canaries, dimensions),
     }
     above, reached = [], []
@@ -64,7 +69,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
             epsilon: _audits(overlaps, epsilon, repeats, place)
             for place, epsilon in enumerate(EPSILONS)
         }
-        for name in (*AUDITS, ESTIMATE):
+        for name in (*AUDITS, *[ORDER] * (design == ORTHOGONAL), ESTIMATE):
             by_truth = {epsilon: each[name] for epsilon, each in found.items()}
             above.append((design, name, *(float((e > t).mean()) for t, e in by_truth.items())))
             reached.append((design, name, *(float(np.median(e)) for e in by_truth.values())))
@@ -99,6 +104,7 @@ def _audits(overlaps: Floats, epsilon: float, repeats: int, place: int) -> dict[
     noise = rng.standard_normal(coins.shape) @ np.linalg.cholesky(overlaps).T
     scores = mu * coins @ overlaps + noise
     found = {name: audit(coins, scores) for name, audit in AUDITS.items()}
+    found[ORDER] = order_bounds(coins, scores, DELTA, CONFIDENCE)
     return found | {ESTIMATE: one_run.client_canary_estimates(coins, scores, DELTA)}
 
 
@@ -124,8 +130,11 @@ def _federation(smoke: bool) -> Table:
             server_app.carry_out(grid, preflight(given), directory)
             found = directory.read_json("report.json")
         audited = found["one_run"]
-        medians = (audited["spread"][name]["median"] for name in ("binomial", "f_dp", "estimate"))
-        above = (audited["spread"][name]["above"] for name in ("binomial", "f_dp"))
+        spread = audited["spread"]
+        medians, above = (
+            [spread[name][value] if name in spread else "–" for name in names]
+            for value, names in (("median", (*BOUNDS, "estimate")), ("above", BOUNDS))
+        )
         accuracy = found["utility"]["accuracy"]["mean"][-1]
         rows.append(
             (
@@ -147,9 +156,11 @@ def _federation(smoke: bool) -> Table:
             "ε claimed",
             "binomial",
             "f-DP",
+            "order",
             "estimate",
             "binomial above",
             "f-DP above",
+            "order above",
             "accuracy",
         ),
         rows,

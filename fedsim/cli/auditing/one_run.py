@@ -139,29 +139,43 @@ def estimate(
             "eight; -1: try several numbers and pay for it."
         ),
     ] = 0,
+    orthogonal: Annotated[
+        bool,
+        typer.Option(
+            "--orthogonal",
+            help="The canaries lie along orthogonal directions, as of kind dirac: a third and "
+            "tighter bound, by order statistics.",
+        ),
+    ] = False,
     trial: Annotated[
         int | None,
         typer.Option(help="Which trial's audit, decided before as well; default: the first."),
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Say what the canaries prove of ε, by two bounds, and what they suggest, by an estimate.
+    """Say what the canaries prove of ε, by bounds, and what they suggest, by an estimate.
 
-    A bound holds with the stated confidence if the coins were fair and the scores made without
-    them. The estimate has no confidence statement.
+    A bound holds with the stated confidence if the coins were fair, the scores made without them,
+    and what else it says that it assumes is so. Each by itself: the largest of several proves less.
+    The estimate has no confidence statement.
 
     Example: fedsim one-run estimate scores.csv --delta 1e-5
     """
     from adversaries.statistics import (  # noqa: PLC0415
         one_run as estimators,
     )
+    from adversaries.statistics.order_statistics import order_bound  # noqa: PLC0415
 
     delta = ASSUMED if delta is None else delta
     confidence = DEFAULT_CONFIDENCE if confidence is None else confidence
     check_positive_delta(delta)
     number, included, scores = read_scores(scores_file, trial)
-    binomial = estimators.binomial_bound(included, scores, delta, confidence, guesses)
-    f_dp = estimators.f_dp_bound(included, scores, delta, confidence, guesses)
+    bounds = {
+        "binomial": estimators.binomial_bound(included, scores, delta, confidence, guesses),
+        "f_dp": estimators.f_dp_bound(included, scores, delta, confidence, guesses),
+    }
+    if orthogonal:
+        bounds["order"] = order_bound(included, scores, delta, confidence)
     suggested = estimators.client_canary_estimate(included, scores, delta, confidence)
     if json_:
         print_json(
@@ -169,7 +183,7 @@ def estimate(
                 "trial": number,
                 "canaries": scores.size,
                 "included": int(included.sum()),
-                "bounds": {"binomial": asdict(binomial), "f_dp": asdict(f_dp)},
+                "bounds": {name: asdict(bound) for name, bound in bounds.items()},
                 "estimate": asdict(suggested),
             }
         )
@@ -177,7 +191,7 @@ def estimate(
     table = Table(title=f"{scores.size} canaries, {int(included.sum())} of them in, δ = {delta:g}")
     for heading in ("", "ε", "guesses", "assumes"):
         table.add_column(heading)
-    for bound in (binomial, f_dp):
+    for bound in bounds.values():
         details = bound.details
         made = f"{details['right']:g} of {details['guesses']:g} right"
         table.add_row(bound.method, f"at least {bound.epsilon:.3f}", made, bound.assumes)

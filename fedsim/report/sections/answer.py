@@ -4,7 +4,6 @@ from scipy.special import expit
 
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits import one_training
-from fedsim.audits.one_run_report import HEADLINE_NAME
 from fedsim.pages.wording import at_least, number, percent, span
 from fedsim.report.sections import one_run
 from fedsim.report.sections.facts import (
@@ -150,10 +149,10 @@ def _canaries_prove(report: Report) -> str:
     """Return the headline of the one-run audit as a sentence; "" where there is none."""
     if report.one_run is None:
         return ""
-    bound = one_run.headline(report.one_run)
+    bound, name = one_run.headline(report.one_run), one_run.headline_name(report.one_run)
     return (
         f" The canaries of one trial prove {at_least(bound.epsilon)} with "
-        f"{percent(bound.confidence)} confidence ({HEADLINE_NAME}); claimed is "
+        f"{percent(bound.confidence)} confidence ({name}); claimed is "
         f"ε = {number(report.one_run.claimed_epsilon)}."
     )
 

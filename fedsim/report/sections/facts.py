@@ -10,6 +10,7 @@ TITLES = {
     "clopper_pearson": "Clopper–Pearson",
     "clopper_pearson_split": "Clopper–Pearson, split trials",
     "clopper_pearson_bonferroni": "Clopper–Pearson, paid ranks",
+    "betting": "Betting, whenever one looks",
     "jeffreys": "Jeffreys (credible)",
     "mu_gdp": "μ of Gaussian privacy",
     "gaussian": "Gaussian",

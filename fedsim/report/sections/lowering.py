@@ -3,7 +3,7 @@
 from fedsim.pages.blocks import Block, Cell, Group, Line, Prose, Table
 from fedsim.pages.wording import number, percent
 from fedsim.report.sections.section import Section
-from fedsim.report.sections.vantage_words import NAMES
+from fedsim.report.sections.vantage_words import NAMES, holds_for
 from fedsim.results.report import Report
 from fedsim.results.verdicts import Change, Towards
 
@@ -21,8 +21,8 @@ COSTS = {
 }
 
 MEANING = (
-    "By theory, for everybody, with one setting changed at a time. Each cell: how often the "
-    "adversary is right at most, and ε with the belief that belongs to it."
+    "By theory, with one setting changed at a time. Each cell: how often the adversary is right at "
+    "most, and ε with the belief that belongs to it."
 )
 
 
@@ -33,7 +33,7 @@ def choose(report: Report) -> str:
 
 def _cell(found: Towards) -> Cell:
     return Cell(
-        f"right in ≤ {percent((1 + found.rho_alpha) / 2)}",
+        f"≤ {percent((1 + found.rho_alpha) / 2)}",
         f"ε {number(found.epsilon)}, belief {percent(found.rho_beta)}",
         style="value",
     )
@@ -57,7 +57,7 @@ def _words(report: Report) -> list[Block]:
         return []
     vantages = [NAMES[found.vantage] for found in report.lowering[0].towards]
     return [
-        Prose(MEANING),
+        Prose(f"{MEANING} {holds_for(report)}"),
         Table(
             ("Setting", *(f"Towards the {name}" for name in vantages), "At what price"),
             [Group("", [*map(_line, report.lowering)])],

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedsim.audits.one_run_report import LEADING, NAMES
+from fedsim.audits.one_run_report import NAMES, leading
 from fedsim.figures import belief_figures
 from fedsim.pages.blocks import Block, Entries, Figure, Listing, Place, Prose
 from fedsim.pages.wording import DASH, number, percent, plain, span
@@ -14,11 +14,16 @@ from fedsim.results.report import Report
 
 def headline(found: OneRun) -> LowerBound:
     """Return the bound that leads, of the headline's trial."""
-    return found.bounds[LEADING]
+    return found.bounds[leading(found.kind)]
+
+
+def headline_name(found: OneRun) -> str:
+    """Return what the bound that leads is called."""
+    return f"one-run {NAMES[leading(found.kind)]}"
 
 
 def summary(found: OneRun) -> Entries:
-    """Return the three numbers for the terminal."""
+    """Return the numbers for the terminal."""
     values = {name: number(bound.epsilon) for name, bound in found.bounds.items()}
     values["estimate"] = DASH if found.estimate.reason else number(found.estimate.epsilon)
     return [(f"ε one run, {NAMES[name]}", value) for name, value in values.items()]

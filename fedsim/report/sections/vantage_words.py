@@ -7,7 +7,7 @@ from fedsim.pages.blocks import Mark
 from fedsim.pages.wording import DASH, number, percent, plain, span
 from fedsim.report.sections.facts import TITLES, clients_of, is_clipped, is_pac, score_caution
 from fedsim.results.report import Report
-from fedsim.results.verdicts import MeasuredThere, OwnLimit, Verdict
+from fedsim.results.verdicts import MeasuredThere, OwnLimit, VantageVerdict
 
 NAMES = {
     "server": "server",
@@ -19,11 +19,29 @@ WHO = {
     "participant": "a participant",
     "released-model": "whoever has the released model alone",
 }
+NOT_MEASURED = "by theory, not measured"
 NOT_ATTACKED = "not attacked"
 """What the note begins with of a vantage that cannot be attacked."""
 
 MEASURES_ALL = 'audit.vantages = "all"'
 """The setting that measures every vantage."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """One number, and what belongs to it.
+
+    Attributes:
+        headline: the number that was measured, else what theory allows.
+        detail: interval, limit, and what chance alone gives.
+    """
+
+    headline: str
+    detail: str
+
+    def __str__(self) -> str:
+        """Return both as one line."""
+        return f"{self.headline} {self.detail}"
 
 
 @dataclass(frozen=True)
@@ -37,13 +55,13 @@ class Lines:
         reading: what may be concluded, in sentences.
     """
 
-    advantage: str
-    belief: str
-    epsilon: str
+    advantage: Said
+    belief: Said
+    epsilon: Said
     reading: str
 
 
-def mark(report: Report, verdict: Verdict) -> Mark:
+def mark(report: Report, verdict: VantageVerdict) -> Mark:
     """Return the state of a vantage in a few words; good is only what lies below its limit.
 
     Args:
@@ -65,7 +83,7 @@ def mark(report: Report, verdict: Verdict) -> Mark:
     return Mark("open", "Not contradicted")
 
 
-def lines(report: Report, verdict: Verdict) -> Lines:
+def lines(report: Report, verdict: VantageVerdict) -> Lines:
     """Return what is said of a vantage.
 
     Args:
@@ -80,18 +98,43 @@ def lines(report: Report, verdict: Verdict) -> Lines:
     )
 
 
-def own_limit(limit: OwnLimit) -> Mark:
-    """Return the answer to a limit of the organisation's own in a few words."""
+def own_limit(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> Mark:
+    """Return the answer to a limit of the organisation's own in a few words.
+
+    Good is only what theory promises everybody.
+
+    Args:
+        report: of which kind of noise is asked.
+        verdict: of the vantage.
+        limit: one of the verdict's.
+    """
     if limit.answer == "misses":
         return Mark("alarm", "Misses" if limit.by == "measured" else "Misses, by theory")
     if limit.answer == "cannot-tell":
         return Mark("open", "Cannot tell yet")
-    if limit.by == "theory":
-        return Mark("good", "Meets, by theory")
-    return Mark("open", "Meets, for this target alone")
+    if limit.by == "measured" or report.mechanism.sensitivity == "local":
+        return Mark("open", "Meets, for this target alone")
+    if is_pac(report):
+        return Mark("open", "Meets, on average")
+    rounding = report.mechanism.rounding
+    simulated = rounding is not None and rounding.secure_aggregation == "simulated"
+    if simulated and verdict.vantage == "server":
+        return Mark("open", "Meets, once aggregation is secure")
+    return Mark("good", "Meets, by theory")
 
 
-def why(report: Report, verdict: Verdict, limit: OwnLimit) -> str:
+def holds_for(report: Report) -> str:
+    """Return a sentence about whom the limits of theory hold for."""
+    if not is_clipped(report):
+        return "Without clipping theory sets no limit for anybody."
+    if is_pac(report):
+        return "The limit of PAC privacy holds on average over its prior, not for each person."
+    if report.mechanism.sensitivity == "local":
+        return "The noise was scaled to this target: the limits hold for it alone."
+    return "The limits of theory hold for everybody."
+
+
+def why(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> str:
     """Return in sentences what the answer to a limit of the organisation's own rests on.
 
     Args:
@@ -101,7 +144,7 @@ def why(report: Report, verdict: Verdict, limit: OwnLimit) -> str:
     """
     theory = _theory_beside(verdict, limit)
     if limit.answer == "meets" and limit.by == "theory":
-        return f"{theory}: for everybody, as long as the noise is as accounted."
+        return f"{theory}, as long as the noise is as accounted. {holds_for(report)}"
     said = f"{theory}; {_shown(verdict, limit)}."
     if limit.answer != "cannot-tell":
         return said
@@ -127,7 +170,7 @@ def _stays(limit: OwnLimit) -> str:
     return "the noise is as claimed"
 
 
-def _theory_beside(verdict: Verdict, limit: OwnLimit) -> str:
+def _theory_beside(verdict: VantageVerdict, limit: OwnLimit) -> str:
     allowed = verdict.allowed
     if limit.of == "belief":
         within = "at most" if math.isfinite(allowed.epsilon) else "anything up to"
@@ -137,7 +180,7 @@ def _theory_beside(verdict: Verdict, limit: OwnLimit) -> str:
     return f"Theory allows at most {number(allowed.advantage)}"
 
 
-def _shown(verdict: Verdict, limit: OwnLimit) -> str:
+def _shown(verdict: VantageVerdict, limit: OwnLimit) -> str:
     measured = verdict.measured
     if measured is None:
         return "nothing was measured here"
@@ -155,53 +198,62 @@ def _odds(limit: OwnLimit) -> float:
     return math.log(limit.limit) - math.log1p(-limit.limit)
 
 
-def _advantage(verdict: Verdict) -> str:
+def _advantage(verdict: VantageVerdict) -> Said:
     measured, allowed = verdict.measured, verdict.allowed
-    name = {"pac": "PAC limit ", "rho-alpha": "limit ρα "}.get(allowed.kind, "no limit")
-    limit = f"{name}{number(allowed.advantage) if allowed.kind != 'none' else ''}"
+    name = {"pac": "PAC limit", "rho-alpha": "limit ρα"}.get(allowed.kind, "")
+    limit = f"{name} {number(allowed.advantage)}" if name else "no limit"
     if measured is None:
-        return f"not measured; {limit}"
+        return Said(_at_most(number(allowed.advantage), bool(name)), NOT_MEASURED)
     if measured.advantage is None:
-        return f"{DASH}, of one training; {limit}"
-    between = f" ({span(measured.interval, number)})" if measured.interval else ""
-    return f"{number(measured.advantage)}{between}; {limit}; a coin: ±{number(measured.chance)}"
+        return Said(DASH, f"of one training; {limit}")
+    between = f"({span(measured.interval, number)}); " if measured.interval else ""
+    return Said(number(measured.advantage), f"{between}{limit}; a coin ±{number(measured.chance)}")
 
 
-def _belief(verdict: Verdict) -> str:
+def _belief(verdict: VantageVerdict) -> Said:
     measured, allowed = verdict.measured, verdict.allowed
     limited = math.isfinite(allowed.epsilon)
-    limit = f"limit ρβ {percent(allowed.rho_beta)}" if limited else "no limit"
     if measured is None:
-        return f"not measured; {limit}"
-    said = f"{percent(measured.belief)} in the most extreme trial; {limit}"
+        return Said(_at_most(percent(allowed.rho_beta), limited), NOT_MEASURED)
+    limit = f"limit ρβ {percent(allowed.rho_beta)}" if limited else "no limit"
     if measured.passed is None or not limited:
-        return said
+        return Said(percent(measured.belief), f"in the most extreme trial; {limit}")
     bounded = measured.exact_posterior and allowed.passed < 1
     most = f", {percent(allowed.passed)} allowed" if bounded else ""
     between = f" ({span(measured.passed_interval, percent)})" if measured.passed_interval else ""
-    return f"{said}, passed in {percent(measured.passed)}{between} of trials on D{most}"
+    passed = f"passed in {percent(measured.passed)}{between} of trials on D{most}"
+    return Said(percent(measured.belief), f"in the most extreme trial; {limit}, {passed}")
 
 
-def _epsilon(verdict: Verdict) -> str:
+def _epsilon(verdict: VantageVerdict) -> Said:
     measured, allowed = verdict.measured, verdict.allowed
-    theory = f"theory {number(allowed.epsilon)} at δ = {plain(allowed.delta)}"
+    at_delta = f"at δ = {plain(allowed.delta)}"
+    limited = math.isfinite(allowed.epsilon)
     if measured is None:
-        return f"not measured; {theory}"
+        return Said(_at_most(number(allowed.epsilon), limited), f"{at_delta}; {NOT_MEASURED}")
+    theory = f"theory {_at_most(number(allowed.epsilon), limited)} {at_delta}"
     if not measured.epsilon:
-        return f"nothing proven; {theory}"
-    return f"{number(measured.epsilon)} proven ({proven_by(measured)}); {theory}"
+        return Said("nothing proven", theory)
+    return Said(f"≥ {number(measured.epsilon)}", f"proven ({proven_by(measured)}); {theory}")
 
 
-def _unlimited(report: Report, verdict: Verdict) -> str:
+def _at_most(value: str, limited: bool) -> str:
+    return f"≤ {value}" if limited else "no limit"
+
+
+def _unlimited(report: Report, verdict: VantageVerdict) -> str:
     if not is_clipped(report):
         return "No guarantee"
-    if is_pac(report):
-        return "No limit by differential privacy"
-    hidden = math.isfinite(verdict.allowed.epsilon)
+    hidden = math.isfinite(verdict.allowed.epsilon) or _is_budgeted(report, verdict)
     return "No limit at this budget" if hidden else "No protection"
 
 
-def _reading(report: Report, verdict: Verdict) -> str:
+def _is_budgeted(report: Report, verdict: VantageVerdict) -> bool:
+    """Return whether PAC noise was budgeted for whoever looks there."""
+    return is_pac(report) and verdict.vantage != "server"
+
+
+def _reading(report: Report, verdict: VantageVerdict) -> str:
     if verdict.state == "above":
         return (
             "More gets out than theory allows; the warnings say what was found. Do not rely on "
@@ -211,22 +263,20 @@ def _reading(report: Report, verdict: Verdict) -> str:
         return _of_no_limit(report, verdict)
     if verdict.state == "untested":
         return _of_theory(report, verdict)
-    return _of_interval(verdict)
+    return _of_interval(report, verdict)
 
 
-def _of_no_limit(report: Report, verdict: Verdict) -> str:
+def _of_no_limit(report: Report, verdict: VantageVerdict) -> str:
     who = WHO[verdict.vantage]
     if not is_clipped(report):
         return "Gradients are not clipped, so that theory sets no limit."
-    if is_pac(report):
-        return "PAC noise was budgeted for a participant; towards the server there is none."
-    if math.isfinite(verdict.allowed.epsilon):
+    if math.isfinite(verdict.allowed.epsilon) or _is_budgeted(report, verdict):
         return "The budget is so large that theory allows certainty."
     found = f"{who.capitalize()} sees what no noise hides, and may know {clients_of(report)} with "
     return f"{found}certainty: whoever takes part has to trust it."
 
 
-def _of_theory(report: Report, verdict: Verdict) -> str:
+def _of_theory(report: Report, verdict: VantageVerdict) -> str:
     if verdict.measured is not None:
         return (
             "Theory alone: of one training there is no rate."
@@ -241,28 +291,29 @@ def _of_theory(report: Report, verdict: Verdict) -> str:
         if part.startswith(NOT_ATTACKED)
     ]
     how = f"It was {refused[0]}." if refused else f"{MEASURES_ALL} measures it, if it can be."
-    return f"Theory alone, which holds for everybody.{bound} {how}"
+    return f"Theory alone. {holds_for(report)}{bound} {how}"
 
 
-def _of_interval(verdict: Verdict) -> str:
+def _of_interval(report: Report, verdict: VantageVerdict) -> str:
     measured, limit = verdict.measured, verdict.allowed.advantage
     if measured is None or measured.interval is None:
         raise ValueError(f"the state {verdict.state} has an interval")
     low, high = measured.interval
     coin = low <= 0 <= high
     if verdict.state == "below":
-        found = (
-            "no better than a coin" if coin else "better than a coin, and surely below the limit"
-        )
-        return f"The adversary is {found}. The limit, not this measurement, holds for others."
+        found = "No better than a coin" if coin else "Better than a coin, and below the limit"
+        return f"{found}. The measurement is of this target alone. {holds_for(report)}"
     if low > limit:
         return "Above the limit, within what chance alone gives: repeat it with more trials."
     if coin:
         return "The trials cannot tell: the interval holds the limit, and a coin as well."
-    return "Better than a coin; the interval reaches the limit, which the trials do not contradict."
+    return (
+        "Better than a coin. The interval holds the limit: the trials do not contradict theory, "
+        "nor do they show that the adversary stays below."
+    )
 
 
-def _seen(report: Report, verdict: Verdict) -> str:
+def _seen(report: Report, verdict: VantageVerdict) -> str:
     """Say what a server sees that noise protects against, which trust decides."""
     if verdict.vantage != "server" or verdict.state == "no-limit":
         return ""
@@ -270,7 +321,7 @@ def _seen(report: Report, verdict: Verdict) -> str:
     return f" The server {note}." if note.startswith("sees") else f" {note[:1].upper()}{note[1:]}."
 
 
-def _of_score(report: Report, verdict: Verdict) -> str:
+def _of_score(report: Report, verdict: VantageVerdict) -> str:
     """Say where the belief is an attack's score, which nothing bounds."""
     if verdict.measured is None or verdict.measured.exact_posterior:
         return ""

@@ -8,7 +8,7 @@ from fedsim.report.sections.facts import accuracies, challenge_of, confidence_of
 from fedsim.report.sections.section import Section
 from fedsim.report.sections.vantage_words import NAMES
 from fedsim.results.report import Report
-from fedsim.results.verdicts import Verdict
+from fedsim.results.verdicts import VantageVerdict
 
 HEADINGS = "Who looks", "Advantage", "Belief", "ε", "Reading"
 
@@ -68,7 +68,7 @@ def target(report: Report) -> str:
         who = f"{whose} is the target: {how}{distance}."
     return (
         f"{who} What was measured is about this target alone; others may be easier or harder to "
-        "tell. The limits of theory hold for everybody."
+        f"tell. {vantage_words.holds_for(report)}"
     )
 
 
@@ -80,22 +80,23 @@ def deployed(report: Report) -> str:
     return (
         "The noise came from a seed, to be repeatable. A deployment with privacy.noise-source = "
         f'"system" draws noise of the same size that nobody can repeat: ε = '
-        f"{number(found.tight_epsilon)} towards the {NAMES[report.vantage]} for each training, "
-        "and the ε of several trainings on the same people add up. Measurements such as these "
-        f"take {report.trials} trainings: make them on data that need no protection."
+        f"{number(found.tight_epsilon)} towards the {NAMES[report.vantage]} for one training, "
+        "and more for every further one on the same people. Measuring took "
+        f"{report.trials} trainings: do that on data that need no protection."
         if report.mechanism.clipping and report.mechanism.sensitivity == "global"
         else ""
     )
 
 
-def _line(report: Report, verdict: Verdict) -> Line:
+def _line(report: Report, verdict: VantageVerdict) -> Line:
     said = vantage_words.lines(report, verdict)
     return Line(
         Cell(NAMES[verdict.vantage], "audited here" * (verdict.vantage == report.vantage)),
         [
-            Cell(said.advantage, style="value"),
-            Cell(said.belief, style=""),
-            Cell(said.epsilon, style=""),
+            *(
+                Cell(each.headline, each.detail, style="value")
+                for each in (said.advantage, said.belief, said.epsilon)
+            ),
             Cell(said.reading, mark=vantage_words.mark(report, verdict), style=""),
         ],
         verdict.vantage == report.vantage,
@@ -104,23 +105,18 @@ def _line(report: Report, verdict: Verdict) -> Line:
 
 def _own_limits(report: Report) -> list[Block]:
     """Return the lines about the organisation's own limits; nothing without them."""
-    rows = [
-        Line(
-            Cell(f"{limit.of} at most {number(limit.limit)}", NAMES[verdict.vantage]),
-            [
-                Cell(
-                    vantage_words.why(report, verdict, limit),
-                    mark=vantage_words.own_limit(limit),
-                    style="",
-                )
-            ],
-        )
-        for verdict in report.verdicts
-        for limit in verdict.limits
-    ]
-    if not rows:
+    groups: dict[str, list[Line]] = {}
+    for verdict in report.verdicts:
+        for limit in verdict.limits:
+            because = vantage_words.why(report, verdict, limit)
+            answer = Cell(because, mark=vantage_words.own_limit(report, verdict, limit), style="")
+            title = f"{limit.of.capitalize()} at most {number(limit.limit)}"
+            line = Line(Cell(NAMES[verdict.vantage]), [answer])
+            groups.setdefault(title, []).append(line)
+    if not groups:
         return []
-    return [Table(("Limit of the organisation", "Answer"), [Group("", rows)], style="questions")]
+    grouped = [Group(title, lines) for title, lines in groups.items()]
+    return [Table(("Limits of the organisation", "Answer"), grouped, style="questions")]
 
 
 def _words(report: Report) -> list[Block]:

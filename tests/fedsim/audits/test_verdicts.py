@@ -14,7 +14,7 @@ from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.results.report import Report
-from fedsim.results.verdicts import OwnLimit, Verdict
+from fedsim.results.verdicts import OwnLimit, VantageVerdict
 
 from .games import ROUNDS, TRIALS, gaussian_game
 
@@ -29,7 +29,7 @@ def _report(config: Config, strength: float = 1.0, trials: int = TRIALS, seed: i
     return audit.assemble(config, facts, transcript, 0.95, config.privacy.delta)
 
 
-def _towards(report: Report, vantage: str) -> Verdict:
+def _towards(report: Report, vantage: str) -> VantageVerdict:
     (found,) = (each for each in report.verdicts if each.vantage == vantage)
     return found
 

@@ -11,8 +11,9 @@ import torch
 from flwr.app import Context, RecordDict
 
 from adversaries.errors import InputError
-from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.one_run import binomial_bound, f_dp_bound
+from adversaries.statistics.order_statistics import order_bound
 from fedsim import client_app
 from fedsim.audits import check, one_run_report
 from fedsim.campaign.run_directory import Arrays, RunDirectory
@@ -299,17 +300,43 @@ def test_a_round_of_few_clients_has_less_noise_for_a_canary() -> None:
     assert one_run_report.canary_mu(local) == pytest.approx(expected)
 
 
-def test_the_alarm_pays_for_both_of_its_bounds() -> None:
+@pytest.mark.parametrize(
+    ("kind", "bounds"),
+    [
+        ("gradient", (binomial_bound, f_dp_bound)),
+        ("dirac", (binomial_bound, f_dp_bound, order_bound)),
+    ],
+)
+def test_the_alarm_pays_for_all_of_its_bounds(
+    kind: str, bounds: tuple[Callable[..., LowerBound], ...]
+) -> None:
     rng, delta = np.random.default_rng(3), 1e-5
     coins = rng.random(200) < 0.5
     mine = coins, coins + 0.3 * rng.standard_normal(200)
-    whole, half = (
-        max(bound(*mine, delta, 1 - alpha, 0).epsilon for bound in (binomial_bound, f_dp_bound))
-        for alpha in (1 - ALARM_CONFIDENCE, (1 - ALARM_CONFIDENCE) / 2)
+    whole, part = (
+        max(bound(*mine, delta, 1 - alpha).epsilon for bound in bounds)
+        for alpha in (1 - ALARM_CONFIDENCE, (1 - ALARM_CONFIDENCE) / len(bounds))
     )
-    assert half < whole - 1e-3
-    assert one_run_report.alarm(mine, 0, delta, (half + whole) / 2) is None
-    assert one_run_report.alarm(mine, 0, delta, half - 1e-3) is not None
+    assert part < whole - 1e-3
+    assert one_run_report.alarm(kind, mine, 0, delta, (part + whole) / 2) is None
+    assert one_run_report.alarm(kind, mine, 0, delta, part - 1e-3) is not None
+
+
+def test_which_bound_leads_is_a_matter_of_the_canaries_kind() -> None:
+    assert {kind: one_run_report.leading(kind) for kind in one_run.KINDS} == {
+        "gradient": "f_dp",
+        "dirac": "order",
+        "mislabelled": "f_dp",
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_kind_says_of_its_canaries_directions_is_so(kind: str, small: Make) -> None:
+    config = small(_planted(kind))
+    models, same = _models(config, 1).expand(COUNT, -1), torch.eye(COUNT).double()
+    found = one_run.KINDS[kind].total(config, federation.load(config), models, same)
+    overlaps = (found.double() @ found.double().T).fill_diagonal_(0.0)
+    assert one_run.KINDS[kind].orthogonal == (overlaps.abs().max().item() < 1e-9)
 
 
 def test_less_noise_than_claimed_is_an_alarm(small: Make) -> None:

@@ -98,3 +98,28 @@ def test_the_command_prints_the_schema_alone(capsys: pytest.CaptureFixture[str])
     assert ended.value.code in (0, None)
     assert json.loads(capsys.readouterr().out) == schema()
     jsonschema.Draft202012Validator.check_schema(schema())
+
+
+def test_a_finished_run_is_held_to_limits_that_are_given_later(
+    small: Callable[[dict[str, Scalar]], Config],
+    run: Callable[[Config], Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run(small({}))
+    directory = RunDirectory.open(next(tmp_path.glob("run-*")))
+    before = encode(directory.read_report())
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(directory.path), "--limit-advantage", "0.9", "--limit-belief", "0.7"])
+    assert ended.value.code in (0, None)
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "advantage 0.900: Meets, by theory." in shown
+    after = encode(directory.read_report())
+    assert [len(each["limits"]) for each in after["verdicts"]] == [2, 2, 2]
+    for each in (before, after):
+        del each["verdicts"]
+    assert before == after
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(directory.path), "--limit-belief", "0.4"])
+    assert ended.value.code == 2
+    assert "give a number between 0.5 and 1" in capsys.readouterr().err

@@ -79,10 +79,12 @@ def test_the_page_shows_the_records_and_needs_no_network(found: Study) -> None:
     shown = page.count("data:image/png;base64")
     if images:
         assert shown == len(found.candidates) * (1 + replaced)
-        assert 'class="attributes"' not in page
+        assert 'class="stacked attributes"' not in page
     else:
         assert shown == 0
-        assert page.count('class="attributes"') == len(found.candidates) - len(found.of("client"))
+        assert page.count('class="stacked attributes"') == len(found.candidates) - len(
+            found.of("client")
+        )
         assert ("Replacement" if replaced else "Typical of D") in page
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))

@@ -38,7 +38,7 @@ def test_a_page_says_how_far_the_run_is_and_that_it_is_no_verdict(small: Make) -
         said.replace("&#39;", "'")
     )
     assert "Provisional" in said
-    assert "80.0%; ρβ = 90.0%" in said
+    assert "80.0%; ρ β = 90.0%" in said
     assert "trials 4 to 7: round 1 of 3" in said
     assert '<meta http-equiv="refresh" content="5">' in page
     assert page.count("<svg") == 2

@@ -39,7 +39,6 @@ def _federation(folder: Path, trials: int, noise_source: str = "seed") -> Path:
             "trials.worlds": "d-only" if trials == 1 else "both",
             "privacy.delta": 0.005,
             "privacy.noise-source": noise_source,
-            "privacy.delta": 0.005,
             "run.threads": 1,
             "run.device": "cpu",
         }

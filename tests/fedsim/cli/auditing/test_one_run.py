@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from adversaries.statistics import one_run
+from adversaries.statistics.order_statistics import order_bound
 
 Command = Callable[..., tuple[int, str, str]]
 PLANT = ("--set", "canaries.count=16", "--set", "trials.count=2", "--set", "training.rounds=1")
@@ -41,6 +42,7 @@ def test_what_is_drawn_is_planted_scored_and_estimated(
     assert status == 0
     estimated = json.loads(printed)
     reported = json.loads((out / "report.json").read_text())["one_run"]
+    assert set(estimated["bounds"]) == set(reported["bounds"]) == {"binomial", "f_dp"}
     for name, bound in estimated["bounds"].items():  # of which no theory was asked
         assert bound | {"p_value": None} == reported["bounds"][name]
     assert estimated["estimate"] == reported["estimate"]
@@ -68,6 +70,11 @@ def test_scores_of_anybody_are_estimated(fedsim: Command, tmp_path: Path) -> Non
     assert status == 0
     bound = one_run.f_dp_bound(coins, values, 1e-5, 0.95)
     assert json.loads(printed)["bounds"]["f_dp"]["epsilon"] == pytest.approx(bound.epsilon)
+    status, printed, _ = fedsim(
+        "one-run", "estimate", path, "--delta", "1e-5", "--json", "--orthogonal"
+    )
+    tighter = json.loads(printed)["bounds"]["order"]
+    assert tighter["epsilon"] == order_bound(coins, values, 1e-5, 0.95).epsilon > bound.epsilon
     status, printed, _ = fedsim("one-run", "estimate", path, "--delta", "1e-5", "--guesses", "100")
     assert status == 0
     assert "of 100" in " ".join(printed.split())

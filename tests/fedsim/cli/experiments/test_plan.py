@@ -22,13 +22,13 @@ INTEGERS: dict[str, Scalar] = {"federation.trust": "distributed"}
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What the noise multiplier was searched for, one entry for each search."""
     found: list[object] = []
-    search = calibration.noise_multiplier
+    search = calibration.least_multiplier
 
     def counted(*arguments: object) -> float:
         found.append(arguments)
         return search(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(calibration, "noise_multiplier", counted)
+    monkeypatch.setattr(calibration, "least_multiplier", counted)
     return found
 
 

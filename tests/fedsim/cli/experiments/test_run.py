@@ -562,7 +562,7 @@ def test_any_vantage_can_have_the_headline(
     assert report["vantage"] == vantage
     assert report["empirical"]["advantage"] == report["vantages"][vantage]["empirical"]["advantage"]
     assert (report["bounds"]["epsilon"] == "Infinity") == (vantage == "server")
-    assert "<h2>To whom</h2>" in (out / "report.html").read_text()
+    assert '<h2 id="to-whom">To whom' in (out / "report.html").read_text()
 
 
 def test_no_noise_meets_a_target_towards_a_server_that_sees_clean_sums(

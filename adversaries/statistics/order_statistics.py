@@ -1,0 +1,227 @@
+"""What right guesses prove where canaries do not interfere: a bound by order statistics.
+
+The bounds of `one_run` hold for the worst mechanism of their family, in which one event may give
+away many canaries at once. Where canaries lie along orthogonal directions and the noise is Gaussian
+and alike in every direction, there is no such event, and the same guesses prove far more.
+
+What is assumed: every round releases x_t = sum_i b_i v_i + s_t + noise, with v_i of length C at
+most, orthogonal, and the same in every round, noise N(0, sigma_t^2 I), and s_t any function of the
+releases before it that the coins b enter through those alone, such as the clipped sum of records
+at the model. sigma_t is not known, nor need s_t be.
+
+1. The likelihood of b, given all x_t, is a product over the canaries, since the v_i are orthogonal:
+   given the releases (and s) the coins are independent, that of canary i with log-odds L_i. Over
+   the noise the L_i are independent, each N(+-mu_i^2/2, mu_i^2) by the coin, mu_i <= mu =
+   C sqrt(sum_t 1/sigma_t^2), so that |L_i| is stochastically at most |N(mu^2/2, mu^2)|.
+2. Whatever guesses are made from the releases, given the L_i they are right independently, guess i
+   with probability at most p_i = 1/(1 + exp(-|L_i|)).
+3. Count the guesses with weights that fall from the surest to the least sure. To exchange two
+   guesses so that the one with the larger p_i has the larger weight makes the sum stochastically
+   larger, and so does a larger p_i. So the sum is stochastically at most that of who ranks by |L_i|
+   itself, all mu_i = mu, and that law rises with mu.
+4. With y = L/mu on the true side, N(mu/2, 1), it is the law of a signed-rank statistic: draw y_1
+   to y_m, rank them by |y_i|, and add up the weights of the positive ones.
+
+The weights are 2 for the surest `SUREST` of the canaries, 1 for the others of the surest `SURE`,
+and 0 for the rest: near enough to normal scores, the best ones, and their law can be computed.
+Given the |y| next to the k largest, those are independent draws above it; given another one farther
+down, those between the two are. What is left is an integral over two order statistics.
+
+Sources:
+    Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", 2023 (coins given the
+    release); Dong, Roth and Su, "Gaussian differential privacy", 2019 (the law of L); van der
+    Waerden, 1952, and Fraser, 1957 (normal scores); David and Nagaraja, "Order statistics", 2003,
+    Section 2.5 (order statistics given another are those of independent draws).
+"""
+
+from functools import lru_cache
+
+import numpy as np
+from scipy.signal import fftconvolve
+from scipy.special import betaincinv, betaln, expit, gammaln, ndtr, xlog1py, xlogy
+
+from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
+from adversaries.statistics.guessing import LARGEST_MU, right_guesses
+from adversaries.statistics.intervals import LowerBound, check_positive_delta, significance
+from adversaries.statistics.one_run import COINS, check
+from adversaries.statistics.trials import Bools, Floats, Ints
+
+SUREST, SURE = 1 / 4, 2 / 3
+"""Of the canaries, about how many guesses count twice, and about how many count at all."""
+
+FEWEST = 8
+"""With fewer canaries nothing is proven."""
+
+STEP = 2.0**-10
+"""Limits of mu are multiples of this, rounded down."""
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(48)
+
+OUTSIDE = 1e-13
+"""The probability of an order statistic beyond either end of its integral: counted as refuting
+nothing."""
+
+ASSUMES = (
+    f"{COINS}; canaries along orthogonal directions, in Gaussian noise that is independent and "
+    "alike in all of them"
+)
+
+
+def order_bound(included: Bools, scores: Floats, delta: float, confidence: float) -> LowerBound:
+    """Return the epsilon at `delta` of the largest mu that the weighted right guesses refute.
+
+    Args:
+        included: bool [m], True where the canary was in.
+        scores: float64 [m].
+        delta: in (0, 1).
+        confidence: in (0, 1).
+
+    Returns:
+        The bound, with canaries, guesses (those that count), right, guesses_twice (those that count
+        twice), right_twice and mu_low in its details; 0 with the `reason` where m < `FEWEST`.
+
+    Raises:
+        InputError: as of `one_run.check`; an impossible confidence; unless 0 < delta < 1.
+    """
+    check(included, scores)
+    check_positive_delta(delta)
+    alpha, m = significance(confidence), scores.size
+    few = m < FEWEST
+    twice, once = (0, 0) if few else counted(m)
+    right, surest = (int(right_guesses(included, scores, made)) for made in (once, twice))
+    mu = 0.0 if few else float(largest_mus(m, np.array([right + surest]), alpha)[0])
+    return LowerBound(
+        epsilon=gaussian_epsilon(mu, delta),
+        delta=delta,
+        confidence=confidence,
+        method="order statistics of right guesses about canaries in one run",
+        assumes=ASSUMES,
+        trusts_noise=False,
+        details={
+            "canaries": m,
+            "guesses": once,
+            "right": right,
+            "guesses_twice": twice,
+            "right_twice": surest,
+            "mu_low": mu,
+        },
+        reason=f"fewer than {FEWEST} canaries" if few else None,
+    )
+
+
+def order_bounds(included: Bools, scores: Floats, delta: float, confidence: float) -> Floats:
+    """Return `order_bound`'s epsilon of every trial, [T].
+
+    Args:
+        included: bool [T, m], True where the canary was in.
+        scores: float64 [T, m], not checked.
+        delta: in (0, 1).
+        confidence: of each, in (0, 1).
+
+    Raises:
+        InputError: an impossible confidence; unless 0 < delta < 1.
+    """
+    check_positive_delta(delta)
+    alpha, m = significance(confidence), scores.shape[-1]
+    if m < FEWEST:
+        return np.zeros(len(scores))
+    sums = np.sum([right_guesses(included, scores, made) for made in counted(m)], axis=0)
+    values, place = np.unique(sums, return_inverse=True)
+    mus = largest_mus(m, values, alpha).tolist()
+    return np.asarray([gaussian_epsilon(mu, delta) for mu in mus])[place]
+
+
+def counted(canaries: int) -> tuple[int, int]:
+    """Return how many guesses count twice, and how many count at all.
+
+    Args:
+        canaries: m, at least `FEWEST`.
+    """
+    return int(SUREST * canaries), int(SURE * canaries)
+
+
+def largest_mus(canaries: int, sums: Ints, alpha: float) -> Floats:
+    """Return the largest mu, a multiple of `STEP`, that each sum refutes, [k]; 0 if none.
+
+    Args:
+        canaries: m, at least `FEWEST`.
+        sums: int64 [k]: right guesses of those that count, and again of those that count twice.
+        alpha: level of the test, in (0, 1).
+    """
+    low, high = np.zeros(len(sums), np.int64), np.full(len(sums), int(LARGEST_MU / STEP))
+    # Who still has a gap halves it; equal multiples are worked out once.
+    while (unsure := high - low > 1).any():
+        middle = (low + high) // 2
+        refuted = np.zeros(len(sums), np.bool_)
+        for multiple in np.unique(middle[unsure]).tolist():
+            here = unsure & (middle == multiple)
+            refuted[here] = p_values(canaries, multiple * STEP)[sums[here]] <= alpha
+        low, high = (
+            np.where(unsure & refuted, middle, low),
+            np.where(unsure & ~refuted, middle, high),
+        )
+    return np.asarray(low * STEP, np.float64)
+
+
+@lru_cache(maxsize=4096)
+def p_values(canaries: int, mu: float) -> Floats:
+    """Return the most probable that canaries of this mu make each sum or a larger one.
+
+    Args:
+        canaries: m, at least `FEWEST`.
+        mu: >= 0.
+
+    Returns:
+        float64 [n], of the sums 0 to n - 1.
+    """
+    twice, once = counted(canaries)
+    # Shares of |y| above the order statistics at ranks twice + 1 and once + 1, and their weights.
+    above, weights = _order_statistic(twice + 1, canaries - twice)
+    further, given = _order_statistic(once - twice, canaries - once)
+    beyond = above[:, None] + (1 - above[:, None]) * further
+    outer, inner = _size_at(above, mu), _size_at(beyond, mu)
+    # How probably y > 0: above the first, at it, and between the two.
+    surest, at = ndtr(mu / 2 - outer) / above, expit(mu * outer)
+    between = (ndtr(mu / 2 - inner) - ndtr(mu / 2 - outer)[:, None]) / (beyond - above[:, None])
+    between = np.clip(between, expit(mu * inner), at[:, None])
+    # Given the first: those that count twice, in every second place, and those that count once.
+    doubled = np.zeros((NODES.size, 2 * twice + 1))
+    doubled[:, ::2] = _binomial(twice, surest)
+    single = np.empty((NODES.size, once - twice))
+    for row, shares in enumerate(between):
+        single[row] = given @ _binomial(once - twice - 1, shares)
+    with_it = np.zeros((NODES.size, once - twice + 1))
+    with_it[:, 1:] = at[:, None] * single
+    with_it[:, :-1] += (1 - at[:, None]) * single
+    masses = weights @ fftconvolve(doubled, with_it, axes=1)
+    # From below, so that what lies outside of the integrals counts as refuting nothing.
+    found: Floats = 1 - np.concatenate([[0.0], np.cumsum(masses)[:-1]])
+    return found
+
+
+def _order_statistic(a: int, b: int) -> tuple[Floats, Floats]:
+    """Return nodes of a Beta(a, b) variable, an order statistic of uniform ones, and weights."""
+    ends = betaincinv(a, b, OUTSIDE), 1 - betaincinv(b, a, OUTSIDE)
+    nodes = ends[0] + (ends[1] - ends[0]) * (NODES + 1) / 2
+    logs = xlogy(a - 1, nodes) + xlog1py(b - 1, -nodes) - betaln(a, b)
+    weights: Floats = np.exp(logs) * WEIGHTS * (ends[1] - ends[0]) / 2
+    return nodes, weights
+
+
+def _size_at(share: Floats, mu: float) -> Floats:
+    """Return the a with P[|y| > a] = share for y of N(mu/2, 1), by bisection; in its shape."""
+    low, high = np.zeros(share.shape), np.full(share.shape, mu / 2 + 40.0)
+    for _ in range(60):
+        middle = (low + high) / 2
+        larger = ndtr(mu / 2 - middle) + ndtr(-mu / 2 - middle) > share
+        low, high = np.where(larger, middle, low), np.where(larger, high, middle)
+    return low
+
+
+def _binomial(trials: int, shares: Floats) -> Floats:
+    """Return the probabilities of 0 to n successes, [k, n + 1], for each of k shares."""
+    counts = np.arange(trials + 1)
+    ways = gammaln(trials + 1) - gammaln(counts + 1) - gammaln(trials - counts + 1)
+    shares = np.clip(shares, 0.0, 1.0)[:, None]
+    found: Floats = np.exp(ways + xlogy(counts, shares) + xlog1py(trials - counts, -shares))
+    return found

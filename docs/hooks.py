@@ -1,0 +1,195 @@
+"""The site's pages that are made from the code: configuration keys, commands, the report's schema.
+
+mkdocs calls the functions whose names begin with `on_`; `mkdocs.yml` names this file. Nothing that
+they write is kept, so that no page is older than the code that it describes.
+"""
+
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+import click
+import typer
+
+from fedsim.cli.main import app
+from fedsim.config import Config
+from fedsim.config.documentation import every_key
+from fedsim.results import report
+
+OUTSIDE = re.compile(r"\[([^]]+)\]\((?:\.\./)+(?!docs/)([^)#]+)(?:#[^)]*)?\)")
+"""A link from a page to a file of the repository that is no page of the site."""
+
+WHOLE = re.compile(r"\A(?:\.\./)+")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the generated pages to the site's files."""
+    from mkdocs.structure.files import File  # noqa: PLC0415  # an extra: the tests do without it
+
+    for path, page in generated_pages().items():
+        files.append(File.generated(config, path, content=page))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Name the files of the repository that a page links to, which the site does not hold."""
+    depth = page.file.src_uri.count("/")
+
+    def named(found: re.Match[str]) -> str:
+        words, path = found[1], found[2]
+        above = WHOLE.match(found[0][found[0].index("](") + 2 :])
+        if above is None or above[0].count("../") <= depth:
+            return found[0]  # another chapter
+        return words if path in words else f"{words} (`{path}`)"
+
+    return OUTSIDE.sub(named, markdown)
+
+
+def generated_pages() -> dict[str, str]:
+    """Return the pages by their path within `docs/`."""
+    return {
+        "reference/keys.md": "\n".join(_keys_page()),
+        "reference/commands.md": "\n".join(_commands_page()),
+        "reference/report-schema.md": "\n".join(_schema_page()),
+    }
+
+
+# --- Configuration keys
+
+
+def _keys_page() -> Iterator[str]:
+    yield "# Every configuration key\n"
+    yield (
+        "Made from `fedsim/config/` of this version. "
+        "[Configuration](configuration.md) says how files and overrides are read, and which "
+        "combinations are refused.\n"
+    )
+    for table, keys in groupby(every_key().values(), lambda key: key.key.partition(".")[0]):
+        described = Config.model_fields[table].annotation
+        yield f"## [{table}]\n"
+        yield _cell((inspect.getdoc(described) or "").split("\n\n")[0]) + "\n"
+        yield "| key | meaning | values | default |\n|---|---|---|---|"
+        for key in keys:
+            kind = f"{key.type}: {key.allowed}" if key.allowed else key.type
+            default = json.dumps(key.default, ensure_ascii=False)
+            yield f"| `{key.key}` | {_cell(key.meaning)} | {_cell(kind)} | `{default}` |"
+        yield ""
+
+
+# --- Commands
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Yield every command that help lists, with its whole name."""
+    yield from _within("fedsim", typer.main.get_command(app))
+
+
+def _within(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    if command.hidden:
+        return
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=path)
+        for name in command.list_commands(context):
+            within = command.get_command(context, name)
+            assert within is not None
+            yield from _within(f"{path} {name}", within)
+
+
+def _commands_page() -> Iterator[str]:
+    yield "# Every command\n"
+    yield "Made from the commands of this version: what `--help` prints.\n"
+    yield (
+        "Exit status: 0 done, 1 failed, 2 bad input, 130 interrupted. `fedsim audit` has more, "
+        "[by what it concludes](../how-to/auditing.md#exit-status), and so have `--fail-if` and "
+        "`fedsim verify` ([release gate](../how-to/release-gate.md)).\n"
+    )
+    for path, command in commands():
+        yield f"## {path}\n"
+        yield (inspect.cleandoc(command.help or "")).replace("\f", "") + "\n"
+        if isinstance(command, click.Group) and path != "fedsim":
+            continue
+        usage = " ".join([path, *command.collect_usage_pieces(click.Context(command))])
+        yield f"```text\n{usage}\n```\n"
+        rows = [row for row in map(_parameter, command.params) if row]
+        if rows:
+            yield "| argument or option | meaning | default |\n|---|---|---|"
+            yield from rows
+            yield ""
+
+
+def _parameter(parameter: click.Parameter) -> str:
+    """Return the row of an argument or option; nothing for what help hides."""
+    if getattr(parameter, "hidden", False) or parameter.name == "help":
+        return ""
+    metavar = parameter.make_metavar(click.Context(click.Command("fedsim")))
+    if isinstance(parameter, click.Option):
+        flags = parameter.opts + parameter.secondary_opts
+        shown = " ".join([", ".join(flags), *([] if parameter.is_flag else [metavar])])
+    else:
+        shown = metavar
+    default = parameter.default
+    if callable(default) or default in (None, False, ()) or getattr(parameter, "required", False):
+        default = ""
+    words = _cell(getattr(parameter, "help", None) or "")
+    return f"| `{_cell(shown)}` | {words} | {f'`{default}`' if default != '' else ''} |"
+
+
+# --- The report
+
+
+def _schema_page() -> Iterator[str]:
+    schema = report.schema()
+    yield "# The report, key by key\n"
+    yield (
+        "Made from the classes in `fedsim/results/`. `fedsim report --schema` prints the JSON "
+        'Schema that `report.json` keeps to; infinity is `"Infinity"` there. '
+        "[The glossary](../start/glossary.md) has the terms.\n"
+    )
+    yield from _object("report.json", schema)
+    for name, definition in sorted(schema["$defs"].items()):
+        yield from _object(name, definition)
+
+
+def _object(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    yield f"## {name}\n"
+    yield f"{schema.get('description', '')}\n"
+    if properties := schema.get("properties"):
+        yield "| key | meaning | value |\n|---|---|---|"
+        for key, value in properties.items():
+            yield f"| `{key}` | {_cell(value.get('description', ''))} | {_value(value)} |"
+        yield ""
+
+
+def _value(schema: Mapping[str, Any]) -> str:
+    """Return in words what a key of the report holds."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        options = [_value(option) for option in schema["anyOf"] if not _is_infinity(option)]
+        return " or ".join(dict.fromkeys(options))
+    if values := schema.get("enum") or [schema[key] for key in schema if key == "const"]:
+        return ", ".join(f"`{json.dumps(value)}`" for value in values)
+    kind = schema.get("type", "anything").replace("boolean", "true or false")
+    within = schema.get("additionalProperties" if kind == "object" else "items")
+    if kind in WITHIN and isinstance(within, Mapping):
+        return f"{WITHIN[kind]} {_value(within)}"
+    if "prefixItems" in schema:
+        return f"list of {_value({'anyOf': schema['prefixItems']})}"
+    return kind
+
+
+WITHIN = {"array": "list of", "object": "map to"}
+
+
+def _is_infinity(schema: Mapping[str, Any]) -> bool:
+    return "Infinity" in schema.get("enum", ())
+
+
+def _cell(text: str) -> str:
+    """Return text as a cell of a table has it."""
+    return " ".join(text.split()).replace("|", "\\|")

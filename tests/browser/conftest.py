@@ -1,0 +1,38 @@
+"""Debian's Chromium without a window, and every kind of page to look at in it."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .every_page import write_all
+
+SWITCHES = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A page of a Chromium with a profile of its own that reaches no network."""
+    sync = pytest.importorskip("playwright.sync_api", reason='pip install -e ".[browser]"')
+    found = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("there is no Chromium: apt-get install chromium, or name one in CHROMIUM")
+    profile = tmp_path_factory.mktemp("profile")
+    with sync.sync_playwright() as driver:
+        context = driver.chromium.launch_persistent_context(
+            profile, executable_path=found, args=SWITCHES, offline=True
+        )
+        yield context.pages[0]
+        context.close()
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A page of every kind."""
+    return write_all(tmp_path_factory.mktemp("pages") / "all")

@@ -1,0 +1,144 @@
+"""Verdicts that are valid whenever one looks: how often false, and after how many rounds true.
+
+First the noise of the sums and messages of one training, which an auditor judges after every round;
+then bounds on epsilon that are computed again and again while trials are added.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+from tables import Table, Value
+
+from adversaries.statistics.e_process import betting_bound
+from adversaries.statistics.lower_bounds import clopper_pearson_bound
+from fedsim.audits.noise_watch import NoiseWatch
+
+Floats = npt.NDArray[np.float64]
+
+SEED = 11
+CLIENTS, ROUNDS, SIZE = 2, 20, 50
+HONEST, DISHONEST = 200, 10
+LEVELS = (0.05, 0.01, 0.001)
+SIZES, NOISES = (100, 500), (1.0, 0.9, 0.7, 0.5)
+CAMPAIGNS, TRIALS, LOOKS = 200, 400, 10
+EPSILONS = (0.0, 0.5, 2.0)
+
+Signal = Callable[[int, Floats], Floats]
+"""Round and the noise of the one before -> what is in a message beside its noise, [P]."""
+
+
+def _trained(round: int, past: Floats) -> Floats:
+    """Return sums as training has them: few coordinates are large, and shrink round by round."""
+    place = np.arange(past.size)
+    large: Floats = np.where(place < 0.4 * past.size, 30 * np.sin(1 + place) * 0.9**round, 0.0)
+    return large
+
+
+SIGNALS: dict[str, Signal] = {
+    "none": lambda _, past: 0 * past,
+    "as of a training": _trained,
+    "undoes the noise before": lambda _, past: -past,
+}
+
+BOUNDS = {"betting": betting_bound, "Clopper–Pearson": clopper_pearson_bound}
+
+
+def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
+    """Yield false accusations, the rounds that true ones take, and bounds of growing campaigns."""
+    del data_root
+    yield _honest(3 if smoke else HONEST, 2 if smoke else ROUNDS)
+    yield _dishonest(2 if smoke else DISHONEST, 4 if smoke else ROUNDS)
+    yield _campaigns(*((5, 60, 3) if smoke else (CAMPAIGNS, TRIALS, LOOKS)))
+
+
+def _watched(
+    noises: list[float], size: int, rounds: int, signal: Signal, rng: np.random.Generator
+) -> Iterator[NoiseWatch]:
+    """Yield the watch after every round of clients with so much of the claimed noise, 1."""
+    watch, past = NoiseWatch(len(noises)), np.zeros((len(noises), size))
+    for each in range(rounds):
+        drawn = np.asarray(noises)[:, None] * rng.standard_normal(past.shape)
+        sent = np.stack([signal(each, before) for before in past]) + drawn
+        watch.observe(sent.sum(0), math.sqrt(len(noises)), dict(enumerate(sent)), 1.0)
+        yield watch
+        past = drawn
+
+
+def _honest(trainings: int, rounds: int) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    for place, (name, signal) in enumerate(SIGNALS.items()):
+        accused = []
+        for training in range(trainings):
+            rng = np.random.default_rng([SEED, place, training])
+            *_, last = _watched([1.0] * CLIENTS, SIZE, rounds, signal, rng)
+            accused.append([bool(last.accused(1 - level)) for level in LEVELS])
+        rows.append((name, *np.mean(accused, axis=0).tolist()))
+    return Table(
+        "Share of honest trainings in which anybody is accused after any round",
+        ("beside the noise", *(f"level {level:g}" for level in LEVELS)),
+        rows,
+        f"{trainings} trainings, {CLIENTS} clients, {rounds} rounds, {SIZE} coordinates: the sums "
+        "and every client's messages, looked at after every round.",
+    )
+
+
+def _dishonest(trainings: int, rounds: int) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    parts = (rounds // 4, rounds // 2, rounds)
+    for size in SIZES:
+        for ratio in NOISES:
+            first = []
+            for training in range(trainings):
+                rng = np.random.default_rng([SEED, size, training])
+                noises = [ratio] + [1.0] * (CLIENTS - 1)
+                course = enumerate(_watched(noises, size, rounds, _trained, rng), start=1)
+                when = (each for each, watch in course if "client-0" in watch.accused(0.999))
+                first.append(next(when, math.inf))
+            shares = [float((np.asarray(first) <= part).mean()) for part in parts]
+            middle = sorted(first)[(trainings - 1) // 2]
+            rows.append((size, ratio, *shares, "–" if math.isinf(middle) else middle))
+    return Table(
+        "Share of trainings in which the one client with less noise is accused",
+        ("coordinates", "noise", *(f"by round {part}" for part in parts), "median round"),
+        rows,
+        f"{trainings} trainings, {CLIENTS} clients; two in five coordinates are large; level 0.001 "
+        "for all rounds and series together. A noise of 1 is that of an honest client.",
+    )
+
+
+def _campaigns(campaigns: int, trials: int, looks: int) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    for place, epsilon in enumerate(EPSILONS):
+        rng = np.random.default_rng([SEED, place])
+        # Randomised response: no rule does better at this epsilon.
+        worlds = rng.random((campaigns, trials)) < 0.5
+        right = rng.random(worlds.shape) < expit(epsilon)
+        log_odds = np.where(worlds == right, 1.0, -1.0)
+        for name, bound in BOUNDS.items():
+            found = [
+                [bound(*played, 0.0, 0.95).epsilon for played in _growing(*campaign, looks)]
+                for campaign in zip(worlds, log_odds, strict=True)
+            ]
+            ever = float((np.max(found, axis=1) > epsilon).mean())
+            at_end = float((np.asarray(found)[:, -1] > epsilon).mean())
+            rows.append((epsilon, name, ever, at_end, float(np.median(found, axis=0)[-1])))
+    return Table(
+        "Bounds that are computed while trials are added",
+        ("ε", "bound", "ever above it", "above it at the end", "median at the end"),
+        rows,
+        f"{campaigns} campaigns of {trials} trials of randomised response, {looks} looks; 95% "
+        "confidence, δ = 0.",
+    )
+
+
+def _growing(
+    worlds: npt.NDArray[np.bool_], log_odds: Floats, looks: int
+) -> Iterator[tuple[npt.NDArray[np.bool_], Floats]]:
+    """Yield the trials up to every look, evenly spaced."""
+    for look in range(1, looks + 1):
+        until = worlds.size * look // looks
+        yield worlds[:until], log_odds[:until]
