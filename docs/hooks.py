@@ -104,7 +104,8 @@ def _commands_page() -> Iterator[str]:
     yield "Made from the commands of this version: what `--help` prints.\n"
     yield (
         "Exit status: 0 done, 1 failed, 2 bad input, 130 interrupted. `fedsim audit` has more, "
-        "[by what it concludes](../how-to/auditing.md#exit-status).\n"
+        "[by what it concludes](../how-to/auditing.md#exit-status), and so have `--fail-if` and "
+        "`fedsim verify` ([release gate](../how-to/release-gate.md)).\n"
     )
     for path, command in commands():
         yield f"## {path}\n"

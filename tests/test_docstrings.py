@@ -32,6 +32,7 @@ ROOMS = (
     "fedsim/config",
     "fedsim/data",
     "fedsim/deployment",
+    "fedsim/evidence",
     "fedsim/experiment.py",
     "fedsim/figures",
     "fedsim/game",

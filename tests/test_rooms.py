@@ -55,6 +55,7 @@ ROOMS = (
     "fedsim.recording",
     "fedsim.auditor",
     "fedsim.client_report",
+    "fedsim.evidence",
     "fedsim.studies",
     "fedsim.deployment",
     "fedsim.deployment.checks",

@@ -65,8 +65,9 @@ AUDIT = Group(
         ),
     ),
     "The report of a run of `fedsim run` is made by `fedsim report`.\n\n"
-    "Exit status: 0 the claim is supported, or there is none; 3 the audit cannot tell; 4 the claim "
-    "is not supported, or refuted; 1 the audit failed; 2 bad input.",
+    "Exit status: 0 the claim is supported, or there is none; 3 the audit cannot tell, or "
+    "--fail-if shuts the gate; 4 the claim is not supported, or refuted; 1 the audit failed; 2 bad "
+    "input.",
 )
 
 ONE_RUN = Group(
@@ -267,7 +268,20 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         ),
         ONE_RUN,
     ),
-    "Audit": (AUDIT,),
+    "Audit": (
+        AUDIT,
+        Command(
+            "sign",
+            "evidence:sign",
+            "Sign what a run found: report, configuration, ledger, transcript, code and versions.",
+        ),
+        Command(
+            "verify",
+            "evidence:verify",
+            "Hold evidence against the files it is about: signature, every file, and the report "
+            "anew.",
+        ),
+    ),
     "Deploy": (DEPLOY,),
     "Reference": (
         Group(

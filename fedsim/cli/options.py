@@ -66,4 +66,13 @@ Confidence = Annotated[
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]
+FailIf = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CONDITION",
+        help="Exit with 3 if a number of the report is so, or cannot be told: "
+        "'advantage.low > .1', with any path of report.json, or advantage, advantage.low, "
+        "advantage.high, belief, epsilon, epsilon.low, accuracy, alarms. May be repeated.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]

@@ -71,7 +71,7 @@ def write(
         parameters=parameters,
         rounds=rounds[-1]["round"],
         optimizer=config.training.optimizer,
-        privacy=_privacy(config, noise_multiplier, ledger.verified(directory)),
+        privacy=privacy_of(config, noise_multiplier, ledger.verified(directory)),
         utility=_utility(rounds[-1], public_records),
         rehearsal=rehearsed.read(directory),
         sha256=hashlib.sha256(content).hexdigest(),
@@ -114,7 +114,14 @@ def summary(card: ModelCard) -> RenderableType:
     return Group(table, *said)
 
 
-def _privacy(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> Privacy:
+def privacy_of(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> Privacy:
+    """Return what the rounds of a training released, and whether that is guaranteed.
+
+    Args:
+        config: of the training.
+        noise_multiplier: nominal.
+        rows: of its ledger.
+    """
     everything = spending.describe_everything(config, noise_multiplier, rows)
     released = everything or spending.describe(config, noise_multiplier, rows)
     failings = cautions.dp_failings(config)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from adversaries.errors import InputError
 from fedsim.audits.audit import assemble
 from fedsim.campaign import ledger, run_agreement, run_transcript
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Scalar, from_run_config, to_run_config
 from fedsim.results.report import Report, encode
 
@@ -32,6 +32,32 @@ def write_report(
     """
     from fedsim.report import page as rendering  # noqa: PLC0415  (matplotlib is slow to import)
 
+    report, transcript = assembled(directory, confidence, delta, limits)
+    pictures = rendering.Pictures(report, transcript)
+    rendering.write_figures(pictures, directory.path / "figures")
+    directory.write_text("report.html", rendering.render_html(report, pictures))
+    # Last, because its presence says that the run is finished.
+    directory.write_json("report.json", encode(report))
+    return report
+
+
+def assembled(
+    directory: RunDirectory,
+    confidence: float | None = None,
+    delta: float | None = None,
+    limits: Mapping[str, Scalar] | None = None,
+) -> tuple[Report, Arrays]:
+    """Return the report of a run and the arrays of its transcript, and write nothing.
+
+    Args:
+        directory: of the run, whose trials are complete.
+        confidence: as of `write_report`.
+        delta: as of `write_report`.
+        limits: as of `write_report`.
+
+    Raises:
+        InputError: as of `write_report`.
+    """
     for name, value in (("confidence", confidence), ("delta", delta)):
         if value is not None and not 0 < value < 1:
             raise InputError(f"{name} is {value}; it must lie between 0 and 1")
@@ -47,9 +73,4 @@ def write_report(
         delta or config.privacy.delta,
         rows,
     )
-    pictures = rendering.Pictures(report, transcript)
-    rendering.write_figures(pictures, directory.path / "figures")
-    directory.write_text("report.html", rendering.render_html(report, pictures))
-    # Last, because its presence says that the run is finished.
-    directory.write_json("report.json", encode(report))
-    return report
+    return report, transcript

@@ -15,6 +15,7 @@ from damage import Mutation
 from flwr.app import Context
 from PIL import Image
 
+from adversaries.errors import InputError
 from fedsim import client_app, config, data
 from fedsim.campaign import batches, ledger, run_transcript
 from fedsim.campaign.run_directory import RunDirectory
@@ -24,6 +25,7 @@ from fedsim.config import Config, to_run_config
 from fedsim.data.loaders import purchase
 from fedsim.data.loaders.source import Source
 from fedsim.deployment import registrations
+from fedsim.evidence import envelope, keys
 from fedsim.privacy import releases
 from fedsim.protocol import node_memory
 from fedsim.runtimes.inprocess import InProcessGrid
@@ -111,6 +113,35 @@ def _repacked(name: str) -> None:
         return Reader(reader.path, reader.read, (damage.repacked,))
 
     READERS[f"{name}, repacked"] = remake
+
+
+@_reader("evidence")
+def _evidence(folder: Path) -> Reader:
+    path, private = folder / "evidence.json", folder / "key.pem"
+    if not path.exists():
+        keys.create(private)
+        subject = envelope.Subject(name="report.json", digest=envelope.Digest(sha256="0" * 64))
+        predicate = envelope.Predicate(
+            kind="run",
+            report="report.json",
+            transcript="",
+            signed="today",
+            code={},
+            versions={"numpy": "2.0"},
+            seeds={"run.seed": 0},
+            numbers={"advantage": 0.5, "epsilon": "Infinity", "belief": None},
+            conclusions={},
+        )
+        told = envelope.Statement(subject=[subject], predicate=predicate)
+        path.write_bytes(envelope.seal(told, keys.read_private(private)))
+
+    def read() -> object:
+        sealed, statement = envelope.read(path)
+        if not sealed.signed_by(keys.read_public(folder / "key.public.pem")):
+            raise InputError("it was altered")
+        return statement
+
+    return Reader(path, read, sealed=True)
 
 
 @_reader("a recording")

@@ -15,7 +15,6 @@ from rich.text import Text
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.app_audit.configuration import Scope
-from fedsim.audits.verdict import Verdict
 from fedsim.cli.auditing.options import OfApps, OfEvery, given
 from fedsim.cli.terminal import Terminal
 from fedsim.common import report_directory
@@ -35,8 +34,8 @@ CONTRADICTION = (
 STYLES = {"convicted": "bold red", "suspect": "bold yellow", "supported": "bold green"}
 
 
-def audit_app(app: Path, every: OfEvery, options: OfApps) -> Verdict:
-    """Audit the app in a directory, print the outcome, and return the verdict on the claim.
+def audit_app(app: Path, every: OfEvery, options: OfApps) -> int:
+    """Audit the app in a directory, print the outcome, and return the exit status.
 
     Has the app's code run in a process of its own.
 
@@ -68,7 +67,7 @@ def audit_app(app: Path, every: OfEvery, options: OfApps) -> Verdict:
             page = report_directory.write_report(out, document, page_of)
         if not every.as_json:
             console.print(f"Report: {page}", soft_wrap=True, highlight=False)
-    return outcome.verdict
+    return every.exit_status(outcome.verdict, document)
 
 
 def _outcome(app: Path, every: OfEvery, options: OfApps, console: Console) -> "AppAudit":

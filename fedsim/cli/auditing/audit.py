@@ -9,12 +9,16 @@ import typer
 from adversaries.errors import InputError
 from fedsim.app_audit.configuration import claim_given
 from fedsim.audits.verdict import Verdict, exit_status
+from fedsim.cli import gate
 from fedsim.cli.auditing import following, options
 from fedsim.cli.auditing.options import OfApps, OfAuditors, OfEvery, given
-from fedsim.cli.options import AsJson, Confidence, Delta, Seed
+from fedsim.cli.options import AsJson, Confidence, Delta, FailIf, Seed
 from fedsim.cli.terminal import Terminal
 from fedsim.transcripts.reader import Reader, wait_for_header
 from fedsim.transcripts.records import AUDITOR
+
+RECORDED = "transcript audit", "live audit"
+"""Kinds of the report of a transcript: whether an auditor's node recorded it is seen in it."""
 
 
 def app(
@@ -23,6 +27,7 @@ def app(
     claimed_delta: options.ClaimedDelta = None,
     claimed_unit: options.ClaimedUnit = None,
     strict: options.Strict = False,
+    fail_if: FailIf = None,
     trials: options.Trials = None,
     rounds: options.Rounds = None,
     clients: options.Clients = None,
@@ -45,9 +50,9 @@ def app(
     from fedsim.cli.auditing.app_audit import audit_app  # noqa: PLC0415
 
     claim = claim_given(claimed_epsilon, claimed_delta, claimed_unit)
-    every = OfEvery(claim, None, confidence, out, json_, strict)
+    every = OfEvery(claim, None, confidence, out, json_, strict, gate.asked(fail_if, "app audit"))
     of_app = OfApps(trials, rounds, clients, run_config, neighbouring, seed, time_limit)
-    raise typer.Exit(exit_status(audit_app(path, every, of_app), every.strict))
+    raise typer.Exit(audit_app(path, every, of_app))
 
 
 def transcript(
@@ -56,6 +61,7 @@ def transcript(
     claimed_delta: options.ClaimedDelta = None,
     claimed_unit: options.ClaimedUnit = None,
     strict: options.Strict = False,
+    fail_if: FailIf = None,
     data_root: options.DataRoot = None,
     canary_seed_file: options.CanarySeedFile = None,
     no_challenge: options.NoChallenge = False,
@@ -75,7 +81,8 @@ def transcript(
     Example: fedsim audit transcript server.fedt --claimed-epsilon 8 --claimed-delta 1e-5
     """
     claim = claim_given(claimed_epsilon, claimed_delta, claimed_unit)
-    every = OfEvery(claim, delta, confidence, out, json_, strict)
+    checked = gate.asked(fail_if, *RECORDED)
+    every = OfEvery(claim, delta, confidence, out, json_, strict, checked)
     of_auditor = OfAuditors(data_root, canary_seed_file, no_challenge or None, worlds)
     _check(recorded, every)
     path = following.newest(recorded) if recorded.is_dir() else recorded
@@ -88,6 +95,7 @@ def live(
     claimed_delta: options.ClaimedDelta = None,
     claimed_unit: options.ClaimedUnit = None,
     strict: options.Strict = False,
+    fail_if: FailIf = None,
     once: options.Once = False,
     patience: options.Patience = following.PATIENCE,
     data_root: options.DataRoot = None,
@@ -107,7 +115,8 @@ def live(
     Example: fedsim audit live auditor/transcripts --data-root /data/mnist
     """
     claim = claim_given(claimed_epsilon, claimed_delta, claimed_unit)
-    every = OfEvery(claim, delta, confidence, out, json_, strict)
+    checked = gate.asked(fail_if, *RECORDED)
+    every = OfEvery(claim, delta, confidence, out, json_, strict, checked)
     of_auditor = OfAuditors(data_root, canary_seed_file, no_challenge or None, worlds)
     _check(recorded, every)
     raise typer.Exit(_follow(recorded, every, of_auditor, once, patience))
@@ -142,7 +151,7 @@ def _follow(
         patience,
         partial(_audit_one, every=every, of_auditor=of_auditor),
         Terminal(stderr=True),
-        unaudited=exit_status(unclaimed, every.strict),
+        unaudited=max(exit_status(unclaimed, every.strict), every.gate.unseen),
     )
 
 
@@ -159,13 +168,13 @@ def _audit_one(
     if _is_auditors(path, stop):
         if every.delta is not None:
             raise InputError("--delta is part of the run that an auditor recorded; leave it out")
-        return exit_status(live_audit.audit_live(path, every, of_auditor, stop), every.strict)
+        return live_audit.audit_live(path, every, of_auditor, stop)
     if given(of_auditor):
         raise InputError(
             "--data-root, --canary-seed-file and --worlds are for the transcript of an auditor's "
             "node; leave them out"
         )
-    return exit_status(transcript_audit.audit_transcript(path, every, stop), every.strict)
+    return transcript_audit.audit_transcript(path, every, stop)
 
 
 def _is_auditors(path: Path, stop: Callable[[], bool] | None) -> bool:

@@ -12,7 +12,7 @@ from rich.live import Live
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import significance
 from fedsim.auditor.live_audit import Belief, LiveAudit, Look
-from fedsim.audits.verdict import Verdict, verdict_of
+from fedsim.audits.verdict import verdict_of
 from fedsim.campaign import run_transcript
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.auditing.options import OfAuditors, OfEvery
@@ -42,7 +42,7 @@ def check(every: OfEvery, options: OfAuditors) -> None:
 
 def audit_live(
     path: Path, every: OfEvery, options: OfAuditors, stop: Callable[[], bool] | None = None
-) -> Verdict:
+) -> int:
     """Work out the beliefs of an auditor, show them as they come, and leave a report.
 
     Every belief is a line of beliefs.jsonl in the report's directory; of a transcript that is
@@ -55,7 +55,7 @@ def audit_live(
         stop: as of `transcript.follow`, to follow it until then; None for one as it is.
 
     Returns:
-        The verdict on the claim.
+        The exit status.
 
     Raises:
         InputError: the options do not fit the transcript, or there is none.
@@ -107,7 +107,7 @@ def audit_live(
         print_json(report_json(report))
     console.print(live_report.summary(report))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
-    return verdict_of(report)
+    return every.exit_status(verdict_of(report), report_json(report))
 
 
 def _audit(options: OfAuditors, confidence: float) -> LiveAudit:

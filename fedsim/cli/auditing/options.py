@@ -1,5 +1,6 @@
 """The options of `fedsim audit`, as a user gives them, and what belongs together among them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -7,6 +8,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from fedsim.app_audit.configuration import Claim
+from fedsim.audits.verdict import Verdict, exit_status
+from fedsim.cli.gate import Gate
 from fedsim.cli.options import CLIENTS, DATA_ROOT, DEFAULT_CONFIDENCE, ROUNDS, TRIALS
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
@@ -109,6 +112,7 @@ class OfEvery:
         out: the directory of the report; None for one beside the transcript.
         as_json: whether the report goes to standard output as well.
         strict: whether an audit without a claim ends with the exit status 3.
+        gate: what its report must not show.
     """
 
     claim: Claim | None
@@ -117,6 +121,7 @@ class OfEvery:
     out: Path | None
     as_json: bool
     strict: bool
+    gate: Gate
 
     @property
     def level(self) -> float:
@@ -129,6 +134,15 @@ class OfEvery:
         if self.claim is not None:
             return self.claim.delta
         return ASSUMED if self.delta is None else self.delta
+
+    def exit_status(self, verdict: Verdict, report: Mapping[str, Any]) -> int:
+        """Return the exit status of an audit: the larger of its verdict's and the gate's.
+
+        Args:
+            verdict: of the audit.
+            report: of it, as report.json has it.
+        """
+        return max(exit_status(verdict, self.strict), self.gate.status(report))
 
     def directory(self, transcript: Path) -> Path:
         """Return where the report of a transcript goes: beside it, unless somebody says."""

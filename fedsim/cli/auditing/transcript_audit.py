@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from fedsim.audits.verdict import Verdict, verdict_of
+from fedsim.audits.verdict import verdict_of
 from fedsim.cli.auditing.live_audit import view
 from fedsim.cli.auditing.options import OfEvery
 from fedsim.cli.terminal import Terminal, print_json
@@ -19,8 +19,8 @@ def check(every: OfEvery) -> None:
     transcript_audit.check(*_values(every))
 
 
-def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None = None) -> Verdict:
-    """Audit a transcript, leave a report, and return the verdict on the claim.
+def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None = None) -> int:
+    """Audit a transcript, leave a report, and return the exit status.
 
     Args:
         path: the transcript.
@@ -51,7 +51,7 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
     else:
         console.print(transcript_report.summary(report))
         console.print(f"Report: {page}", soft_wrap=True, highlight=False)
-    return verdict_of(report)
+    return every.exit_status(verdict_of(report), report_json(report))
 
 
 def _values(every: OfEvery) -> tuple[float, float, float | None, str | None]:

@@ -2,15 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from adversaries.errors import InputError
 from fedsim.campaign.run_directory import RunDirectory
+from fedsim.cli import gate
 from fedsim.cli.experiments import compare
 from fedsim.cli.experiments.options import Verbose
-from fedsim.cli.options import AsJson, Confidence, Delta
+from fedsim.cli.options import AsJson, Confidence, Delta, FailIf
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common.strict_json import report_json
 from fedsim.results.report import encode, schema
@@ -31,6 +32,7 @@ def report(
         float | None,
         typer.Option(help="Your own limit of the belief [report.limit-belief]; 0 for none."),
     ] = None,
+    fail_if: FailIf = None,
     verbose: Verbose = False,
     json_: AsJson = False,
     as_schema: Annotated[
@@ -57,6 +59,8 @@ def report(
     limits = {key: value for key, value in given.items() if value is not None}
     stated = bool(limits) or confidence is not None or delta is not None
     if len(runs) > 1:
+        if fail_if:
+            raise InputError("--fail-if is for one report; give one RUN_DIR after the other")
         if stated:
             raise InputError(
                 "--confidence, --delta and limits make one report anew; give one RUN_DIR, then "
@@ -68,20 +72,27 @@ def report(
     from fedsim.report.summary import summary  # noqa: PLC0415
 
     (run,) = runs
-    if run.config.run.job == "training":
-        _of_training(run, stated, json_)
+    training = run.config.run.job == "training"
+    checked = gate.asked(fail_if, "training" if training else "run")
+    if training:
+        checked.exit_by(_of_training(run, stated, json_))
         return
     made = writing.write_report(run, confidence, delta, limits)
+    document = encode(made)
     if json_:
-        print_json(encode(made))
-        return
-    console = Terminal(stderr=True)
-    console.print(summary(made, verbose))
-    console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
+        print_json(document)
+    else:
+        console = Terminal(stderr=True)
+        console.print(summary(made, verbose))
+        console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
+    checked.exit_by(document)
 
 
-def _of_training(run: RunDirectory, stated: bool, as_json: bool) -> None:
-    """Write the report of a training anew. Raises InputError with options of an experiment's."""
+def _of_training(run: RunDirectory, stated: bool, as_json: bool) -> dict[str, Any]:
+    """Write the report of a training anew, and return it as report.json has it.
+
+    Raises InputError with options of an experiment's.
+    """
     from fedsim.report import model_card, training_report  # noqa: PLC0415
 
     if stated:
@@ -89,10 +100,11 @@ def _of_training(run: RunDirectory, stated: bool, as_json: bool) -> None:
             "--confidence, --delta and limits are for an experiment's report; a training's epsilon "
             "is stated at the delta it was configured with (fedsim account has any other)"
         )
-    made = training_report.write(run)
+    document: dict[str, Any] = report_json(training_report.write(run))
     if as_json:
-        print_json(report_json(made))
-        return
+        print_json(document)
+        return document
     console = Terminal(stderr=True)
     console.print(model_card.summary(model_card.read(run)))
     console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
+    return document

@@ -10,12 +10,14 @@ from rich.console import Console
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
 from fedsim.campaign.run_directory import RunDirectory
+from fedsim.cli import gate
 from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
 from fedsim.cli.options import (
     AcceptEpsilon,
     AsJson,
     ConfigFileUnlessResumed,
+    FailIf,
     Quiet,
     RunOut,
     Seed,
@@ -52,6 +54,7 @@ def run(
     accept_epsilon: AcceptEpsilon = None,
     watch: options.Watch = False,
     track: options.Track = None,
+    fail_if: FailIf = None,
     quiet: Quiet = False,
     verbose: options.Verbose = False,
     json_: AsJson = False,
@@ -71,6 +74,7 @@ def run(
     """
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
+    checked = gate.asked(fail_if, "run")
     _check_halfwidth(until_halfwidth)
     check_runtime(runtime)
     onlookers = Onlookers.asked(watch, track)
@@ -107,6 +111,7 @@ def run(
         conclude(directory, start, console, verbose)
     if json_:
         print_json(directory.read_json("report.json"))
+    checked.exit_by(directory.read_json("report.json"))
 
 
 def check_runtime(runtime: Runtime) -> None:
@@ -122,8 +127,8 @@ def _refuse_beside_resume(*options: object) -> None:
     if any(option is not None for option in options):
         raise InputError(
             "--resume continues a run with its own configuration; give it alone "
-            "(only --trials, --runtime, --accept-epsilon, --watch, --track, --quiet and "
-            "--json may stand beside it)"
+            "(only --trials, --runtime, --accept-epsilon, --watch, --track, --fail-if, --quiet "
+            "and --json may stand beside it)"
         )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.campaign.run_directory import RunDirectory
+from fedsim.cli import gate
 from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
 from fedsim.cli.experiments.run import carry_out, check_runtime, threaded
@@ -13,6 +14,7 @@ from fedsim.cli.options import (
     AcceptEpsilon,
     AsJson,
     ConfigFileUnlessResumed,
+    FailIf,
     Quiet,
     Rehearsal,
     RunOut,
@@ -38,6 +40,7 @@ def train(
     rehearsal: Rehearsal = None,
     watch: options.Watch = False,
     track: options.Track = None,
+    fail_if: FailIf = None,
     quiet: Quiet = False,
     json_: AsJson = False,
 ) -> None:
@@ -56,6 +59,7 @@ def train(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     check_runtime(runtime)
+    checked = gate.asked(fail_if, "training")
     onlookers = Onlookers.asked(watch, track)
     if resume is None:
         overrides = configuration.parse_overrides(set_)
@@ -75,6 +79,7 @@ def train(
     conclude_training(directory, start, console)
     if json_:
         print_json(directory.read_json("report.json"))
+    checked.exit_by(directory.read_json("report.json"))
 
 
 def rehearse(
@@ -88,6 +93,7 @@ def rehearse(
     set_: SetOption = None,
     watch: options.Watch = False,
     track: options.Track = None,
+    fail_if: FailIf = None,
     quiet: Quiet = False,
     json_: AsJson = False,
 ) -> None:
@@ -101,6 +107,7 @@ def rehearse(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     check_runtime(runtime)
+    checked = gate.asked(fail_if, "run")
     onlookers = Onlookers.asked(watch, track)
     given = {"trials.count": trials, "run.seed": seed, "run.max-memory": max_memory}
     overrides = configuration.parse_overrides(set_)
@@ -115,6 +122,7 @@ def rehearse(
     conclude(directory, start, console)
     if json_:
         print_json(directory.read_json("report.json"))
+    checked.exit_by(directory.read_json("report.json"))
 
 
 def _new(
@@ -139,7 +147,7 @@ def _refuse_beside_resume(*given: object) -> None:
     if any(given):
         raise InputError(
             "--resume continues a training with its own configuration; give it alone "
-            "(only --runtime, --accept-epsilon, --rehearsal, --watch, --track, --quiet "
+            "(only --runtime, --accept-epsilon, --rehearsal, --watch, --track, --fail-if, --quiet "
             "and --json may stand beside it)"
         )
 

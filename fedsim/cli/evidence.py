@@ -1,0 +1,129 @@
+"""`fedsim sign`, `fedsim verify`: evidence of a run that another machine can hold against it."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from adversaries.errors import InputError
+from fedsim.cli.options import AsJson
+from fedsim.cli.terminal import Terminal, print_json
+from fedsim.common import private_files
+
+if TYPE_CHECKING:  # pydantic
+    from fedsim.evidence.verification import Verification
+
+WORDS = {
+    0: ("verified", "bold green"),
+    3: ("cannot tell", "bold yellow"),
+    4: ("refuted", "bold red"),
+}
+
+
+def sign(
+    signed: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="RUN", help="Directory of a finished run, or a transcript that was audited."
+        ),
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="KEY.pem", help="Your Ed25519 private key.")
+    ] = None,
+    new_key: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="KEY.pem", help="Write a new private key, and KEY.public.pem; sign nothing."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where the evidence goes; default RUN/evidence.json."),
+    ] = None,
+) -> None:
+    """Sign what a run found: report, configuration, ledger, transcript, code and versions.
+
+    The report is made again from the other files first, and nothing is signed that does not follow
+    from them. The evidence is one file; with the run's directory anybody can verify it who has the
+    public key.
+
+    Example: fedsim sign fedsim-runs/digits --key release.pem
+    """
+    from fedsim.evidence import envelope, keys, statement  # noqa: PLC0415  (torch is slow)
+
+    if new_key is not None:
+        if signed is not None or key is not None or out is not None:
+            raise InputError("--new-key makes a key and signs nothing; give it alone")
+        typer.echo(f"Public key: {keys.create(new_key)}", err=True)
+        return
+    if signed is None or key is None:
+        raise InputError("sign what, and as whom? Give RUN and --key KEY.pem (or --new-key)")
+    private = keys.read_private(key)
+    found = statement.located(signed)
+    place = private_files.as_named(found.evidence if out is None else out)
+    if not place.name.endswith(statement.FILE):
+        raise InputError(
+            f"the name of evidence ends in {statement.FILE}, so that no other file is "
+            f"taken for it; '{place.name}' does not"
+        )
+    if os.path.lexists(place):
+        raise InputError(f"'{place}' is there already; delete it, or name a new file with --out")
+    sealed = envelope.seal(statement.made(found), private)
+    try:
+        private_files.write(place, sealed)
+    except OSError as error:
+        raise InputError(f"cannot write '{place}': {error.strerror}") from None
+    typer.echo(f"Evidence: {place}", err=True)
+
+
+def verify(
+    evidence: Annotated[
+        Path, typer.Argument(metavar="EVIDENCE", help="A file that fedsim sign wrote.")
+    ],
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="PUBLIC.pem", help="The public key of the signer you trust."),
+    ] = None,
+    files: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the signed files are; default beside EVIDENCE."),
+    ] = None,
+    json_: AsJson = False,
+) -> None:
+    """Hold evidence against the files it is about: signature, every file, and the report anew.
+
+    Exit status: 0 verified; 3 cannot tell, as without a key; 4 refuted; 2 bad input.
+
+    Example: fedsim verify fedsim-runs/digits/evidence.json --key release.public.pem
+    """
+    from fedsim.evidence import keys, verification  # noqa: PLC0415  (torch is slow)
+
+    public = None if key is None else keys.read_public(key)
+    found = verification.verify(evidence, public, files)
+    if json_:
+        print_json(_document(found))
+    else:
+        console = Terminal(highlight=False)
+        for line in _lines(found):
+            console.print(line, soft_wrap=True)
+    raise typer.Exit(int(found.outcome))
+
+
+def _document(found: "Verification") -> dict[str, object]:
+    checks = [
+        {"of": check.of, "outcome": WORDS[check.outcome][0], "why": check.words}
+        for check in found.checks
+    ]
+    statement = found.statement.model_dump(by_alias=True, mode="json")
+    return {"outcome": WORDS[found.outcome][0], "checks": checks, "statement": statement}
+
+
+def _lines(found: "Verification") -> Iterator[Text]:
+    word, style = WORDS[found.outcome]
+    yield Text.assemble((word.upper(), style), f", signed {found.statement.predicate.signed}")
+    for check in found.checks:
+        word, style = WORDS[check.outcome]
+        yield Text.assemble((f"{word:<13}", style), f"{check.of}: {check.words}")

@@ -1,0 +1,130 @@
+"""Makes a report again from the files that it came from, with the code that is here.
+
+A run's report follows from its configuration, ledger, facts and transcript; a training's from its
+events, and its card's epsilons from its ledger; the audit of a recorded federation from the
+transcript. What an auditor's node recorded takes the clients' data, which evidence does not hold.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from adversaries.errors import InputError
+from fedsim.campaign import ledger
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.common.strict_json import report_json
+from fedsim.evidence.conditions import LIVE, RUN, TRAINING, TRANSCRIPT
+from fedsim.report import model_card, training_report, writing
+from fedsim.results.report import encode
+from fedsim.transcript_audit import audit as transcript_audit
+from fedsim.transcripts.reader import Reader
+
+RELATIVE, ABSOLUTE = 1e-6, 1e-9
+"""By how much a number may differ: libraries of other versions and machines round otherwise."""
+
+MOST_NAMED = 3
+
+Report = Mapping[str, Any]
+
+
+class UnderivableError(InputError):
+    """The files that a report follows from are not among those that are signed."""
+
+
+def derived(kind: str, root: Path, source: str, report: Report) -> Report:
+    """Return a report as the code that is here makes it, and write nothing.
+
+    Args:
+        kind: of the report, a key of `conditions.NAMES`.
+        root: the folder of the files.
+        source: below it, the transcript of an audit; "" of a run.
+        report: that was signed, whose confidence, delta, limits and claim are taken over.
+
+    Raises:
+        InputError: the files are damaged or contradict each other.
+        UnderivableError: there is not all that it follows from.
+    """
+    return _WAYS[kind](root / source, report)
+
+
+def differences(told: Any, found: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths at which a value differs from another by more than rounding.
+
+    Args:
+        told: the one.
+        found: the other.
+        path: of both, "" for the whole.
+    """
+    if isinstance(told, Mapping) and isinstance(found, Mapping):
+        for key in sorted({*told, *found}):
+            inner = f"{path}.{key}".removeprefix(".")
+            if (key in told) != (key in found):
+                yield inner
+            else:
+                yield from differences(told[key], found[key], inner)
+    elif isinstance(told, list) and isinstance(found, list) and len(told) == len(found):
+        for place, (one, other) in enumerate(zip(told, found, strict=True)):
+            yield from differences(one, other, f"{path}.{place}")
+    elif not _alike(told, found):
+        yield path
+
+
+def named(paths: Iterator[str]) -> str:
+    """Return the first of some paths, as a text that says whether there are more."""
+    found = list(paths)
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return ", ".join(found[:MOST_NAMED]) + more
+
+
+def _alike(told: Any, found: Any) -> bool:
+    numbers = all(isinstance(each, float | int) for each in (told, found))
+    if numbers and isinstance(told, float) | isinstance(found, float):
+        return math.isclose(told, found, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+    return type(told) is type(found) and bool(told == found)
+
+
+def _of_run(root: Path, _: Report) -> Report:
+    directory = RunDirectory.open(root)
+    signed = directory.read_report()
+    limits = {"report.limit-advantage": 0.0, "report.limit-belief": 0.0}
+    for verdict in signed.verdicts:
+        limits |= {f"report.limit-{own.of}": own.limit for own in verdict.limits}
+    confidence, delta = signed.empirical.confidence, signed.bounds.delta
+    made, _transcript = writing.assembled(directory, confidence, delta, limits)
+    return encode(made)
+
+
+def _of_training(root: Path, _: Report) -> Report:
+    directory = RunDirectory.open(root)
+    card = model_card.read(directory)
+    privacy = model_card.privacy_of(
+        directory.config, card.privacy.noise_multiplier, ledger.verified(directory)
+    )
+    if apart := named(differences(report_json(asdict(card.privacy)), report_json(asdict(privacy)))):
+        raise directory.damaged("public/model_card.json", f"its ledger says otherwise: {apart}")
+    made: Report = report_json(training_report.assemble(directory))
+    return made
+
+
+def _of_transcript(path: Path, report: Report) -> Report:
+    claim = report["claim"] or {"epsilon": None, "unit": None}
+    with Reader(path) as reader:
+        made = transcript_audit.audit(
+            reader, report["delta"], report["confidence"], claim["epsilon"], claim["unit"]
+        )
+    found: Report = report_json(made)
+    return found
+
+
+def _of_auditor(path: Path, _: Report) -> Report:
+    raise UnderivableError("its report takes the clients' data, which no evidence holds")
+
+
+_WAYS: Mapping[str, Callable[[Path, Report], Report]] = {
+    RUN: _of_run,
+    TRAINING: _of_training,
+    TRANSCRIPT: _of_transcript,
+    LIVE: _of_auditor,
+}

@@ -1,0 +1,121 @@
+"""SHA-256 of files, of folders, and of the code that runs."""
+
+import hashlib
+import os
+import platform
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path, PurePosixPath
+
+import fedsim
+from adversaries import registry
+from adversaries.errors import InputError
+from fedsim.common import private_files
+from fedsim.common.installation import PACKAGES
+from fedsim.config import Config, to_run_config
+
+LIBRARIES = ("flwr", "torch", "numpy", "scipy", "dp-accounting", "cryptography")
+"""What numbers depend on beside the code."""
+
+OTHERS = ("torchvision", "flwr", "hf")
+"""What names a library's own thing before a colon in a configuration, and no code of a user's."""
+
+
+def below(root: Path, place: Path) -> Iterator[str]:
+    """Yield the names of all files in a place below a folder, in order, without those half written.
+
+    Args:
+        root: the folder that names begin at.
+        place: a file, or a folder with all that is in it.
+
+    Raises:
+        InputError: a link or a pipe is among them, which no digest speaks of.
+        OSError: they cannot be listed.
+    """
+    found = os.lstat(place)
+    if stat.S_ISDIR(found.st_mode):
+        for inner in sorted(place.iterdir()):
+            if not inner.name.endswith(private_files.PARTIAL):
+                yield from below(root, inner)
+    elif stat.S_ISREG(found.st_mode):
+        yield place.relative_to(root).as_posix()
+    else:
+        raise InputError(f"'{place}' is no plain file; remove it, or put what it leads to there")
+
+
+def is_below(name: str) -> bool:
+    """Return whether a name of somebody else's leads to a file below a folder."""
+    parts = PurePosixPath(name).parts
+    plain = "/".join(parts) == name and "\0" not in name and not name.startswith("/")
+    return plain and not {"..", "."} & {*parts}
+
+
+def of_file(root: Path, name: str) -> str:
+    """Return the SHA-256 of a file, in hexadecimal, without following a link to it.
+
+    Args:
+        root: the folder that the name begins at.
+        name: of the file.
+
+    Raises:
+        OSError: it is not there, is a link, or cannot be read.
+    """
+    descriptor = os.open(root / name, os.O_RDONLY | private_files.SAFELY)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(0, "it is no plain file")
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def of_code(own: Mapping[str, str]) -> dict[str, str]:
+    """Return the SHA-256 of all modules of each package of fedsim, and of modules of the user's.
+
+    Args:
+        own: the user's own code, as `own_code` returns it.
+    """
+    found = {package: _of_package(Path(_file(package)).parent) for package in PACKAGES}
+    modules = sorted({name.partition(":")[0] for name in own})
+    return found | {
+        name: hashlib.sha256(Path(_file(name)).read_bytes()).hexdigest() for name in modules
+    }
+
+
+def own_code(config: Config) -> dict[str, str]:
+    """Return the code of a user's own that a configuration names, by name, with its key.
+
+    Args:
+        config: of a run.
+
+    Raises:
+        InputError: some of it was not allowed on this machine, or cannot be imported.
+    """
+    found = {}
+    for key, value in to_run_config(config).items():
+        for name in str(value).split(","):
+            if registry.is_code(name.strip()) and name.strip().partition(":")[0] not in OTHERS:
+                registry.lookup({}, name.strip(), key)
+                found[name.strip()] = key
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what runs here: fedsim, Python, the platform, LIBRARIES."""
+    own = {"fedsim": fedsim.__version__, "python": platform.python_version()}
+    return own | {"platform": sys.platform} | {name: version(name) for name in LIBRARIES}
+
+
+def _file(module: str) -> str:
+    return str(import_module(module).__file__)
+
+
+def _of_package(folder: Path) -> str:
+    """Return one digest of all Python files in a folder: of their names and digests, in order."""
+    lines = (
+        f"{of_file(folder, path)}  {path}\n"
+        for path in below(folder, folder)
+        if path.endswith(".py")
+    )
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -1,0 +1,166 @@
+"""What is signed of a run, or of the audit of a transcript: its files, and what they say."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from adversaries.errors import InputError
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.common import reading
+from fedsim.evidence import conditions, derivation, digests
+from fedsim.evidence.conditions import LIVE, RUN, TRAINING, TRANSCRIPT
+from fedsim.evidence.envelope import Digest, Predicate, Statement, Subject
+from fedsim.report import model_card
+
+REPORT = "report.json"
+
+FILE = "evidence.json"
+"""How the name of a file with evidence ends, which no evidence speaks of."""
+
+UNSIGNED = ("lock", "live.html")
+"""Files of a run that say nothing which lasts."""
+
+Report = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Signed:
+    """What a statement is about.
+
+    Attributes:
+        kind: of its report, a key of `conditions.NAMES`.
+        root: the folder that names of files begin at.
+        report: the name of report.json.
+        transcript: the name of what was audited; "" for a run.
+    """
+
+    kind: str
+    root: Path
+    report: str
+    transcript: str
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is a run's directory, and no audit of a transcript."""
+        return self.kind in (RUN, TRAINING)
+
+    @property
+    def evidence(self) -> Path:
+        """Where its evidence lies, unless somebody says otherwise."""
+        return self.root / (FILE if self.is_run else f"{Path(self.transcript).stem}-{FILE}")
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of all its files, in order. Raises InputError and OSError."""
+        folder = (self.root / self.report).parent
+        places = [folder] if self.is_run else [folder, self.root / self.transcript]
+        for place in places:
+            for name in digests.below(self.root, place):
+                if name not in UNSIGNED and not name.endswith(FILE):
+                    yield name
+
+    def read(self) -> Report:
+        """Return report.json. Raises InputError where it is damaged."""
+        path = self.root / self.report
+
+        def refusal(why: str) -> InputError:
+            return InputError(f"cannot read '{path}': {why}")
+
+        with reading.damage(refusal):
+            return reading.json_object(path)
+
+
+def located(what: Path) -> Signed:
+    """Return what a user wants to be signed.
+
+    Args:
+        what: the directory of a finished run, or a transcript that has been audited.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if what.is_dir():
+        directory = RunDirectory.open(what)
+        if not directory.finished:
+            raise InputError(f"'{what}' is not finished; continue it with {directory.resumed_by}")
+        kind = TRAINING if directory.config.run.job == "training" else RUN
+        return Signed(kind, directory.path, REPORT, "")
+    if not what.is_file():
+        raise InputError(f"there is no '{what}'; name a run's directory, or a transcript")
+    path = what.absolute()
+    name = f"{path.stem}-audit/{REPORT}"
+    if not (path.parent / name).is_file():
+        raise InputError(
+            f"there is no {name} beside '{what}'; make it with fedsim audit transcript {what}"
+        )
+    report = Signed(TRANSCRIPT, path.parent, name, path.name)
+    if (kind := conditions.kind_of(report.read())) not in (TRANSCRIPT, LIVE):
+        raise InputError(f"'{path.parent / name}' is of a {kind}, and of no transcript")
+    return replace(report, kind=kind)
+
+
+def made(signed: Signed) -> Statement:
+    """Return a statement about files, once the report has been made from them again.
+
+    Args:
+        signed: what it is about.
+
+    Raises:
+        InputError: a file is missing or damaged, or the report says what the others do not.
+    """
+    report = signed.read()
+    try:
+        again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
+    except derivation.UnderivableError:
+        again = report
+    if apart := derivation.named(derivation.differences(report, again)):
+        remedy = f"fedsim report {signed.root}" if signed.is_run else "fedsim audit transcript"
+        raise InputError(
+            f"{signed.report} is not what fedsim makes of the other files ({apart}); make it anew "
+            f"with {remedy}, then sign"
+        )
+    try:
+        subject = [
+            Subject(name=name, digest=Digest(sha256=digests.of_file(signed.root, name)))
+            for name in signed.names()
+        ]
+    except OSError as error:
+        raise InputError(f"cannot read the files of '{signed.root}': {error.strerror}") from None
+    own = digests.own_code(RunDirectory.open(signed.root).config) if signed.is_run else {}
+    predicate = Predicate(
+        kind=signed.kind,  # type: ignore[arg-type]  # pydantic sees to it
+        report=signed.report,
+        transcript=signed.transcript,
+        signed=datetime.now(UTC).isoformat(timespec="seconds"),
+        code=digests.of_code(own),
+        versions=digests.versions(),
+        **said(signed, report),
+    )
+    return Statement(subject=subject, predicate=predicate)
+
+
+def said(signed: Signed, report: Report) -> dict[str, Any]:
+    """Return what a statement repeats of the files: seeds, numbers, conclusions.
+
+    Args:
+        signed: what it is about.
+        report: its report.json.
+
+    Raises:
+        InputError: a file is damaged.
+    """
+    seeds: dict[str, int | str] = {}
+    conclusions: dict[str, str] = {}
+    if signed.is_run:
+        config = RunDirectory.open(signed.root).config
+        seeds = {"run.seed": config.run.seed, "data.seed": config.data.seed}
+        seeds |= {"privacy.noise-source": config.privacy.noise_source}
+    if signed.kind == RUN:
+        conclusions = {one["vantage"]: one["state"] for one in report["verdicts"]}
+    elif signed.kind == TRAINING:
+        card = model_card.read(RunDirectory.open(signed.root))
+        conclusions = {"guaranteed": "yes" if card.privacy.guaranteed else "no"}
+    elif report["claim"] is not None:
+        conclusions = {"claim": report["claim"]["verdict"]}
+    return {"seeds": seeds, "numbers": conditions.numbers(report), "conclusions": conclusions}

@@ -1,0 +1,182 @@
+"""Holds a signed statement against the files it is about, and against what can be computed anew."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from adversaries.errors import InputError
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.common import reading
+from fedsim.evidence import derivation, digests, envelope, keys
+from fedsim.evidence.envelope import Envelope, Statement
+from fedsim.evidence.statement import Signed, said
+
+
+class Outcome(IntEnum):
+    """What a check found; the value is its exit status, on the scale of audits.
+
+    VERIFIED: it is as the statement says, or beside what it says
+    CANNOT_TELL: nobody knows whether it is
+    REFUTED: it is not
+    """
+
+    VERIFIED = 0
+    CANNOT_TELL = 3
+    REFUTED = 4
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes:
+        of: what.
+        outcome: what was found.
+        words: in one line.
+    """
+
+    of: str
+    outcome: Outcome
+    words: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was found of a statement.
+
+    Attributes:
+        statement: as it was read.
+        checks: in the order in which they were made.
+    """
+
+    statement: Statement
+    checks: tuple[Check, ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst of all checks."""
+        return max(check.outcome for check in self.checks)
+
+
+def verify(path: Path, key: Ed25519PublicKey | None, root: Path | None = None) -> Verification:
+    """Return what was found of a signed statement.
+
+    Args:
+        path: of the file with the evidence.
+        key: of the signer who is trusted; None where nobody's is known.
+        root: the folder with the files; None for that of the evidence.
+
+    Raises:
+        InputError: the file is no evidence.
+    """
+    sealed, statement = envelope.read(path)
+    predicate = statement.predicate
+    names = [*(each.name for each in statement.subject), predicate.report]
+    for name in [*names, predicate.transcript or predicate.report]:
+        if not digests.is_below(name):
+            raise InputError(f"'{path}' names '{name}', which is no file below a folder")
+    folder = (path.parent if root is None else root).absolute()
+    signed = Signed(predicate.kind, folder, predicate.report, predicate.transcript)
+    checks = [_signature(sealed, key), *_files(signed, statement)]
+    same = _same_code(signed, statement)
+    checks += same
+    # Files that nobody signed are neither believed nor computed with.
+    believed = key is None or checks[0].outcome is Outcome.VERIFIED
+    if believed and all(check.outcome is Outcome.VERIFIED for check in checks[1:]):
+        checks += _derived(signed, statement, all(not check.words for check in same))
+    return Verification(statement, tuple(check for check in checks if check.words))
+
+
+def _signature(sealed: Envelope, key: Ed25519PublicKey | None) -> Check:
+    named = ", ".join(each.keyid for each in sealed.signatures)
+    if key is None:
+        words = f"not checked: give the signer's public key with --key; it says to be by {named}"
+        return Check("signature", Outcome.CANNOT_TELL, words)
+    whose = keys.fingerprint(key)
+    if sealed.signed_by(key):
+        return Check("signature", Outcome.VERIFIED, f"by the key {whose}")
+    why = "it was altered" if whose in named else f"it says to be by {named}"
+    return Check("signature", Outcome.REFUTED, f"not by the key {whose}: {why}")
+
+
+def _files(signed: Signed, statement: Statement) -> Iterator[Check]:
+    """Yield a check for every file that is not as it was signed, and one for all others."""
+    same, names = 0, set()
+    for subject in statement.subject:
+        names.add(subject.name)
+        try:
+            found = digests.of_file(signed.root, subject.name)
+        except OSError as error:
+            why = error.strerror or reading.reason(error)
+            yield Check(subject.name, Outcome.REFUTED, f"cannot be read: {why}")
+            continue
+        if found == subject.digest.sha256:
+            same += 1
+        else:
+            yield Check(subject.name, Outcome.REFUTED, "is not the file that was signed")
+    if same:
+        yield Check("files", Outcome.VERIFIED, f"{same} of {len(names)} are those that were signed")
+    needed = {signed.report, *([signed.transcript] if signed.transcript else [])}
+    try:
+        there = {*signed.names()}
+    except (OSError, InputError) as error:
+        yield Check("files", Outcome.CANNOT_TELL, f"cannot be listed: {reading.reason(error)}")
+        there = set()
+    for name in sorted((there | needed) - names):
+        yield Check(name, Outcome.CANNOT_TELL, "is there, and the statement does not speak of it")
+
+
+def _derived(signed: Signed, statement: Statement, same_code: bool) -> Iterator[Check]:
+    """Yield whether the report follows from the other files, and the statement from the report."""
+    report = signed.read()
+    try:
+        again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
+    except InputError as error:
+        yield Check("report", Outcome.CANNOT_TELL, f"was not made again: {error}")
+    except reading.DAMAGE as error:
+        yield Check("report", Outcome.CANNOT_TELL, f"was not made again: {reading.reason(error)}")
+    else:
+        apart = derivation.named(derivation.differences(report, again))
+        if not apart:
+            words = "made again from the other files, with the same numbers"
+            yield Check("report", Outcome.VERIFIED, words)
+        elif same_code:
+            yield Check("report", Outcome.REFUTED, f"does not follow from the files: {apart}")
+        else:
+            words = f"made again by other code or libraries it is not the same: {apart}"
+            yield Check("report", Outcome.CANNOT_TELL, words)
+    told = statement.predicate.model_dump(include={"seeds", "numbers", "conclusions"})
+    try:
+        found = said(signed, report)
+    except (InputError, *reading.DAMAGE) as error:
+        yield Check("statement", Outcome.CANNOT_TELL, f"was not compared: {reading.reason(error)}")
+        return
+    if apart := derivation.named(derivation.differences(told, found)):
+        yield Check("statement", Outcome.REFUTED, f"does not say what the report does: {apart}")
+    else:
+        yield Check("statement", Outcome.VERIFIED, "says what the report does")
+
+
+def _same_code(signed: Signed, statement: Statement) -> list[Check]:
+    """Return in which code and versions the signer's machine and this one differ, if in any."""
+    told = statement.predicate
+    try:
+        config = RunDirectory.open(signed.root).config if signed.is_run else None
+        here = digests.of_code({} if config is None else digests.own_code(config))
+    except InputError:  # of the user's own, which is not allowed or not there
+        here = digests.of_code({})
+    yours = {f"code of {name}": digest for name, digest in here.items()} | digests.versions()
+    theirs = {f"code of {name}": digest for name, digest in told.code.items()} | told.versions
+    different = sorted(name for name in {*yours, *theirs} if yours.get(name) != theirs.get(name))
+    if not different:
+        return [Check("code", Outcome.VERIFIED, "")]
+    words = [
+        name
+        if name.startswith("code of")
+        else f"{name} {theirs.get(name)} there, {yours.get(name)} here"
+        for name in different
+    ]
+    return [Check("code", Outcome.VERIFIED, f"differs from the signer's: {'; '.join(words)}")]

@@ -1,0 +1,301 @@
+"""Evidence: another machine sees that nothing was changed, and names what was."""
+
+import base64
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from adversaries import registry
+from adversaries.errors import InputError
+from fedsim.config import Config, dump
+from fedsim.evidence import digests, envelope, keys, statement, verification
+from fedsim.evidence.verification import Outcome
+from fedsim.transcripts.records import Facts, ObservedRound, Reply
+from fedsim.transcripts.writer import Writer
+
+Fedsim = Callable[..., tuple[int, str, str]]
+
+
+@dataclass
+class Signer:
+    """Signs and verifies by the command line, with a key of its own."""
+
+    fedsim: Fedsim
+    private: Path
+    public: Path
+
+    def sign(self, what: Path) -> None:
+        status, _, said = self.fedsim("sign", what, "--key", self.private)
+        assert status == 0, said
+
+    def verify(self, evidence: Path) -> tuple[int, str]:
+        status, said, err = self.fedsim("verify", evidence, "--key", self.public)
+        return status, said + err
+
+
+@pytest.fixture
+def signer(fedsim: Fedsim, tmp_path: Path) -> Signer:
+    status, _, said = fedsim("sign", "--new-key", tmp_path / "key.pem")
+    assert (status, "key.public.pem" in said) == (0, True)
+    return Signer(fedsim, tmp_path / "key.pem", tmp_path / "key.public.pem")
+
+
+@pytest.fixture
+def run(fedsim: Fedsim, signer: Signer, experiment: Path, tmp_path: Path) -> Path:
+    """A signed run."""
+    assert fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")[0] == 0
+    signer.sign(tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_another_machine_verifies_it_and_says_which_versions_differ(
+    signer: Signer, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = shutil.copytree(run, tmp_path / "elsewhere")
+    shutil.rmtree(run)
+    status, said = signer.verify(there / "evidence.json")
+    assert status == 0
+    assert "VERIFIED" in said and "made again from the other files" in said
+    other = digests.versions() | {"numpy": "2.0"}
+    monkeypatch.setattr(digests, "versions", lambda: other)
+    status, said = signer.verify(there / "evidence.json")
+    assert (status, "numpy" in said, "2.0 here" in said) == (0, True, True)
+
+
+def test_one_changed_byte_of_any_file_is_named(signer: Signer, run: Path) -> None:
+    evidence, public = run / "evidence.json", keys.read_public(signer.public)
+    files = [path for path in run.rglob("*") if path.is_file() and path.stat().st_size]
+    changed = set()
+    for path in files:
+        name, content = path.relative_to(run).as_posix(), path.read_bytes()
+        if path == evidence:
+            continue
+        middle = len(content) // 2
+        path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+        found = verification.verify(evidence, public)
+        refuted = [check.of for check in found.checks if check.outcome is not Outcome.VERIFIED]
+        assert (found.outcome, refuted) == (Outcome.REFUTED, [name])
+        path.write_bytes(content)
+        changed.add(name)
+    assert changed >= {"report.json", "report.html", "config.toml", "ledger.jsonl", "facts.json"}
+    assert changed >= {"transcript.npz", "batches/000000.npz", "identity", "events.jsonl"}
+    assert signer.verify(evidence)[0] == 0
+
+
+def test_missing_files_are_named_and_added_ones_are_no_evidence(signer: Signer, run: Path) -> None:
+    evidence = run / "evidence.json"
+    (run / "accepted.json").write_text("{}")
+    status, said = signer.verify(evidence)
+    assert (status, "accepted.json: is there, and" in said) == (3, True)
+    (run / "facts.json").unlink()
+    (run / "config.toml").rename(run / "config")
+    (run / "config.toml").symlink_to(run / "config")
+    status, said = signer.verify(evidence)
+    assert status == 4
+    assert "facts.json: cannot be read: No such file" in said
+    assert "config.toml: cannot be read: " in said
+
+
+def test_without_the_signers_key_nobody_can_tell(
+    fedsim: Fedsim, signer: Signer, run: Path, tmp_path: Path
+) -> None:
+    evidence = run / "evidence.json"
+    status, said, _ = fedsim("verify", evidence, "--json")
+    assert (status, json.loads(said)["outcome"]) == (3, "cannot tell")
+    other = keys.create(tmp_path / "other.pem")
+    status, said, _ = fedsim("verify", evidence, "--key", other)
+    assert (status, "REFUTED" in said, "not by the key" in said) == (4, True, True)
+    status, _, said = fedsim("verify", evidence, "--key", signer.private)
+    assert (status, "is not the signer's Ed25519 public key" in said) == (2, True)
+
+
+def test_it_is_an_in_toto_statement_in_an_envelope_of_dsse(signer: Signer, run: Path) -> None:
+    sealed = json.loads((run / "evidence.json").read_text())
+    payload = base64.b64decode(sealed["payload"])
+    signed = f"DSSEv1 28 application/vnd.in-toto+json {len(payload)} ".encode() + payload
+    key = load_pem_public_key(signer.public.read_bytes())
+    (signature,) = sealed["signatures"]
+    key.verify(base64.b64decode(signature["sig"]), signed)  # type: ignore[union-attr, call-arg, arg-type]
+    told = json.loads(payload)
+    assert told["_type"] == "https://in-toto.io/Statement/v1"
+    report = json.loads((run / "report.json").read_text())
+    assert told["predicate"]["numbers"]["advantage"] == report["empirical"]["advantage"]
+    assert told["predicate"]["seeds"]["run.seed"] == report["seed"]
+    assert {"fedsim", "adversaries"} == set(told["predicate"]["code"])
+
+
+def test_an_altered_envelope_is_refuted_or_no_evidence(
+    signer: Signer, run: Path, tmp_path: Path
+) -> None:
+    whole = json.loads((run / "evidence.json").read_text())
+    payload = base64.b64decode(whole["payload"]).decode()
+
+    def altered(**changes: object) -> tuple[int, str]:
+        path = run / "altered-evidence.json"
+        path.write_text(json.dumps(whole | changes))
+        return signer.verify(path)
+
+    def with_payload(text: str) -> tuple[int, str]:
+        return altered(payload=base64.b64encode(text.encode()).decode())
+
+    (own,) = whole["signatures"]
+    other = keys.read_private(_another(tmp_path))
+    foreign = base64.b64encode(other.sign(envelope.pre_authentication(payload.encode()))).decode()
+    assert altered()[0] == 0
+    status, said = with_payload(payload.replace('"run.seed":0', '"run.seed":1'))
+    assert (status, "it was altered" in said) == (4, True)
+    # A signature of somebody else under the signer's name, instead of the signer's or beside it.
+    assert altered(signatures=[own | {"sig": foreign}])[0] == 4
+    assert altered(signatures=[own | {"sig": foreign}, own])[0] == 0
+    for status, said in (
+        altered(extra=1),
+        altered(signatures=[own | {"key": 1}]),
+        altered(signatures=[]),
+        altered(payloadType="text/plain"),
+        altered(payload=whole["payload"][:-3]),
+        with_payload(payload.replace("{", '{"extra":1,', 1)),
+        with_payload(payload.replace('"kind":"run"', '"kind":"run","kind":"run"')),
+        with_payload(payload.replace('"report":"report.json"', '"report":"../report.json"')),
+        with_payload(payload.replace('"name":"config.toml"', '"name":"/etc/passwd"')),
+    ):
+        assert (status, said.count("\n")) == (2, 1)
+
+
+def _another(tmp_path: Path) -> Path:
+    keys.create(tmp_path / "another.pem")
+    return tmp_path / "another.pem"
+
+
+def test_a_report_that_does_not_follow_from_its_files_is_not_signed_and_not_verified(
+    signer: Signer, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = json.loads((run / "report.json").read_text())
+    report["empirical"]["wins"] += 1
+    (run / "report.json").write_text(json.dumps(report))
+    (run / "evidence.json").unlink()
+    status, _, said = signer.fedsim("sign", run, "--key", signer.private)
+    assert (status, "(empirical.wins)" in said) == (2, True)
+    assert not (run / "evidence.json").exists()
+    with monkeypatch.context() as patched:  # who signs with a program of his own
+        patched.setattr(statement.derivation, "derived", lambda *given: given[-1])
+        signer.sign(run)
+    status, said = signer.verify(run / "evidence.json")
+    assert (status, "does not follow from the files: empirical.wins" in said) == (4, True)
+
+
+def test_a_report_made_anew_at_another_confidence_follows_from_its_files(
+    fedsim: Fedsim, signer: Signer, run: Path
+) -> None:
+    limits = "--confidence", ".9", "--delta", "1e-4", "--limit-belief", ".8"
+    assert fedsim("report", run, *limits)[0] == 0
+    status, said = signer.verify(run / "evidence.json")
+    assert (status, "report.json: is not the file" in said) == (4, True)
+    (run / "evidence.json").unlink()
+    signer.sign(run)
+    assert signer.verify(run / "evidence.json")[0] == 0
+
+
+def test_a_training_is_signed_with_its_model(
+    fedsim: Fedsim, signer: Signer, small: Callable[..., Config], tmp_path: Path
+) -> None:
+    path, out = tmp_path / "training.toml", tmp_path / "model"
+    path.write_text(dump(small({"privacy.noise-source": "system"})))
+    assert fedsim("train", path, "--out", out, "--quiet", "--fail-if", "epsilon > 50")[0] == 0
+    assert fedsim("report", out, "--fail-if", "epsilon < 50")[0] == 3
+    signer.sign(out)
+    assert signer.verify(out / "evidence.json")[0] == 0
+    model = out / "public" / "model.safetensors"
+    model.write_bytes(model.read_bytes()[:-1] + b"x")
+    status, said = signer.verify(out / "evidence.json")
+    assert (status, "public/model.safetensors: is not the file" in said) == (4, True)
+
+
+def test_the_audit_of_a_transcript_is_signed_with_it(
+    fedsim: Fedsim, signer: Signer, tmp_path: Path
+) -> None:
+    path, generator = tmp_path / "server.fedt", np.random.default_rng(0)
+    mechanism = {"clipping": "server", "noise_multiplier": 1.0, "clipping_norm": 1.0}
+    mechanism |= {"num_sampled_clients": 3, "aggregation": "mean"}
+    with Writer(path, Facts("server", "a test", "digits")) as writer:
+        for round in range(1, 5):
+            updates = generator.standard_normal((3, 200))
+            updates /= np.linalg.norm(updates, axis=1, keepdims=True)
+            after = updates.mean(0) + generator.standard_normal(200) / 3
+            replies = {7 + j: Reply({"w": update}, 5.0) for j, update in enumerate(updates)}
+            seen = {"aggregate": {"w": after}, "mechanism": mechanism}
+            writer.append(ObservedRound(round, {"w": np.zeros(200)}, replies, **seen))
+        writer.end()
+    with pytest.raises(InputError, match="fedsim audit transcript"):
+        statement.located(path)
+    claim = "--claimed-epsilon", "10", "--claimed-delta", "1e-5"
+    status, _, said = fedsim("audit", "transcript", path, *claim, "--fail-if", "epsilon.low > 1")
+    assert (status, "Gate shut: epsilon.low > 1" in said) == (3, True)
+    signer.sign(path)
+    evidence = tmp_path / "server-evidence.json"
+    assert signer.verify(evidence)[0] == 0
+    path.write_bytes(path.read_bytes() + b"\0")
+    status, said = signer.verify(evidence)
+    assert (status, "server.fedt: is not the file" in said) == (4, True)
+
+
+def test_what_takes_the_clients_data_to_be_audited_again_is_not_verified_but_its_files_are(
+    signer: Signer, tmp_path: Path
+) -> None:
+    (tmp_path / "live.fedt").write_bytes(b"what an auditor's node recorded")
+    (tmp_path / "live-audit").mkdir()
+    report = {"kind": "live audit", "claim": None, "belief": {"highest": 0.7}}
+    (tmp_path / "live-audit" / "report.json").write_text(json.dumps(report))
+    signer.sign(tmp_path / "live.fedt")
+    status, said = signer.verify(tmp_path / "live-evidence.json")
+    assert (status, "files: 2 of 2" in said, "takes the clients' data" in said) == (3, True, True)
+
+
+def test_keys_and_evidence_replace_nothing_and_keys_are_for_their_owner(
+    fedsim: Fedsim, signer: Signer, run: Path, tmp_path: Path
+) -> None:
+    assert signer.private.stat().st_mode & 0o777 == 0o600
+    before = signer.private.read_bytes()
+    assert fedsim("sign", "--new-key", signer.private)[0] == 2
+    assert signer.private.read_bytes() == before
+    (tmp_path / "victim").write_text("kept")
+    (tmp_path / "link-evidence.json").symlink_to(tmp_path / "victim")
+    for out in (run / "evidence.json", tmp_path / "link-evidence.json", run / "report.json"):
+        status, _, said = fedsim("sign", run, "--key", signer.private, "--out", out)
+        assert (status, said.count("\n")) == (2, 1)
+    assert (tmp_path / "victim").read_text() == "kept"
+    signer.private.chmod(0o640)
+    status, _, said = fedsim(
+        "sign", run, "--key", signer.private, "--out", tmp_path / "evidence.json"
+    )
+    assert (status, "chmod 600" in said) == (2, True)
+
+
+def test_code_of_the_users_own_is_signed_and_looked_at_where_it_is_allowed(
+    fedsim: Fedsim,
+    signer: Signer,
+    experiment: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv(registry.ALLOWED, "")
+    code, run = tmp_path / "own_schedule.py", tmp_path / "run"
+    code.write_text("def half(round, rounds, training):\n    return 0.5\n")
+    allowed = "--allow-code", "own_schedule:half"
+    named = "--set", "training.schedule=own_schedule:half"
+    assert fedsim(*allowed, "run", experiment, *named, "--out", run, "--quiet")[0] == 0
+    monkeypatch.setenv(registry.ALLOWED, "")
+    status, _, said = fedsim("sign", run, "--key", signer.private)
+    assert (status, "--allow-code own_schedule:half" in said) == (2, True)
+    assert fedsim(*allowed, "sign", run, "--key", signer.private)[0] == 0
+    status, said = signer.verify(run / "evidence.json")
+    assert (status, "differs" in said) == (0, False)
+    code.write_text("def half(round, rounds, training):\n    return 1.0\n")
+    status, said = signer.verify(run / "evidence.json")
+    assert (status, "differs from the signer's: code of own_schedule" in said) == (0, True)
