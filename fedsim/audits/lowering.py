@@ -1,9 +1,10 @@
 """What would lower what an adversary may achieve: one setting at a time, by theory alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from adversaries.errors import InputError
 from fedsim.audits.audited_run import AuditedRun
+from fedsim.campaign import spending
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.mechanisms import privacy
 from fedsim.privacy import identifiability
@@ -20,6 +21,10 @@ MORE_NOISE, FEWER_ROUNDS, SAMPLED = 2.0, 2, 0.1
 none; a rate that there is is multiplied by it."""
 
 
+ByVantage = Mapping[Vantage, Releases]
+"""Of the client who is worst off towards each vantage."""
+
+
 def measure(run: AuditedRun) -> list[Change]:
     """Return the run as it is, and what theory allows with each of a few settings changed.
 
@@ -34,11 +39,22 @@ def measure(run: AuditedRun) -> list[Change]:
     if not run.noise_multiplier:
         return []
     known: dict[Mechanism, Towards] = {}
-    found = [Change("", None, None, _towards(run, run.releases, known))]
+    found = [Change("", None, None, _towards(run, _as_it_is(run), known))]
     for key, was, value in _changes(run):
-        if (releases := _released(run, key, value)) is not None:
+        if (releases := _changed(run, key, value)) is not None:
             found.append(Change(key, value, was, _towards(run, releases, known)))
     return found
+
+
+def _as_it_is(run: AuditedRun) -> ByVantage:
+    """Return what the run released of the client who is worst off, as changes are described."""
+    config, noise, rows = run.config, run.noise_multiplier, run.rows
+    return {
+        vantage: of_group(
+            spending.describe(config, noise, rows, vantage=vantage), config.challenge.copies
+        )
+        for vantage in Vantage
+    }
 
 
 def _changes(run: AuditedRun) -> Iterator[tuple[str, Scalar, Scalar]]:
@@ -56,7 +72,7 @@ def _changes(run: AuditedRun) -> Iterator[tuple[str, Scalar, Scalar]]:
             yield "federation.trust", config.federation.trust.value, trust.value
 
 
-def _released(run: AuditedRun, key: str, value: Scalar) -> Releases | None:
+def _changed(run: AuditedRun, key: str, value: Scalar) -> ByVantage | None:
     """Return what the changed experiment would release; None where it is refused."""
     noise: dict[str, Scalar] = {
         "privacy.noise-multiplier": run.noise_multiplier,
@@ -68,16 +84,21 @@ def _released(run: AuditedRun, key: str, value: Scalar) -> Releases | None:
     }
     try:
         changed: Config = from_run_config(to_run_config(run.config) | noise | {key: value})
-        releases = privacy.describe(changed, changed.privacy.noise_multiplier)
-        return of_group(releases, changed.challenge.copies)
+        noise_multiplier, copies = changed.privacy.noise_multiplier, changed.challenge.copies
+        return {
+            vantage: of_group(privacy.describe(changed, noise_multiplier, vantage), copies)
+            for vantage in Vantage
+        }
     except InputError:
         return None
 
 
-def _towards(run: AuditedRun, releases: Releases, known: dict[Mechanism, Towards]) -> list[Towards]:
+def _towards(
+    run: AuditedRun, releases: ByVantage, known: dict[Mechanism, Towards]
+) -> list[Towards]:
     found = []
     for vantage in Vantage:
-        mechanism = releases.towards(vantage)
+        mechanism = releases[vantage].towards(vantage)
         if mechanism not in known:
             epsilon = PLD.epsilon(mechanism, run.delta)
             known[mechanism] = Towards(

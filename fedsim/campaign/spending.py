@@ -38,6 +38,7 @@ def describe(
     nominal: float,
     rows: Sequence[Row],
     client: int | None = None,
+    vantage: Vantage | None = None,
 ) -> Releases:
     """Return what one training of a run released, at worst over its batches of trials.
 
@@ -45,13 +46,13 @@ def describe(
         config: the experiment.
         nominal: the noise multiplier, for a run without rows.
         rows: of its ledger; without any it is what the configuration plans.
-        client: whose records; None for those of the client who is worst off at the configured
-            vantage.
+        client: whose records; None for those of the client who is worst off.
+        vantage: towards whom it is worst off; None for the configured one.
     """
     if not rows:
-        return privacy.describe(config, nominal)
+        return privacy.describe(config, nominal, vantage)
     books = accounts.by_batch(rows)
-    _, counts = _worst(config, list(books.values()), client)
+    _, counts = _worst(config, list(books.values()), client, vantage)
     return described(config, counts)
 
 
@@ -163,23 +164,26 @@ def _history(config: Config, before: Counts, kinds: Sequence[Rounds | None]) -> 
 
 
 def _worst(
-    config: Config, books: Sequence[Account], client: int | None = None
+    config: Config,
+    books: Sequence[Account],
+    client: int | None = None,
+    vantage: Vantage | None = None,
 ) -> tuple[int, Counts]:
-    """Return which account has the largest epsilon at the configured vantage, and its rounds.
+    """Return which account has the largest epsilon towards a vantage, and its rounds.
 
-    client: whose; None for the one who is worst off.
+    client: whose; None for the one who is worst off. vantage: None for the configured one.
     """
     colluders = {each for account in books for each in account.colluders}
     clients = (
         sorted(set(config.accounts) - colluders) if client is None else [config.account_of(client)]
     )
-    vantage = config.federation.vantage
+    seen_by = vantage or config.federation.vantage
     spent = [
         (place, account.spent(each)) for place, account in enumerate(books) for each in clients
     ]
 
     def badness(found: tuple[int, Counts]) -> tuple[float, int]:
-        return epsilon_of(config, found[1], vantage), found[1].total()
+        return epsilon_of(config, found[1], seen_by), found[1].total()
 
     return max(spent, key=badness)
 

@@ -194,6 +194,8 @@ def expect(
     multiplier = aggregate_noise_multiplier(
         game.noise_multiplier, trust, config.expected_clients, unknown_shares
     )
+    if not (unknown_shares or trust.model.server_draws):
+        multiplier = 0.0  # nobody else joins: there is no noise but the adversary's own
     if config.training.local_steps > 1:
         expected = _replayed_hypotheses(seen, adversary, own_message, multiplier * bound)
         return replace(memory, pending=expected, known=None, batch=None)
