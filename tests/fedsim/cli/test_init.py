@@ -13,10 +13,12 @@ from typer.main import get_command
 
 from fedsim.cli.main import app
 from fedsim.config import documentation, load
+from fedsim.data import distribution
 
 Fedsim = Callable[..., tuple[int, str, str]]
 
 FEW = ("--trials", 4, "--rounds", 1, "--quiet", "--set", "trials.batch=4")
+CANCER = ("--data", "breast-cancer")
 
 
 @pytest.fixture
@@ -48,6 +50,26 @@ def test_what_it_writes_runs_and_says_of_every_key_what_it_means(
     assert (tmp_path / "run" / "report.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("said", "records", "held_out"),
+    [
+        (("data.records=500",), 500, 35),  # half of the 69 that are left
+        (("data.records=560", "data.pool=3"), 560, 6),
+        (("data.held-out=400",), 169, 400),
+    ],
+)
+def test_what_is_not_said_fits_beside_what_is(
+    said: tuple[str, ...], records: int, held_out: int, fedsim: Fedsim, tmp_path: Path
+) -> None:
+    file = tmp_path / "sized.toml"
+    overrides = [word for each in said for word in ("--set", each)]
+    assert fedsim("init", file, "--yes", *CANCER, *overrides)[0] == 0
+    config = load(file)
+    assert (config.data.records, config.data.held_out) == (records, held_out)
+    split, _ = distribution.held(config)
+    assert len(split.pool) >= config.data.pool
+
+
 def test_it_asks_for_what_no_option_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "asked.toml"
     # CliRunner puts its own standard input in place, which is no terminal.
@@ -74,6 +96,10 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(
         ((file, "--yes", "--data", tmp_path / "none"), "there is no"),
         ((file, "--yes", "--data", patients), "data.label"),
         ((file, "--yes", "--set", "data.recrods=3"), "did you mean 'data.records'"),
+        ((file, "--yes", *CANCER, "--set", "data.records=1500"), "has 569 records, too few"),
+        ((file, "--yes", *CANCER, "--set", "data.records=569"), "has 569 records, too few"),
+        ((file, "--yes", *CANCER, "--set", "data.pool=600"), "has 569 records, too few"),
+        ((file, "--yes", *CANCER, "--clients", 300), "fewer than the 300 clients"),
     ):
         status, out, err = fedsim("init", *arguments)
         assert (status, out, err.count("\n")) == (2, "", 1), err
