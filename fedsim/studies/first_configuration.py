@@ -1,4 +1,4 @@
-"""A first configuration: from three answers to a commented file that runs."""
+"""A first configuration: from a few answers to a commented file that runs."""
 
 import textwrap
 from collections.abc import Mapping
@@ -10,7 +10,9 @@ from fedsim import config as configuration
 from fedsim.config import Scalar, documentation
 from fedsim.config.federation import OWN
 from fedsim.config.needs import as_toml
+from fedsim.config.targets import overlaid
 from fedsim.data import BUNDLED, Dataset, distribution
+from fedsim.data.loaders import csv_file
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.trust import Trust
 
@@ -68,11 +70,33 @@ def recognised(data: str) -> tuple[str, str]:
     return "images", root
 
 
+def columns(data: str, label: str) -> list[str]:
+    """Return the columns of which a user must name the labels', none where there is no need to.
+
+    Args:
+        data: as of `recognised`.
+        label: the name that is taken for the labels' column.
+
+    Returns:
+        Of a CSV whose first line has no `label`: what it has, and the names that its columns have
+        if that is no header.
+
+    Raises:
+        InputError: as of `recognised`, or the table cannot be read.
+    """
+    name, root = recognised(data)
+    if name != "csv":
+        return []
+    first = csv_file.rows(Path(root))[0]
+    numbered = [f"c{number}" for number in range(len(first))]
+    return [] if label in first + numbered else first + numbered
+
+
 def values(answers: Answers, also: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """Return what the file says, by dotted key, for data that are there.
 
     Args:
-        answers: to the three questions.
+        answers: to the questions.
         also: what is said besides, by dotted key, in place of what would be.
 
     Raises:
@@ -99,7 +123,7 @@ def values(answers: Answers, also: Mapping[str, Scalar]) -> dict[str, Scalar]:
         "privacy.rho-beta": answers.max_belief,
         "trials.count": 400,
     }
-    said |= also
+    said = overlaid(said, also)
     config = configuration.from_run_config(said)
     distribution.held(config)  # which has enough records for every client, or says so
     # Two digits, rounded down: no more than the rule says.
@@ -165,7 +189,6 @@ def _check_sizes(data: str, found: Dataset, records: int, held_out: int, pool: i
     if few or (found.test is not None and held_out > len(found.test)):
         tests = "" if found.test is None else f" and {len(found.test)} test records"
         raise InputError(
-            f"'{data}' has {there} records{tests}, too few for data.records = {records}, "
-            f"data.held-out = {held_out} and data.pool = {pool}: at least 2, 1 and 0, and all of "
-            "them together; lower one with --set"
+            f"'{data}' has {there} records{tests}, too few for data.records = {records} (2 or "
+            f"more), data.held-out = {held_out} and data.pool = {pool}; lower one with --set"
         )
