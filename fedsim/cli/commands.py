@@ -183,7 +183,7 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         Command(
             "init",
             "init:init",
-            "Write a commented configuration, after three questions or from options that answer "
+            "Write a commented configuration, after four questions or from options that answer "
             "them.",
         ),
         Command(
@@ -286,7 +286,7 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
     "Reference": (
         Group(
             "config",
-            "Look up what a configuration may say.",
+            "List and explain configuration keys.",
             (
                 Command(
                     "list",

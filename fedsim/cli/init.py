@@ -1,5 +1,6 @@
-"""`fedsim init`: a first configuration, from three questions."""
+"""`fedsim init`: a first configuration, from four questions."""
 
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,12 @@ if TYPE_CHECKING:  # pydantic
     from fedsim.studies.first_configuration import Answers
 
 WHICH_DATA = (
-    "Which data? digits come with fedsim; or the path of a CSV, of an .npz, or of a folder with "
-    "the pictures of each class in a folder"
+    "Which data? digits (pictures) and breast-cancer (a table) come with fedsim; or the path of a "
+    "CSV, of an .npz, or of a folder with the pictures of each class in a folder"
+)
+WHICH_LABEL = (
+    "Which column has the labels? The first line says {first}; if that is no header, the columns "
+    "are c0 to c{last}"
 )
 WHO_ADDS_NOISE = (
     "Who adds the noise? central: the server, which sees every client's message; local: every "
@@ -36,7 +41,12 @@ def init(
     ),
     data: Annotated[
         str | None,
-        typer.Option(metavar="NAME|PATH", help="digits, or your own: CSV, .npz or a folder."),
+        typer.Option(
+            metavar="NAME|PATH", help="digits, breast-cancer, or your own: CSV, .npz or a folder."
+        ),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Of a CSV, the column of the labels.")
     ] = None,
     clients: Annotated[int | None, typer.Option(min=2, help=f"{CLIENTS}.")] = None,
     trust: Annotated[
@@ -54,11 +64,13 @@ def init(
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing; take what is usual.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
 ) -> None:
-    """Write a commented configuration, after three questions or from options that answer them.
+    """Write a commented configuration, after four questions or from options that answer them.
 
-    Example: fedsim init hospital.toml --data patients.csv --set data.label=diagnosis --yes
+    Of a CSV without a column "label" it also asks which column has the labels.
 
-    Then: fedsim run hospital.toml
+    Example: fedsim init hospital.toml --data patients.csv --label diagnosis --yes
+
+    Then: fedsim choose hospital.toml --max-belief 0.9, and fedsim run hospital.toml
     """
     from fedsim import config as configuration  # noqa: PLC0415  (pydantic)
     from fedsim.common import private_files  # noqa: PLC0415
@@ -69,19 +81,26 @@ def init(
     given = {"data": data, "clients": clients, "trust": trust, "max_belief": max_belief}
     known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     missing = [name for name, value in given.items() if value is None]
+    overrides = configuration.parse_overrides(set_)
+    if label is not None:
+        overrides["data.label"] = label
     answers = replace(first_configuration.Answers(), **known)
     if missing and not yes:
-        answers = _asked(answers, missing)
-    said = first_configuration.values(answers, configuration.parse_overrides(set_))
+        answers, asked = _asked(answers, missing, str(overrides.get("data.label", "label")))
+        overrides |= asked
+    said = first_configuration.values(answers, overrides)
     try:
         private_files.write(
             private_files.as_named(file), first_configuration.text(said, file).encode()
         )
     except OSError as error:
         raise InputError(f"cannot write '{file}': {error.strerror}; name another file") from None
+    named = shlex.quote(str(file))
     Terminal(stderr=True).print(
-        f"{file}: {said['data.records']} records at {answers.clients} clients; next: fedsim run "
-        f"{file}",
+        f"{file}: {said['data.records']} records at {answers.clients} clients. Next, the noise "
+        f"that it takes and how accurate the model is then, and the whole report:\n"
+        f"  fedsim choose {named} --max-belief {answers.max_belief:g}\n"
+        f"  fedsim run {named}",
         soft_wrap=True,
         highlight=False,
     )
@@ -92,22 +111,48 @@ def on_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _asked(answers: "Answers", missing: list[str]) -> "Answers":
-    """Return the answers with those that are missing. Raises InputError where nobody can answer."""
+def _asked(answers: "Answers", missing: list[str], label: str) -> tuple["Answers", dict[str, str]]:
+    """Return the answers with those that are missing, and the labels' column if it was asked for.
+
+    Raises InputError where nobody can answer, or the data cannot be read: before it asks more.
+    """
+    options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
     if not on_terminal():
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
         raise InputError(
             f"this is no terminal to ask on; answer with {options}, or take what is usual by --yes"
         )
+    try:
+        return _prompted(answers, missing, label)
+    except click.Abort as error:
+        if not isinstance(error.__context__, EOFError):
+            raise KeyboardInterrupt from None
+        raise InputError(
+            "the input ended before the last answer, and nothing was written; answer every "
+            f"question, give {options}, or take what is usual by --yes"
+        ) from None
+
+
+def _prompted(
+    answers: "Answers", missing: list[str], label: str
+) -> tuple["Answers", dict[str, str]]:
+    from fedsim.studies import first_configuration  # noqa: PLC0415  (torch)
+
     questions: dict[str, tuple[str, Any]] = {
-        "data": (WHICH_DATA, str),
         "clients": ("How many clients hold them?", click.IntRange(min=2)),
         "trust": (WHO_ADDS_NOISE, click.Choice(["central", "local", "distributed"])),
-        "max_belief": (HOW_SURE, float),
+        "max_belief": (HOW_SURE, click.FloatRange(0.5, 1, min_open=True, max_open=True)),
     }
-    found = {
-        name: typer.prompt(words, getattr(answers, name), type=kind, show_choices=False, err=True)
-        for name, (words, kind) in questions.items()
-        if name in missing
-    }
-    return replace(answers, **found)
+    found: dict[str, Any] = {}
+    if "data" in missing:
+        found["data"] = typer.prompt(WHICH_DATA, answers.data, err=True)
+    named: dict[str, str] = {}
+    if columns := first_configuration.columns(found.get("data", answers.data), label):
+        there = len(columns) // 2
+        words = WHICH_LABEL.format(first=", ".join(columns[:there]), last=there - 1)
+        choice = click.Choice(columns)
+        named["data.label"] = typer.prompt(words, type=choice, show_choices=False, err=True)
+    for name, (words, kind) in questions.items():
+        if name in missing:
+            default = getattr(answers, name)
+            found[name] = typer.prompt(words, default, type=kind, show_choices=False, err=True)
+    return replace(answers, **found), named

@@ -48,7 +48,7 @@ AcceptEpsilon = Annotated[
     float | None,
     typer.Option(
         metavar="E",
-        help="Accept that an interrupted run, continued, releases this epsilon in total.",
+        help="Let a continued run release up to this ε in total.",
     ),
 ]
 Rehearsal = Annotated[

@@ -101,6 +101,11 @@ def load(
     Raises:
         InputError: one line about what cannot be read, is unknown or does not do.
     """
+    if (path / "config.toml").is_file():
+        raise InputError(
+            f"'{path}' is a run's directory; continue it with --resume {path}, or give its "
+            f"{path / 'config.toml'}"
+        )
     try:
         tree = reading.toml(path)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A first configuration: from three answers to a commented file that runs."""
+"""A first configuration: from a few answers to a commented file that runs."""
 
 import textwrap
 from collections.abc import Mapping
@@ -8,8 +8,12 @@ from pathlib import Path
 from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.config import Scalar, documentation
+from fedsim.config.federation import OWN
 from fedsim.config.needs import as_toml
-from fedsim.data import BUNDLED, distribution
+from fedsim.config.targets import overlaid
+from fedsim.data import BUNDLED, Dataset, distribution
+from fedsim.data.loaders import csv_file
+from fedsim.privacy.mechanism import Neighbouring
 from fedsim.trust import Trust
 
 MOST_RECORDS = 600
@@ -66,11 +70,33 @@ def recognised(data: str) -> tuple[str, str]:
     return "images", root
 
 
+def columns(data: str, label: str) -> list[str]:
+    """Return the columns of which a user must name the labels', none where there is no need to.
+
+    Args:
+        data: as of `recognised`.
+        label: the name that is taken for the labels' column.
+
+    Returns:
+        Of a CSV whose first line has no `label`: what it has, and the names that its columns have
+        if that is no header.
+
+    Raises:
+        InputError: as of `recognised`, or the table cannot be read.
+    """
+    name, root = recognised(data)
+    if name != "csv":
+        return []
+    first = csv_file.rows(Path(root))[0]
+    numbered = [f"c{number}" for number in range(len(first))]
+    return [] if label in first + numbered else first + numbered
+
+
 def values(answers: Answers, also: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """Return what the file says, by dotted key, for data that are there.
 
     Args:
-        answers: to the three questions.
+        answers: to the questions.
         also: what is said besides, by dotted key, in place of what would be.
 
     Raises:
@@ -85,7 +111,7 @@ def values(answers: Answers, also: Mapping[str, Scalar]) -> dict[str, Scalar]:
     said: dict[str, Scalar] = {"data.name": name}
     if root:
         said["data.root"] = root
-    said |= _sizes(configuration.from_run_config(said | dict(also)))
+    said |= _sizes(answers.data, said | dict(also))
     digits = name == "digits"
     said |= {
         "federation.clients": answers.clients,
@@ -97,8 +123,9 @@ def values(answers: Answers, also: Mapping[str, Scalar]) -> dict[str, Scalar]:
         "privacy.rho-beta": answers.max_belief,
         "trials.count": 400,
     }
-    said |= also
+    said = overlaid(said, also)
     config = configuration.from_run_config(said)
+    distribution.held(config)  # which has enough records for every client, or says so
     # Two digits, rounded down: no more than the rule says.
     exact = config.privacy.delta
     ulp = 10.0 ** (int(f"{exact:e}".partition("e")[2]) - 1)
@@ -130,12 +157,38 @@ def text(said: Mapping[str, Scalar], path: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sizes(config: configuration.Config) -> dict[str, Scalar]:
-    """Return how many records D and the held-out ones have: no more than half and a quarter."""
+def _sizes(data: str, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Return how many records D and the held-out ones have: what was said, or what fits beside it.
+
+    Where nobody says, D has no more than half of the records, no more than a quarter are held out,
+    and the pool keeps what it was said to have, or half of what D leaves. Raises InputError.
+    """
+    config = configuration.from_run_config(given)
     found = distribution.dataset(config)
-    there = len(found.train)
-    aside = there // 4 if found.test is None else len(found.test)
-    records, held_out = min(MOST_RECORDS, there // 2), min(MOST_RECORDS, aside)
-    if records < 2 or not held_out:
-        raise InputError(f"{found.name} has {there} records, too few to train on some of them")
+    there, pool = len(found.train), config.data.pool
+    records, held_out = config.data.records, config.data.held_out
+    if "data.records" not in given:
+        aside = held_out if "data.held-out" in given and found.test is None else 0
+        records = max(0, min(MOST_RECORDS, there // 2, there - aside - pool))
+    if "data.held-out" not in given:
+        left = there - records
+        # At least one, which is then one too many where D takes all there are.
+        most = max(1, min(there // 4, left - (pool or left // 2)))
+        held_out = min(MOST_RECORDS, most if found.test is None else len(found.test))
+    if config.data.name != OWN:  # whose clients have records besides those that are found here
+        replaced = config.privacy.neighbouring is Neighbouring.REPLACE
+        _check_sizes(data, found, records, held_out, max(pool, int(replaced)))
     return {"data.records": records, "data.held-out": held_out}
+
+
+def _check_sizes(data: str, found: Dataset, records: int, held_out: int, pool: int) -> None:
+    """Raise InputError where data do not have as many records as are wanted of them."""
+    there = len(found.train)
+    aside = held_out if found.test is None else 0
+    few = records < 2 or held_out < 1 or records + aside + pool > there
+    if few or (found.test is not None and held_out > len(found.test)):
+        tests = "" if found.test is None else f" and {len(found.test)} test records"
+        raise InputError(
+            f"'{data}' has {there} records{tests}, too few for data.records = {records} (2 or "
+            f"more), data.held-out = {held_out} and data.pool = {pool}; lower one with --set"
+        )

@@ -99,6 +99,10 @@ def rehearse(
 ) -> None:
     """Play the identification game for a training, on records that need no protection.
 
+    A training is made once, on real records, and nobody can try out on it how much an adversary
+    learns. A rehearsal shows that beforehand, so that you can change the noise while it is early,
+    and the model's card can say it (fedsim train --rehearsal).
+
     Takes the file of `fedsim train`: the same rounds, clipping and noise multiplier. Trains many
     times, with noise from the seed, while an adversary looks on.
 

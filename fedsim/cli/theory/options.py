@@ -105,17 +105,17 @@ Deltas = Annotated[
 ]
 RoundsSought = Annotated[
     int | None,
-    typer.Option(help=f"{ROUNDS}. Left out beside --noise-multiplier: sought."),
+    typer.Option(help=f"{ROUNDS}. Leave it out beside --noise-multiplier to have it found."),
 ]
 NoiseMultiplierSought = Annotated[
     float | None,
-    typer.Option(help="Noise standard deviation over the sensitivity. Left out: sought."),
+    typer.Option(help="Noise standard deviation over the sensitivity. Leave it out to have it found."),
 ]
 SamplingRateSought = Annotated[
     float | None,
     typer.Option(
-        help="Probability that a record joins a step; 1: full batches. Left out beside "
-        "--noise-multiplier and --rounds: sought.",
+        help="Probability that a record joins a step; 1: full batches. Leave it out "
+        "beside --noise-multiplier and --rounds to have it found.",
         show_default="1",
     ),
 ]

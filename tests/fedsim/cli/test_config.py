@@ -63,3 +63,14 @@ def test_a_bundled_configuration_goes_by_its_name_where_there_is_no_such_file(
     assert (status, "nonsense" in err) == (2, True)  # a user's own goes first
     status, _, err = fedsim("data", "elsewhere/digits.toml")
     assert (status, "fedsim config examples" in err) == (2, True)
+
+
+def test_a_runs_directory_in_place_of_a_configuration_is_named_as_such(
+    fedsim: Fedsim, tmp_path: Path
+) -> None:
+    (tmp_path / "config.toml").write_text("[data]\nrecords = 4\n")
+    for command in ("run", "data"):
+        status, out, err = fedsim(command, tmp_path)
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert f"is a run's directory; continue it with --resume {tmp_path}" in err
+        assert str(tmp_path / "config.toml") in err

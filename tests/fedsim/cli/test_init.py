@@ -13,10 +13,12 @@ from typer.main import get_command
 
 from fedsim.cli.main import app
 from fedsim.config import documentation, load
+from fedsim.data import distribution
 
 Fedsim = Callable[..., tuple[int, str, str]]
 
 FEW = ("--trials", 4, "--rounds", 1, "--quiet", "--set", "trials.batch=4")
+CANCER = ("--data", "breast-cancer")
 
 
 @pytest.fixture
@@ -32,8 +34,12 @@ def test_what_it_writes_runs_and_says_of_every_key_what_it_means(
 ) -> None:
     file = tmp_path / "first.toml"
     answers = ("--data", patients, "--clients", 4, "--trust", "local", "--max-belief", 0.8)
-    status, out, err = fedsim("init", file, *answers, "--set", "data.label=ill")
-    assert (status, out, err.count("\n")) == (0, "", 1)
+    status, out, err = fedsim("init", file, *answers, "--label", "ill")
+    assert (status, out) == (0, "")
+    assert err.splitlines()[1:] == [
+        f"  fedsim choose {file} --max-belief 0.8",
+        f"  fedsim run {file}",
+    ]
     config = load(file)
     assert (config.data.records, config.data.held_out) == (40, 20)
     assert (config.federation.clients, config.federation.trust) == (4, "local")
@@ -48,6 +54,26 @@ def test_what_it_writes_runs_and_says_of_every_key_what_it_means(
     assert (tmp_path / "run" / "report.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("said", "records", "held_out"),
+    [
+        (("data.records=500",), 500, 35),  # half of the 69 that are left
+        (("data.records=560", "data.pool=3"), 560, 6),
+        (("data.held-out=400",), 169, 400),
+    ],
+)
+def test_what_is_not_said_fits_beside_what_is(
+    said: tuple[str, ...], records: int, held_out: int, fedsim: Fedsim, tmp_path: Path
+) -> None:
+    file = tmp_path / "sized.toml"
+    overrides = [word for each in said for word in ("--set", each)]
+    assert fedsim("init", file, "--yes", *CANCER, *overrides)[0] == 0
+    config = load(file)
+    assert (config.data.records, config.data.held_out) == (records, held_out)
+    split, _ = distribution.held(config)
+    assert len(split.pool) >= config.data.pool
+
+
 def test_it_asks_for_what_no_option_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "asked.toml"
     # CliRunner puts its own standard input in place, which is no terminal.
@@ -58,6 +84,29 @@ def test_it_asks_for_what_no_option_says(tmp_path: Path, monkeypatch: pytest.Mon
     config = load(file)
     assert (config.data.name, config.federation.clients) == ("digits", 5)
     assert (config.federation.trust, config.privacy.rho_beta) == ("local", 0.75)
+
+
+def test_a_table_without_a_column_label_is_asked_about_before_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patients: Path
+) -> None:
+    file = tmp_path / "asked.toml"
+    monkeypatch.setattr("fedsim.cli.init.on_terminal", lambda: True)
+    given = f"{patients}\ndiagnosis\nill\n\n\n0.3\n0.8\n"  # two that will not do
+    result = CliRunner().invoke(get_command(app), ["init", str(file)], input=given)
+    assert result.exit_code == 0, result.output
+    assert "age, value, ill" in result.output
+    config = load(file)
+    assert (config.data.label, config.privacy.rho_beta) == ("ill", 0.8)
+
+
+def test_the_end_of_the_input_is_said_and_writes_nothing(
+    fedsim: Fedsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedsim.cli.init.on_terminal", lambda: True)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("digits\n"))
+    status, _, err = fedsim("init", tmp_path / "new.toml")
+    assert (status, "the input ended before the last answer" in err) == (2, True)
+    assert not (tmp_path / "new.toml").exists()
 
 
 def test_what_is_wrong_is_one_line_and_leaves_nothing(
@@ -74,6 +123,10 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(
         ((file, "--yes", "--data", tmp_path / "none"), "there is no"),
         ((file, "--yes", "--data", patients), "data.label"),
         ((file, "--yes", "--set", "data.recrods=3"), "did you mean 'data.records'"),
+        ((file, "--yes", *CANCER, "--set", "data.records=1500"), "has 569 records, too few"),
+        ((file, "--yes", *CANCER, "--set", "data.records=569"), "has 569 records, too few"),
+        ((file, "--yes", *CANCER, "--set", "data.pool=600"), "has 569 records, too few"),
+        ((file, "--yes", *CANCER, "--clients", 300), "fewer than the 300 clients"),
     ):
         status, out, err = fedsim("init", *arguments)
         assert (status, out, err.count("\n")) == (2, "", 1), err
