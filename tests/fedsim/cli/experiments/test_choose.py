@@ -112,7 +112,7 @@ def test_what_no_setting_is_accurate_enough_for_is_said_and_exits_with_1(
     assert (found["state"], found["chosen"]) == ("none", None)
     assert len(found["settings"]) == 4
     assert found["nearest"]
-    assert found["sentences"][0].startswith("None of the settings keeps")
+    assert found["sentences"][0].startswith("None of the settings meets the limit")
     assert "Nearest: rounds = " in fedsim(*asked, *over, "--min-accuracy", 0.999)[2]
     assert not (out / "config.toml").exists()
 
@@ -121,7 +121,7 @@ def test_what_no_setting_is_accurate_enough_for_is_said_and_exits_with_1(
     ("arguments", "complaint"),
     [
         ([], "what may the adversary achieve?"),
-        (["--max-belief", 0.8, "--max-advantage", 0.2], "what may the adversary achieve?"),
+        (["--max-belief", 0.8, "--max-advantage", 0.2], "are both given; give one"),
         (["--max-belief", 0.4], "--max-belief is 0.4; give a number above 0.5"),
         (["--max-belief", 0.8, "--min-accuracy", 80], "--min-accuracy is 80; give a share"),
         (["--max-belief", 0.8, "--set", "privacy.epsilon=2"], "what fedsim choose looks for"),
