@@ -302,7 +302,8 @@ def noise_costs_nothing(candidates: Sequence[Candidate]) -> bool:
     Args:
         candidates: settings that noise alone tells apart.
     """
-    known = sorted((each for each in candidates if each.accuracy), key=lambda each: each.rho_alpha)
+    usable = (each for each in candidates if each.accuracy is not None)
+    known = sorted(usable, key=lambda each: each.rho_alpha)
     if len(known) < 2:
         return False
     means = [_accuracy(each) for each in known]

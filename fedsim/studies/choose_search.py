@@ -158,7 +158,8 @@ def search(
     limited = f"{request.limit.kind}-{request.limit.value:g}"
     out = out or Path("fedsim-runs") / f"{first.run.name}-choose-{limited}"
     report_directory.check_new(out, replacing=KIND)
-    _refuse_another(out, request, varied, first.federation.vantage)
+    if _refuse_another(out, request, varied, first.federation.vantage):
+        say(f"the answer in '{out}' is replaced: it is for another --min-accuracy")
 
     def planned(point: Point) -> "Plan":
         own: dict[str, Scalar] = {
@@ -195,19 +196,19 @@ def search(
 
 def _refuse_another(
     out: Path, request: Request, varied: Mapping[str, Sequence[Scalar]], vantage: Vantage
-) -> None:
-    """Raise InputError where the directory has the answer to another request.
+) -> bool:
+    """Return whether the directory has the answer for another least accuracy, of the same runs.
 
-    Another least accuracy is asked of the same runs.
+    Raises InputError where it has that to another request.
     """
     if not (out / "report.json").is_file():
-        return
+        return False
     there = reading.json_object(out / "report.json")
     limit, tried = there.get("limit"), there.get("varied")
     wanted = strict_json({key: list(values) for key, values in varied.items()})
-    if isinstance(limit, dict) and limit.get(request.limit.kind) == request.limit.value:
-        if limit.get("against") == vantage.value and tried in (None, wanted):
-            return
+    same = isinstance(limit, dict) and limit.get(request.limit.kind) == request.limit.value
+    if same and limit.get("against") == vantage.value and tried in (None, wanted):
+        return bool(there.get("min_accuracy") != request.min_accuracy)
     raise InputError(
         f"'{out}' holds the choice for another request (its limit, adversary or --over); name "
         "another directory with --out"

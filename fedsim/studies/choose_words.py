@@ -61,9 +61,9 @@ def _answer(found: Found) -> Iterator[str]:
     elif choice.state == "cannot tell" and least is not None:
         (open_, *_) = choice.nearest
         yield (
-            f"Cannot tell yet whether a setting that meets the limit ({limit(found)}) has an accuracy of at "
-            f"least {percent(least)}: with {_setting(open_)} it is {_accuracy(found, open_)}. "
-            f"{_more(trainings_needed(open_, least))}"
+            f"Cannot tell yet whether a setting that meets the limit ({limit(found)}) has an "
+            f"accuracy of at least {percent(least)}: with {_setting(open_)} it is "
+            f"{_accuracy(found, open_)}. {_more(trainings_needed(open_, least))}"
         )
     else:
         asked = "" if least is None else f" and has an accuracy of at least {percent(least)}"
