@@ -23,8 +23,10 @@ from fedsim.studies.choose_search import KIND, Found
 CONFIG = "config.toml"
 """The configuration of the chosen setting, in the search's directory."""
 
-HEADINGS = ("setting", "noise z", "ε", "right in at most", "limit")
-HEADINGS += ("mean accuracy", "one training's", "measured adv.")
+HEADINGS = (
+    *("setting", "noise z", "ε", "right in at most", "limit"),
+    *("mean accuracy", "one training's", "measured adv."),
+)
 
 
 def table(found: Found) -> Table:

@@ -206,8 +206,9 @@ def _refuse_another(
     there = reading.json_object(out / "report.json")
     limit, tried = there.get("limit"), there.get("varied")
     wanted = strict_json({key: list(values) for key, values in varied.items()})
-    same = isinstance(limit, dict) and limit.get(request.limit.kind) == request.limit.value
-    if same and limit.get("against") == vantage.value and tried in (None, wanted):
+    asked = {request.limit.kind: request.limit.value, "against": vantage.value}
+    same = isinstance(limit, dict) and asked.items() <= limit.items()
+    if same and tried in (None, wanted):
         return bool(there.get("min_accuracy") != request.min_accuracy)
     raise InputError(
         f"'{out}' holds the choice for another request (its limit, adversary or --over); name "

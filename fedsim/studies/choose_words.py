@@ -92,7 +92,7 @@ def _towards(found: Found, each: Candidate) -> str:
     federation = found.config.federation
     alike: dict[str, list[str]] = {}
     for bounds in each.towards:
-        said = "no protection"
+        said = ""
         if math.isfinite(bounds.epsilon):
             said = (
                 f"ε = {number(bounds.epsilon)}, belief at most {percent(bounds.rho_beta)} except "
@@ -100,11 +100,13 @@ def _towards(found: Found, each: Candidate) -> str:
             )
             if bounds.vantage == "server" and federation.summed_in_the_clear:
                 said += ", once sums are securely aggregated"
-        elif bounds.vantage == "server":
-            said = "which sees each client's sum, no protection"
         alike.setdefault(said, []).append(WHO[bounds.vantage])
-    parts = (f"towards {' and '.join(who)}: {said}" for said, who in alike.items())
-    return f"Under {federation.trust.value} trust, {'; '.join(parts)}."
+    exposed = alike.pop("", [])
+    parts = [f"towards {' and '.join(who)} {said}" for said, who in alike.items()]
+    if exposed:
+        why = ", who sees each client's sum" * (exposed == [WHO["server"]])
+        parts.append(f"no protection from {' and '.join(exposed)}{why}")
+    return f"Under {federation.trust.value} trust: {'; '.join(parts)}."
 
 
 def _not_the_noise(found: Found, chosen: Candidate) -> Iterator[str]:
@@ -234,9 +236,10 @@ def told(found: Found) -> Iterator[str]:
             "Under distributed trust the bounds are those of a server that learns the sum alone, "
             "as secure aggregation has it."
         )
-    others = [each.value for each in type(found.config.federation.vantage)]
-    others.remove(found.config.federation.vantage.value)
-    yield f"Of other vantages ({', '.join(others)}) this page says nothing; --against asks for one."
+    yield (
+        f"The limit is kept from one vantage, the {found.config.federation.vantage.value}. What "
+        "theory allows the others stands in the answer; --against sets the limit on one of these."
+    )
 
 
 def caption(found: Found) -> str:
@@ -305,9 +308,10 @@ def _accuracy(found: Found, each: Candidate) -> str:
         return f"{percent(each.accuracy)}, of too few trainings for an interval"
     band = f"; nine in ten single trainings had {span(each.band, percent)}" if each.band else ""
     return (
-        f"{percent(each.accuracy)} on average (the mean over {each.trainings} trainings is known "
-        f"to {span((between.low, between.high), percent)}, all {len(found.outcomes)} settings' "
-        f"intervals together at {percent(found.config.audit.confidence)}){band}"
+        f"{percent(each.accuracy)} on average{band} (interval of the mean: "
+        f"{span((between.low, between.high), percent)}, over {each.trainings} trainings; all "
+        f"{len(found.outcomes)} settings' intervals hold together at "
+        f"{percent(found.config.audit.confidence)})"
     )
 
 
