@@ -64,8 +64,10 @@ def choose(
         min_accuracy: that the model is to have, in (0, 1); None for the best.
         against: who the adversary is; None as configured.
         over: dotted keys with the values to try; noise around the limit where none says how much.
-        trials: trainings of each setting, all of them evaluated; None for 40.
-        out: the directory; None for fedsim-runs/NAME-choose.
+        trials: trainings of each setting, all of them evaluated; more than before are added to
+            those that are there; None for 40.
+        out: the directory; None for one named for experiment and limit, such as
+            fedsim-runs/NAME-choose-belief-0.75.
         overrides: dotted keys that are otherwise in all settings.
         progress: whether a bar is shown; None where there is a terminal or a notebook.
 
@@ -112,7 +114,9 @@ def limit(max_belief: float | None, max_advantage: float | None) -> "Limit":
 
     limits = {BELIEF: max_belief, ADVANTAGE: max_advantage}
     given = [(key, value) for key, value in limits.items() if value is not None]
-    if len(given) != 1:
+    if len(given) == 2:
+        raise InputError("--max-belief and --max-advantage are both given; give one")
+    if not given:
         raise InputError(
             "what may the adversary achieve? Give one of max-belief, such as 0.75, and "
             "max-advantage, such as 0.2"

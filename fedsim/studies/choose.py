@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri
 
 from adversaries.errors import InputError
@@ -16,7 +17,7 @@ from adversaries.statistics.intervals import Interval
 from fedsim.config import Config, Scalar
 from fedsim.config.targets import KEYS
 from fedsim.privacy.mechanism import effective_noise_multiplier
-from fedsim.results.theory import Bounds
+from fedsim.results.theory import Bounds, VantageBounds
 from fedsim.studies.grid import Outcome
 from fedsim.trust import Trust
 
@@ -56,6 +57,11 @@ class Limit:
                 f"--max-{name} is {self.value:g}; give a number above {lowest:g}, which is a "
                 f"coin's, and below 1, which is certainty, for example {example}"
             )
+
+    @property
+    def kind(self) -> str:
+        """What is limited, in a word."""
+        return "belief" if self.key == BELIEF else "advantage"
 
     def met_by(self, bounds: Bounds) -> bool:
         """Return whether theory's bounds are within the limit, up to the search's precision."""
@@ -101,6 +107,8 @@ class Candidate:
         advantage: measured; None where it was not.
         advantage_interval: at the configured confidence.
         alarm: whether the trials contradict theory.
+        band: between which accuracies nine in ten single trainings were; None where unknown.
+        towards: theory's bounds at every vantage.
     """
 
     name: str
@@ -117,6 +125,8 @@ class Candidate:
     advantage: float | None
     advantage_interval: tuple[float, float] | None
     alarm: bool
+    band: tuple[float, float] | None = None
+    towards: tuple[VantageBounds, ...] = ()
 
     @property
     def right_at_most(self) -> float:
@@ -233,6 +243,8 @@ def candidate(outcome: Outcome, limit: Limit, settings: int) -> Candidate | None
         advantage=measured.advantage,
         advantage_interval=measured.advantage_interval,
         alarm=bool(report.alarms),
+        band=outcome.band,
+        towards=tuple(bounds.vantages),
     )
 
 
@@ -279,6 +291,25 @@ def choose(candidates: Sequence[Candidate], min_accuracy: float | None = None) -
         and _strictest(each for each in usable if _accuracy(each) >= _accuracy(best) - NEAR),
         nearest=() if chosen else tuple(nearest),
     )
+
+
+def noise_costs_nothing(candidates: Sequence[Candidate]) -> bool:
+    """Return whether the trials show no loss of accuracy by noise.
+
+    The interval of the difference between the loosest and the strictest setting holds 0, and all
+    means are within `NEAR` of each other.
+
+    Args:
+        candidates: settings that noise alone tells apart.
+    """
+    usable = (each for each in candidates if each.accuracy is not None)
+    known = sorted(usable, key=lambda each: each.rho_alpha)
+    if len(known) < 2:
+        return False
+    means = [_accuracy(each) for each in known]
+    ends = [each.accuracy_interval for each in (known[0], known[-1])]
+    reach = math.hypot(*(math.inf if end is None else (end.high - end.low) / 2 for end in ends))
+    return math.isfinite(reach) and abs(means[-1] - means[0]) <= reach and np.ptp(means) <= NEAR
 
 
 def trainings_needed(found: Candidate, least: float) -> int | None:

@@ -16,14 +16,17 @@ from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.pages import audit_page
 from fedsim.pages.wording import DASH, number, percent, span
-from fedsim.studies import choose_words, sweep
-from fedsim.studies.choose import BELIEF, Candidate
+from fedsim.studies import choose, choose_words, sweep
+from fedsim.studies.choose import Candidate
 from fedsim.studies.choose_search import KIND, Found
 
 CONFIG = "config.toml"
 """The configuration of the chosen setting, in the search's directory."""
 
-HEADINGS = ("setting", "noise z", "ε", "right in at most", "limit", "accuracy", "measured adv.")
+HEADINGS = (
+    *("setting", "noise z", "ε", "right in at most", "limit"),
+    *("mean accuracy", "one training's", "measured adv."),
+)
 
 
 def table(found: Found) -> Table:
@@ -46,7 +49,6 @@ def table(found: Found) -> Table:
 def document(found: Found) -> dict[str, Any]:
     """Return report.json: the request, the settings, the choice, and what the search costs."""
     request, choice, config = found.request, found.choice, found.config
-    kind = "belief" if request.limit.key == BELIEF else "advantage"
     written: dict[str, Any] = strict_json(
         {
             "kind": KIND,
@@ -54,12 +56,18 @@ def document(found: Found) -> dict[str, Any]:
             "state": choice.state,
             "sentences": choose_words.sentences(found),
             "limit": {
-                kind: request.limit.value,
+                request.limit.kind: request.limit.value,
+                "tail_limit": choose_words.tail_limit(found),
                 "against": config.federation.vantage.value,
                 "trust": config.federation.trust.value,
                 "delta": config.privacy.delta,
                 "accountant": config.privacy.accountant,
             },
+            "varied": {
+                key: list(tried)
+                for key, tried in choose.varied(request.limit, request.over).items()
+            },
+            "towards": [asdict(each) for each in choice.chosen.towards] if choice.chosen else [],
             "min_accuracy": request.min_accuracy,
             "confidence_of_accuracy_together": config.audit.confidence,
             "chosen": _named(choice.chosen),
@@ -89,6 +97,8 @@ def rows(found: Found) -> list[dict[str, Any]]:
             "chosen": each is not None and each is found.choice.chosen,
             "accuracy_low_together": ends and ends.low,
             "accuracy_high_together": ends and ends.high,
+            "single_accuracy_low": each and each.band and each.band[0],
+            "single_accuracy_high": each and each.band and each.band[1],
         }
         made.append(row | own)
     return made
@@ -118,7 +128,7 @@ def write(found: Found, directory: Path) -> Path:
         name=name,
         sentences=choose_words.sentences(found),
         found=found.choice.state == "chosen",
-        command=command(directory) if found.choice.chosen else None,
+        commands=commands(found, directory) if found.choice.chosen else [],
         headings=HEADINGS,
         rows=_cells(found),
         runs=found.outcomes,
@@ -142,9 +152,16 @@ def write(found: Found, directory: Path) -> Path:
     return place
 
 
-def command(directory: Path) -> str:
-    """Return the command that runs the chosen setting."""
-    return f"fedsim run {shlex.quote(str(directory / CONFIG))}"
+def commands(found: Found, directory: Path) -> list[tuple[str, str]]:
+    """Return what to do with the chosen setting, and the command that does it."""
+    place = shlex.quote(str(directory / CONFIG))
+    said = [("Measure it", f"fedsim run {place}")]
+    if found.config.privacy.sensitivity != "local":  # which is no guarantee for anybody
+        protecting = "--set privacy.noise-source=system"
+        if found.config.federation.summed_in_the_clear:
+            protecting += " --set federation.secure-aggregation=secagg+"
+        said.append(("Train the model with it", f"fedsim train {place} {protecting}"))
+    return said
 
 
 def _figure(found: Found) -> Any:
@@ -186,7 +203,7 @@ def _cells(found: Found) -> list[list[str]]:
     for outcome in found.outcomes:
         each, name = known.get(outcome.point.name), choose_words.values(outcome.point.values)
         if each is None:
-            cells.append([name, *[DASH] * 5, "failed"])
+            cells.append([name, *[DASH] * 6, "failed"])
             continue
         mark = " ← chosen" if each is found.choice.chosen else ""
         between = each.accuracy_interval
@@ -199,6 +216,7 @@ def _cells(found: Found) -> list[list[str]]:
                 percent(each.right_at_most),
                 "meets" if each.meets else "exceeds",
                 _with_ends(percent(each.accuracy), span(ends, percent)),
+                span(each.band, percent) or DASH,
                 _with_ends(number(each.advantage), span(each.advantage_interval, "{:.2f}".format))
                 + ("\nCONTRADICTS THEORY" if each.alarm else ""),
             ]
@@ -222,9 +240,9 @@ PAGE = """\
 {% block heading %}{{ name }}{% endblock %}
 {% block body %}
 {{ concluded(sentences) }}
-{% if command %}
-<p>To run it: <code>{{ command }}</code></p>
-{% endif %}
+{% for what, command in commands %}
+<p>{{ what }}: <code>{{ command }}</code></p>
+{% endfor %}
 <h2>Accuracy against the adversary</h2>
 {{ drawn(figures) }}
 <h2>The settings</h2>

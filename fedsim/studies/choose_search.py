@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adversaries.errors import InputError
+from fedsim.campaign.extension import extend
 from fedsim.campaign.run_directory import RunDirectory
-from fedsim.common import report_directory
+from fedsim.common import reading, report_directory
+from fedsim.common.strict_json import strict_json
 from fedsim.config import Config, Scalar
 from fedsim.config.targets import KEYS, given
 from fedsim.mechanisms import privacy
@@ -25,6 +27,10 @@ KIND = "choice"
 
 TRIALS = 40
 """Of each setting: every one is evaluated, which costs more than the adversary does."""
+
+EVERY = 1_000_000
+"""All trials are evaluated, those too that are added later: a number that does not vary, since runs
+with another value of it cannot be extended."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class Request:
         if self.trials is not None:
             trials = self.trials
         return {
-            "audit.evaluated-trials": trials,
+            "audit.evaluated-trials": EVERY,
             "audit.attacks": "none",
             "trials.until-halfwidth": 0.0,
             **self.asked,
@@ -145,11 +151,15 @@ def search(
         InputError: a setting that cannot be run, or that no noise protects, before the first run.
         InterruptedRunError: Ctrl-C.
     """
-    points = grid.grid(choose.varied(request.limit, request.over))
+    varied = choose.varied(request.limit, request.over)
+    points = grid.grid(varied)
     first = load({**request.played, **points[0].values})
     choose.check(first)
-    out = out or Path("fedsim-runs") / f"{first.run.name}-choose"
+    limited = f"{request.limit.kind}-{request.limit.value:g}"
+    out = out or Path("fedsim-runs") / f"{first.run.name}-choose-{limited}"
     report_directory.check_new(out, replacing=KIND)
+    if _refuse_another(out, request, varied, first.federation.vantage):
+        say(f"the answer in '{out}' is replaced: it is for another --min-accuracy")
 
     def planned(point: Point) -> "Plan":
         own: dict[str, Scalar] = {
@@ -157,9 +167,10 @@ def search(
             "run.name": f"{first.run.name} {point.name}",
         }
         try:
-            return prepare(load({**request.played, **point.values, **own}))
+            return prepare(_extended(load({**request.played, **point.values, **own})))
         except InputError as error:
-            raise InputError(f"{point.name}: {error}") from None
+            said = str(error).replace("(run.out)", "with --out")
+            raise InputError(f"{point.name}: {said}") from None
 
     plans = [planned(point) for point in points]
     report_directory.create(out)
@@ -181,6 +192,56 @@ def search(
         cost_within=_cost(meeting),
         needed=_needed(request, choice, load),
     ), out
+
+
+def _refuse_another(
+    out: Path, request: Request, varied: Mapping[str, Sequence[Scalar]], vantage: Vantage
+) -> bool:
+    """Return whether the directory has the answer for another least accuracy, of the same runs.
+
+    Raises InputError where it has that to another request.
+    """
+    if not (out / "report.json").is_file():
+        return False
+    there = reading.json_object(out / "report.json")
+    limit, tried = there.get("limit"), there.get("varied")
+    wanted = strict_json({key: list(values) for key, values in varied.items()})
+    asked = {request.limit.kind: request.limit.value, "against": vantage.value}
+    same = isinstance(limit, dict) and asked.items() <= limit.items()
+    if same and tried in (None, wanted):
+        return bool(there.get("min_accuracy") != request.min_accuracy)
+    raise InputError(
+        f"'{out}' holds the choice for another request (its limit, adversary or --over); name "
+        "another directory with --out"
+    )
+
+
+def _extended(config: Config) -> Config:
+    """Give a run that is there more trials, if that is all that differs.
+
+    Args:
+        config: of a setting, with its directory.
+
+    Returns:
+        The same, as the run is extended.
+
+    Raises:
+        InputError: as of `extension.extend`.
+    """
+    path = Path(config.run.out)
+    if not (path / "config.toml").is_file():
+        return config
+    directory = RunDirectory.open(path)
+    there, count = directory.config, config.trials.count
+    like = {"count": there.trials.count, "batch": there.trials.batch, "first": there.trials.first}
+    alike = config.model_copy(update={"trials": config.trials.model_copy(update=like)})
+    if alike.placed_at("") != there.placed_at(""):
+        return config
+    if there.trials.count != count:
+        with directory.lock():
+            there = extend(directory, count)
+    first = {"first": there.trials.first}
+    return config.model_copy(update={"trials": config.trials.model_copy(update=first)})
 
 
 def _needed(request: Request, choice: Choice, load: Load) -> float | None:

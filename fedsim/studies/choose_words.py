@@ -1,11 +1,19 @@
 """What a search for a setting says, in words."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedsim.pages.wording import number, percent, plain, span
 from fedsim.privacy.private_selection import SearchCost
-from fedsim.studies.choose import BELIEF, NEAR, Candidate, trainings_needed
+from fedsim.report.sections.vantage_words import WHO
+from fedsim.studies.choose import (
+    BELIEF,
+    NEAR,
+    Candidate,
+    noise_costs_nothing,
+    trainings_needed,
+)
 from fedsim.studies.choose_search import Found
 
 NO_GUARANTEE = (
@@ -23,6 +31,11 @@ def sentences(found: Found) -> list[str]:
 def _answer(found: Found) -> Iterator[str]:
     choice, least = found.choice, found.request.min_accuracy
     if (chosen := choice.chosen) is not None:
+        yield (
+            f"Take ε = {number(chosen.epsilon)} at δ = {_delta(found)} ({limit(found)}): "
+            f"{_setting(chosen)}."
+        )
+        yield _towards(found, chosen)
         rule = "the least noise tried" if least is None else "the strictest setting tried"
         beside = (
             "" if least is None else f" and whose accuracy's interval lies above {percent(least)}"
@@ -31,10 +44,9 @@ def _answer(found: Found) -> Iterator[str]:
             rule = f"the most accurate of {len(choice.least)} with the least noise tried, one for "
             rule += "each combination of the other keys,"
         yield (
-            f"To keep {limit(found)}, take {_setting(chosen)}: it is {rule} that meets the limit "
-            f"in theory{beside}. Then ε = {number(chosen.epsilon)} at δ = {_delta(found)}, and "
-            f"the adversary is right in at most {percent(chosen.right_at_most)} of all cases, "
-            f"where a coin is right in half of them.{_passed(found, chosen)}"
+            f"It is {rule} that meets the limit in theory{beside}. The adversary is right in at "
+            f"most {percent(chosen.right_at_most)} of all cases, where a coin is right in half of "
+            "them."
         )
         if found.needed is not None:
             yield (
@@ -43,18 +55,19 @@ def _answer(found: Found) -> Iterator[str]:
             )
         yield f"The model's accuracy is {_accuracy(found, chosen)}."
         yield f"{_measured(found, chosen)}."
+        yield from _not_the_noise(found, chosen)
     elif not any(each.meets for each in choice.candidates):
         yield f"No setting that was tried meets the limit: {limit(found)}. Try more noise."
     elif choice.state == "cannot tell" and least is not None:
         (open_, *_) = choice.nearest
         yield (
-            f"Cannot tell yet whether a setting that keeps {limit(found)} has an accuracy of at "
-            f"least {percent(least)}: with {_setting(open_)} it is {_accuracy(found, open_)}. "
-            f"{_more(trainings_needed(open_, least))}"
+            f"Cannot tell yet whether a setting that meets the limit ({limit(found)}) has an "
+            f"accuracy of at least {percent(least)}: with {_setting(open_)} it is "
+            f"{_accuracy(found, open_)}. {_more(trainings_needed(open_, least))}"
         )
     else:
         asked = "" if least is None else f" and has an accuracy of at least {percent(least)}"
-        yield f"None of the settings keeps {limit(found)}{asked}."
+        yield f"None of the settings meets the limit ({limit(found)}){asked}."
     for near in choice.nearest:
         if choice.state == "none" and any(each.meets for each in choice.candidates):
             side = "meets the limit" if near.meets else "does not meet the limit"
@@ -68,22 +81,53 @@ def _more(trainings: int | None) -> str:
     if trainings is None:
         return "Its mean is not above that, so that more trainings may well say no."
     even = trainings + trainings % 2
-    return f"About {even} trainings of each setting would tell (--trials {even})."
-
-
-def _passed(found: Found, each: Candidate) -> str:
-    """Return how often a belief passes its bound, where that is what is limited."""
-    if found.request.limit.key != BELIEF:
-        return ""
     return (
-        f" Its belief passes {percent(each.rho_beta)} in at most {percent(each.tail_limit)} of all "
-        "trainings with the record."
+        f"About {even} trainings of each setting would tell: give the same command with --trials "
+        f"{even}, which adds to those that are there."
+    )
+
+
+def _towards(found: Found, each: Candidate) -> str:
+    """Return towards whom the bounds hold, and which they are, the same ones together."""
+    federation = found.config.federation
+    alike: dict[str, list[str]] = {}
+    for bounds in each.towards:
+        said = ""
+        if math.isfinite(bounds.epsilon):
+            said = (
+                f"ε = {number(bounds.epsilon)}, belief at most {percent(bounds.rho_beta)} except "
+                f"in a tail, right in at most {percent((1 + bounds.rho_alpha) / 2)} of cases"
+            )
+            if bounds.vantage == "server" and federation.summed_in_the_clear:
+                said += ", once sums are securely aggregated"
+        alike.setdefault(said, []).append(WHO[bounds.vantage])
+    exposed = alike.pop("", [])
+    parts = [f"towards {' and '.join(who)} {said}" for said, who in alike.items()]
+    if exposed:
+        why = ", who sees each client's sum" * (exposed == [WHO["server"]])
+        parts.append(f"no protection from {' and '.join(exposed)}{why}")
+    return f"Under {federation.trust.value} trust: {'; '.join(parts)}."
+
+
+def _not_the_noise(found: Found, chosen: Candidate) -> Iterator[str]:
+    """Say where noise is not what costs accuracy, and what to try."""
+    alike = [each for each in found.choice.candidates if each.others == chosen.others]
+    if not noise_costs_nothing(alike):
+        return
+    key = "training.learning-rate"
+    rate = found.config.training.learning_rate
+    tried = f"{key}={rate / 3:.3g},{rate:g},{rate * 3:.3g}"
+    if key in found.request.over:
+        tried = f"training.rounds={found.config.training.rounds},{found.config.training.rounds * 3}"
+    yield (
+        "The trials show no difference between the loosest and the strictest setting: noise is not "
+        f"what limits this model's accuracy; try --over {tried}."
     )
 
 
 def _strictest(found: Found) -> Iterator[str]:
     strictest = found.choice.strictest
-    if strictest is None:
+    if strictest is None or strictest is found.choice.chosen:
         return
     yield (
         f"Of the settings that meet the limit, the strictest within {100 * NEAR:g} points of the "
@@ -130,12 +174,16 @@ def _cost_among(spent: SearchCost, which: str) -> Iterator[tuple[str, str, str]]
         number(spent.all_trainings),
         "every result is seen, as on this page: the trainings compose, the chosen one included",
     )
-    for law, value in (("Poisson", spent.poisson), ("logarithmic", spent.logarithmic)):
+    laws = (
+        ("Poisson", spent.poisson),
+        ("mostly few, seldom many: logarithmic", spent.logarithmic),
+    )
+    for law, value in laws:
         if value is not None:
             yield (
-                f"The same, a random number of trainings, {law} with mean {spent.settings}",
+                f"The same, a random number of trainings, {spent.settings} on average ({law})",
                 number(value),
-                "each of a setting drawn evenly; nobody sees more than the best result",
+                "chance draws how many, and the setting of each; only the best result is seen",
             )
 
 
@@ -188,9 +236,10 @@ def told(found: Found) -> Iterator[str]:
             "Under distributed trust the bounds are those of a server that learns the sum alone, "
             "as secure aggregation has it."
         )
-    others = [each.value for each in type(found.config.federation.vantage)]
-    others.remove(found.config.federation.vantage.value)
-    yield f"Of other vantages ({', '.join(others)}) this page says nothing; --against asks for one."
+    yield (
+        f"The limit is kept from one vantage, the {found.config.federation.vantage.value}. What "
+        "theory allows the others stands in the answer; --against sets the limit on one of these."
+    )
 
 
 def caption(found: Found) -> str:
@@ -201,24 +250,43 @@ def caption(found: Found) -> str:
     return (
         f"Accuracy: the mean over {count} trainings of each setting, on the same held-out records; "
         f"its intervals hold for all settings together at {level}. Measured advantage: at {level} "
-        "each."
+        "each. One training's accuracy: from the 5th to the 95th percentile of these."
     )
 
 
+def tail_limit(found: Found) -> float | None:
+    """Return in what share of trainings the belief passes the limit at most.
+
+    Returns:
+        Of the chosen setting; where there is none, of every setting that meets the limit. None
+        where none does, and for a limit on the advantage, which has no tail.
+    """
+    if found.request.limit.key != BELIEF:
+        return None
+    if found.choice.chosen is not None:
+        return found.choice.chosen.tail_limit
+    meeting = [each.tail_limit for each in found.choice.candidates if each.meets]
+    return max(meeting, default=None)
+
+
 def limit(found: Found) -> str:
-    """Return the limit, after 'to keep'."""
+    """Return the limit on the adversary, and in what tail it is passed."""
     who = found.config.federation.vantage.value.replace("-", " ")
-    percentage = percent(found.request.limit.value)
-    if found.request.limit.key == BELIEF:
-        return f"the belief of the {who} at {percentage} at most"
-    return f"the advantage of the {who} at {number(found.request.limit.value)} at most"
+    if found.request.limit.key != BELIEF:
+        return f"the advantage of the {who} at most {number(found.request.limit.value)}"
+    tail = tail_limit(found)
+    share = "a small share" if tail is None else f"up to {percent(tail)}"
+    return (
+        f"the belief of the {who} at most {percent(found.request.limit.value)}, except in {share} "
+        "of trainings with the record"
+    )
 
 
 def limit_in_short(found: Found) -> str:
     """Return the limit as a figure's legend has it."""
-    limit = found.request.limit
-    kind = "belief" if limit.key == BELIEF else "advantage"
-    return f"{kind} at most {limit.value:g}"
+    tail = tail_limit(found)
+    beside = "" if tail is None else f", but in {percent(tail)}"
+    return f"{found.request.limit.kind} at most {found.request.limit.value:g}{beside}"
 
 
 def values(values: Mapping[str, Any]) -> str:
@@ -238,10 +306,12 @@ def _accuracy(found: Found, each: Candidate) -> str:
     between = each.accuracy_interval
     if between is None:
         return f"{percent(each.accuracy)}, of too few trainings for an interval"
+    band = f"; nine in ten single trainings had {span(each.band, percent)}" if each.band else ""
     return (
-        f"{percent(each.accuracy)} ({span((between.low, between.high), percent)}, the mean over "
-        f"{each.trainings} trainings; all {len(found.outcomes)} settings' intervals hold together "
-        f"at {percent(found.config.audit.confidence)})"
+        f"{percent(each.accuracy)} on average{band} (interval of the mean: "
+        f"{span((between.low, between.high), percent)}, over {each.trainings} trainings; all "
+        f"{len(found.outcomes)} settings' intervals hold together at "
+        f"{percent(found.config.audit.confidence)})"
     )
 
 

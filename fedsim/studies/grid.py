@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from adversaries.errors import InputError, InterruptedRunError
 from adversaries.statistics.intervals import Interval, mean_interval
 from fedsim import config as configuration
@@ -45,12 +47,22 @@ class Outcome:
         failure: why not, else "".
         accuracies: [E], of the final model of each evaluated training on the held-out records; of
             a pair of trainings with common random numbers their mean.
+        singles: the same of every single training.
     """
 
     point: Point
     report: Report | None
     failure: str = ""
     accuracies: tuple[float, ...] = ()
+    singles: tuple[float, ...] = ()
+
+    @property
+    def band(self) -> tuple[float, float] | None:
+        """Between which accuracies nine in ten single trainings were; None where one diverged."""
+        if len(self.singles) < 2 or not all(map(math.isfinite, self.singles)):
+            return None
+        low, high = np.quantile(self.singles, (0.05, 0.95))
+        return float(low), float(high)
 
     @property
     def accuracy(self) -> float | None:
@@ -193,9 +205,12 @@ def _read(point: Point, directory: RunDirectory) -> Outcome:
     found = directory.read_arrays("transcript.npz", {"accuracies"})
     with directory.reading("transcript.npz"):
         final = found["accuracies"][-1].astype(float)
+    singles = tuple(final.tolist())
     if directory.config.trials.in_pairs:  # trials 2i and 2i + 1 are no two independent ones
         final = final[: len(final) // 2 * 2].reshape(-1, 2).mean(axis=1)
-    return Outcome(point, directory.read_report(), accuracies=tuple(final.tolist()))
+    return Outcome(
+        point, directory.read_report(), accuracies=tuple(final.tolist()), singles=singles
+    )
 
 
 def _folder(values: Mapping[str, Scalar]) -> str:

@@ -44,7 +44,7 @@ def choose(
     ] = None,
     set_: SetOption = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Default: fedsim-runs/NAME-choose.")
+        Path | None, typer.Option(metavar="DIR", help="Default: fedsim-runs/NAME-choose-LIMIT.")
     ] = None,
     quiet: Quiet = False,
     json_: AsJson = False,
@@ -57,7 +57,8 @@ def choose(
     the adversary beside it.
 
     DIR gets report.html with the frontier, report.json, summary.csv, every run, and config.toml of
-    the chosen setting. The same command again continues. Exit status 1: nothing meets what was
+    the chosen setting. The same command again continues; with more --trials it adds to those that
+    are there. Exit status 1: nothing meets what was
     asked for, or more trials are needed to tell.
 
     Example: fedsim choose configs/digits.toml --max-belief 0.75 --min-accuracy 0.75
@@ -94,6 +95,6 @@ def _print(found: "Found", directory: Path, console: Terminal) -> None:
     for sentence in (*choose_words.sentences(found), choose_words.cost_in_short(found)):
         console.print(sentence, highlight=False)
     if found.choice.chosen:
-        said = f"Run it: {choose_report.command(directory)}"
-        console.print(said, soft_wrap=True, highlight=False)
+        for what, command in choose_report.commands(found, directory):
+            console.print(f"{what}: {command}", soft_wrap=True, highlight=False)
     console.print(f"Report: {directory / 'report.html'}", soft_wrap=True, highlight=False)

@@ -96,6 +96,16 @@ def test_trials_that_contradict_theory_and_models_that_diverged_are_left_out() -
     assert choose.choose([diverged, STRICT]).chosen == STRICT
 
 
+def test_where_the_trials_show_no_cost_of_noise_it_is_not_noise_that_limits() -> None:
+    flat = [setting(0.05, 0.585, 0.04), setting(0.2, 0.59, 0.04), setting(0.4, 0.58, 0.04)]
+    assert choose.noise_costs_nothing(flat)
+    assert not choose.noise_costs_nothing(ALL)
+    # A difference that is small and certain; means that are apart, where the trials cannot tell.
+    assert not choose.noise_costs_nothing([setting(0.05, 0.58, 0.001), setting(0.4, 0.59, 0.001)])
+    assert not choose.noise_costs_nothing([setting(0.05, 0.5, 0.2), setting(0.4, 0.6, 0.2)])
+    assert not choose.noise_costs_nothing(flat[:1])
+
+
 @pytest.mark.parametrize(("key", "value"), [(BELIEF, 0.75), (ADVANTAGE, 0.2), (BELIEF, 0.999)])
 def test_noise_is_varied_around_the_limit_which_is_among_what_is_tried(
     key: str, value: float

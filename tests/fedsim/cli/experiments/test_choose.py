@@ -112,16 +112,52 @@ def test_what_no_setting_is_accurate_enough_for_is_said_and_exits_with_1(
     assert (found["state"], found["chosen"]) == ("none", None)
     assert len(found["settings"]) == 4
     assert found["nearest"]
-    assert found["sentences"][0].startswith("None of the settings keeps")
+    assert found["sentences"][0].startswith("None of the settings meets the limit")
     assert "Nearest: rounds = " in fedsim(*asked, *over, "--min-accuracy", 0.999)[2]
     assert not (out / "config.toml").exists()
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_more_trials_are_added_and_no_other_answer_is_overwritten(
+    fedsim: Command, tiny: Path, tmp_path: Path
+) -> None:
+    out, over = tmp_path / "out", ("--over", "privacy.rho-beta=0.7,0.8", "--out", tmp_path / "out")
+    assert fedsim("choose", tiny, "--max-belief", 0.8, "--trials", 4, *over)[0] == 0
+    before = (out / "summary.csv").read_text()
+    status, printed, err = fedsim(
+        "choose", tiny, "--max-belief", 0.8, "--trials", 8, *over, "--json"
+    )
+    assert status == 0, err
+    found = json.loads(printed)
+    assert {row["evaluated_trials"] for row in found["settings"]} == {8}
+    towards = {each["vantage"]: each["epsilon"] for each in found["towards"]}
+    assert set(towards) == {"participant", "server", "released-model"}
+    assert found["sentences"][1].startswith("Under central trust: towards a participant")
+    assert "whoever runs the server" in found["sentences"][1]
+    assert found["sentences"][0].startswith("Take ε = ")
+    assert "except in up to" in found["sentences"][0]
+    # The trials that there were stay, and the same command goes on.
+    kept = (out / "rho-beta=0.8" / "events.jsonl").read_bytes()
+    assert fedsim("choose", tiny, "--max-belief", 0.8, "--trials", 8, *over)[0] == 0
+    assert (out / "rho-beta=0.8" / "events.jsonl").read_bytes() == kept
+    after = (out / "summary.csv").read_text()
+    assert after != before
+    for other in (("--max-belief", 0.75), ("--max-advantage", 0.2)):
+        status, _, err = fedsim("choose", tiny, *other, "--trials", 8, *over)
+        assert (status, "holds the choice for another request" in err) == (2, True)
+    status, _, err = fedsim("choose", tiny, "--max-belief", 0.8, "--trials", 4, *over)
+    assert (status, "has 8 trials already" in err) == (2, True)
+    changed = ("--set", "training.rounds=2")
+    status, _, err = fedsim("choose", tiny, "--max-belief", 0.8, "--trials", 8, *over, *changed)
+    assert (status, "name a new directory with --out" in err) == (2, True)
+    assert (out / "summary.csv").read_text() == after
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         ([], "what may the adversary achieve?"),
-        (["--max-belief", 0.8, "--max-advantage", 0.2], "what may the adversary achieve?"),
+        (["--max-belief", 0.8, "--max-advantage", 0.2], "are both given; give one"),
         (["--max-belief", 0.4], "--max-belief is 0.4; give a number above 0.5"),
         (["--max-belief", 0.8, "--min-accuracy", 80], "--min-accuracy is 80; give a share"),
         (["--max-belief", 0.8, "--set", "privacy.epsilon=2"], "what fedsim choose looks for"),
