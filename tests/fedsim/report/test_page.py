@@ -1,5 +1,6 @@
 """The page and the summary of real runs: what each kind says of itself, and what it draws."""
 
+import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -551,7 +552,25 @@ def test_an_organisations_limits_are_answered_in_both(report):
     for words in (told(limited), " ".join(shown(limited).split())):
         assert "Meets, by theory." in words
         assert "Cannot tell yet." in words
-        assert "4242 trials would tell" in words
+        assert "Not guaranteed: theory" in words
+        assert "4242 trials would show that it is missed for this one target" in words
+
+
+def test_a_limit_of_the_belief_is_never_green_nor_stated_without_its_tail(written):
+    """The most extreme trial may pass what theory keeps in all but a tail of the trainings."""
+    meets = OwnLimit("belief", 0.999, "meets", "theory", None)
+    for kind in ("central", "local", "pac", "local sensitivity", "distributed"):
+        report = written(kind).report
+        for found in report.verdicts:
+            if math.isinf(found.allowed.epsilon):
+                continue
+            assert vantage_words.own_limit(report, found, meets).kind == "open"
+            tail = f"except in up to {percent(found.allowed.passed)} of trainings with the record"
+            said = vantage_words.why(report, found, meets)
+            assert tail in said
+            assert "smaller privacy.delta" in said
+            if found.measured is None:
+                assert tail in str(vantage_words.lines(report, found).belief)
 
 
 def test_only_what_lies_below_its_limit_is_good(written):
