@@ -127,7 +127,9 @@ def own_limit(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> Mark:
     if simulated and verdict.vantage == "server":
         return Mark("open", "Meets, once aggregation is secure")
     # Theory limits the belief but for a tail, so that nobody is promised to stay below.
-    return Mark("open", BUT_FOR_A_TAIL) if limit.of == "belief" else Mark("good", "Meets, by theory")
+    return (
+        Mark("open", BUT_FOR_A_TAIL) if limit.of == "belief" else Mark("good", "Meets, by theory")
+    )
 
 
 def holds_for(report: Report) -> str:
@@ -199,7 +201,9 @@ def _theory_beside(verdict: VantageVerdict, limit: OwnLimit) -> str:
     if limit.of == "belief":
         if not math.isfinite(allowed.epsilon):
             return f"Theory allows a belief of anything up to {percent(allowed.rho_beta)} (ρβ)"
-        return f"Theory allows a belief of at most {percent(allowed.rho_beta)} (ρβ), {_tail(allowed)}"
+        return (
+            f"Theory allows a belief of at most {percent(allowed.rho_beta)} (ρβ), {_tail(allowed)}"
+        )
     if allowed.kind == "none":
         return "Theory sets no limit"
     return f"Theory allows at most {number(allowed.advantage)}"
