@@ -344,6 +344,7 @@ def _calibrated(
         "found": sought.unknown,
         **statements.asked(found, sought.vantage),
         **asdict(bounds),
+        "tail_limit": statements.tail_limit(found.towards(sought.vantage), bounds.epsilon),
         "note": rows[bounds.accountant]["note"],
         "accountants": rows,
         **allowed,

@@ -108,12 +108,25 @@ def accounted(mechanism: Mechanism, delta: float) -> dict[str, Row]:
             "epsilon": bound.epsilon,
             "rho_beta": bound.rho_beta,
             "tail_probability": bound.tail_probability,
+            "tail_limit": tail_limit(mechanism, bound.epsilon),
             "theorem2_rho_alpha": bound.theorem2_rho_alpha,
             "covers": ACCOUNTANTS[name].covers,
             "note": note,
         }
 
     return {name: or_refusal(row, name) for name in ACCOUNTANTS}
+
+
+def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
+    """Return how often a belief passes rho_beta(epsilon) at most, whatever the record.
+
+    Args:
+        mechanism: as the vantage faces it.
+        epsilon: >= 0, may be infinite.
+    """
+    # The worst pair's is larger only far out, where its mass is cut off and counted as a tail.
+    worst = identifiability.tail_probability(mechanism, epsilon) or 0.0
+    return max(identifiability.tail_limit(mechanism, epsilon), worst)
 
 
 def or_refusal(answer: Callable[[str], Row], name: str) -> Row:
@@ -143,5 +156,9 @@ def to_whom(releases: Releases, delta: float) -> list[Row]:
         except InputError as reason:
             rows.append({"trust": trust.value, "refusal": str(reason)})
         else:
-            rows += [asdict(row) for row in bounds]
+            there = releases.under(trust)
+            rows += [
+                asdict(row) | {"tail_limit": tail_limit(there.towards(row.vantage), row.epsilon)}
+                for row in bounds
+            ]
     return rows

@@ -94,13 +94,13 @@ def _print(found: Guarantee, console: Console, assumed: bool) -> None:
         return
     by_client = config is not None and config.privacy.unit == "client"
     unit = guarantees.CLIENT if by_client else guarantees.PERSON
-    console.print(guarantees.verdict(bounds, unit))
+    console.print(guarantees.verdict(bounds, document["tail_limit"], unit))
     console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED.format(unit=unit))
     if not releases.towards(vantage).noiseless:
         columns = {
             "epsilon": "epsilon",
             "rho_beta": "rho_beta",
-            "tail_probability": "exceeded with",
+            "tail_limit": "exceeded with",
         }
         guarantees.print_accountants(
             f"Bounds{guarantees.assumed(bounds.delta, assumed) or f' at delta {bounds.delta:g}'}",

@@ -110,7 +110,7 @@ def _print_answer(found: Calibrated, title: str, columns: Sequence[str]) -> None
             Text.assemble(f"{FOUND[found.unknown]} ", (f"{found.value:.6g}", "bold"), said)
         )
     guarantees.print_description(found.releases, found.vantage, console)
-    console.print(guarantees.verdict(found.bounds))
+    console.print(guarantees.verdict(found.bounds, found.document["tail_limit"]))
     console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED.format(unit=guarantees.PERSON))
     if "pac" in found.document:
         guarantees.print_pac(found.document["pac"], console)

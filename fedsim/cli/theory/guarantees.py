@@ -27,22 +27,22 @@ PERSON, CLIENT = "person's record", "client's whole data"
 """What the bounds are about: the unit of privacy."""
 
 
-def verdict(bounds: Bounds, unit: str = PERSON) -> Text:
+def verdict(bounds: Bounds, tail_limit: float, unit: str = PERSON) -> Text:
     """Return what the bounds say of one unit of privacy, in a sentence for everybody.
 
     Args:
         bounds: towards the vantage that was asked for.
+        tail_limit: how often the belief passes rho_beta at most, whatever the record.
         unit: PERSON or CLIENT.
     """
     if math.isinf(bounds.epsilon):
         what = "a record" if unit == PERSON else f"an {unit}"
         nothing = f": nothing hides {what} from an adversary there."
         return Text.assemble(("No protection", "bold"), nothing)
-    tail = bounds.tail_probability
     return Text(
         f"An adversary there becomes at most {100 * bounds.rho_beta:.6g} % sure that a given "
         f"{unit} was used (rho_beta; epsilon {bounds.epsilon:.6g} at delta "
-        f"{bounds.delta:g}){'' if tail is None else f', except with probability {tail:.3g}'}, and "
+        f"{bounds.delta:g}), except in up to {100 * tail_limit:.3g} % of trainings with it, and "
         "tells the two worlds apart with an advantage over guessing of at most "
         f"{advantage(bounds.rho_alpha)} (rho_alpha)."
     )
@@ -185,7 +185,7 @@ def print_to_whom(rows: Sequence[Row], console: Console) -> None:
     noise = "effective\nnoise" if narrow else "effective noise"
     columns = {"noise_multiplier": noise, "epsilon": "epsilon", "rho_beta": "rho_beta"}
     if not narrow:
-        columns["tail_probability"] = "exceeded with"
+        columns["tail_limit"] = "exceeded with"
     columns["rho_alpha"] = "rho_alpha"
     table.add_column("trust")
     table.add_column("vantage")

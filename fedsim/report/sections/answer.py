@@ -1,5 +1,7 @@
 """The answer of a report: how often the adversary was right, how sure it was, what that proves."""
 
+import math
+
 from scipy.special import expit
 
 from adversaries.statistics.intervals import clopper_pearson
@@ -85,9 +87,17 @@ def _of_one_training(report: Report) -> str:
         released(report),
         "This one adversary came to believe with "
         f"{percent(float(expit(report.empirical.epsilon.belief)))} that "
-        f"{challenge_of(report)} was used; the noise allows {percent(report.bounds.rho_beta)}.",
+        f"{challenge_of(report)} was used; the noise allows {percent(report.bounds.rho_beta)}"
+        f"{_but_for_a_tail(report)}.",
     ]
     return " ".join(filter(None, said)) + _canaries_prove(report)
+
+
+def _but_for_a_tail(report: Report) -> str:
+    bounds = report.bounds
+    if not math.isfinite(bounds.epsilon):
+        return ""
+    return f", except in up to {percent(bounds.tail_limit)} of trainings with the record"
 
 
 def _secret(report: Report) -> str:

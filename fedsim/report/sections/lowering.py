@@ -1,6 +1,6 @@
 """What would lower what an adversary may achieve."""
 
-from fedsim.pages.blocks import Block, Cell, Group, Line, Prose, Table
+from fedsim.pages.blocks import Block, Cell, Group, Line, Mark, Prose, Table
 from fedsim.pages.wording import number, percent
 from fedsim.report.sections.section import Section
 from fedsim.report.sections.vantage_words import NAMES, holds_for
@@ -22,24 +22,35 @@ COSTS = {
 
 MEANING = (
     "By theory, with one setting changed at a time. Each cell: how often the adversary is right at "
-    "most, and ε with the belief that belongs to it."
+    "most, and ε with the belief that belongs to it, which is passed in a tail of the trainings. "
+    "What a change allows more of than now is marked."
 )
 
 
 def choose(report: Report) -> str:
-    """Return the command that finds the least noise which meets a limit, and what it costs."""
-    return f"fedsim choose config.toml --max-advantage 0.2 --against {report.vantage}"
+    """Return the command that finds the least noise which meets a limit, and what it costs.
+
+    The limit is the organisation's own, where theory does not keep it yet, else half of what theory
+    allows.
+    """
+    (here,) = (found for found in report.verdicts if found.vantage == report.vantage)
+    now = here.allowed.advantage
+    own = [limit.limit for limit in here.limits if limit.of == "advantage" and limit.limit < now]
+    (asked,) = own or [now / 2]
+    return f"fedsim choose config.toml --max-advantage {asked:.2g} --against {report.vantage}"
 
 
-def _cell(found: Towards) -> Cell:
+def _cell(found: Towards, now: Towards) -> Cell:
+    more = found.rho_alpha > now.rho_alpha or found.epsilon > now.epsilon
     return Cell(
         f"≤ {percent((1 + found.rho_alpha) / 2)}",
         f"ε {number(found.epsilon)}, belief {percent(found.rho_beta)}",
+        mark=Mark("caution", "Raises it") if more else None,
         style="value",
     )
 
 
-def _line(change: Change) -> Line:
+def _line(change: Change, now: Change) -> Line:
     name = Cell("As it is")
     if change.key:
         value = change.value if isinstance(change.value, str) else number(change.value)
@@ -47,7 +58,7 @@ def _line(change: Change) -> Line:
         name = Cell(f"{change.key} = {value}", f"is {was}")
     return Line(
         name,
-        [*map(_cell, change.towards), Cell(COSTS.get(change.key, ""), style="")],
+        [*map(_cell, change.towards, now.towards), Cell(COSTS.get(change.key, ""), style="")],
         here=not change.key,
     )
 
@@ -60,7 +71,7 @@ def _words(report: Report) -> list[Block]:
         Prose(f"{MEANING} {holds_for(report)}"),
         Table(
             ("Setting", *(f"Towards the {name}" for name in vantages), "At what price"),
-            [Group("", [*map(_line, report.lowering)])],
+            [Group("", [_line(change, report.lowering[0]) for change in report.lowering])],
             style="vantages",
         ),
         Prose(

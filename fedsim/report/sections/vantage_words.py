@@ -7,7 +7,7 @@ from fedsim.pages.blocks import Mark
 from fedsim.pages.wording import DASH, number, percent, plain, span
 from fedsim.report.sections.facts import TITLES, clients_of, is_clipped, is_pac, score_caution
 from fedsim.results.report import Report
-from fedsim.results.verdicts import MeasuredThere, OwnLimit, VantageVerdict
+from fedsim.results.verdicts import AllowedThere, MeasuredThere, OwnLimit, VantageVerdict
 
 NAMES = {
     "server": "server",
@@ -22,6 +22,12 @@ WHO = {
 NOT_MEASURED = "by theory, not measured"
 NOT_ATTACKED = "not attacked"
 """What the note begins with of a vantage that cannot be attacked."""
+
+BUT_FOR_A_TAIL = "Meets, but for a tail"
+"""The answer to a limit of the belief that theory keeps, as far as it keeps it."""
+
+LESS_TAIL = "A smaller privacy.delta makes these fewer, at a larger ρβ or with more noise."
+"""How to shrink the tail in which the belief passes its limit."""
 
 MEASURES_ALL = 'audit.vantages = "all"'
 """The setting that measures every vantage."""
@@ -101,7 +107,7 @@ def lines(report: Report, verdict: VantageVerdict) -> Lines:
 def own_limit(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> Mark:
     """Return the answer to a limit of the organisation's own in a few words.
 
-    Good is only what theory promises everybody.
+    Good is only what theory promises everybody, in every training: never a limit of the belief.
 
     Args:
         report: of which kind of noise is asked.
@@ -120,7 +126,10 @@ def own_limit(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> Mark:
     simulated = rounding is not None and rounding.secure_aggregation == "simulated"
     if simulated and verdict.vantage == "server":
         return Mark("open", "Meets, once aggregation is secure")
-    return Mark("good", "Meets, by theory")
+    # Theory limits the belief but for a tail, so that nobody is promised to stay below.
+    return (
+        Mark("open", BUT_FOR_A_TAIL) if limit.of == "belief" else Mark("good", "Meets, by theory")
+    )
 
 
 def holds_for(report: Report) -> str:
@@ -144,18 +153,18 @@ def why(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> str:
     """
     theory = _theory_beside(verdict, limit)
     if limit.answer == "meets" and limit.by == "theory":
-        return f"{theory}, as long as the noise is as accounted. {holds_for(report)}"
+        tail = f" {LESS_TAIL}" * (limit.of == "belief")
+        return f"{theory}, as long as the noise is as accounted. {holds_for(report)}{tail}"
+    if verdict.state != "above" and not _kept(verdict, limit):
+        theory = f"Not guaranteed: {theory[:1].lower()}{theory[1:]}"
     said = f"{theory}; {_shown(verdict, limit)}."
     if limit.answer != "cannot-tell":
         return said
     if limit.by == "theory":
         return f"{said} {MEASURES_ALL} measures it, if it can be."
     if limit.trials is None:
-        return f"{said} No number of trials is known that would tell."
-    return (
-        f"{said} {limit.trials} trials would tell, if {_stays(limit)}; this run has "
-        f"{report.trials}."
-    )
+        return f"{said} No number of trials is known that would tell of this one target."
+    return f"{said} {limit.trials} trials {_told(limit)}; this run has {report.trials}."
 
 
 def proven_by(measured: MeasuredThere) -> str:
@@ -164,17 +173,37 @@ def proven_by(measured: MeasuredThere) -> str:
     return canaries if measured.epsilon_by == "one_run" else TITLES[measured.epsilon_by]
 
 
-def _stays(limit: OwnLimit) -> str:
+def _kept(verdict: VantageVerdict, limit: OwnLimit) -> bool:
+    """Return whether theory keeps the limit for everybody; a belief, but for a tail."""
+    allowed = verdict.allowed
+    return (allowed.advantage if limit.of == "advantage" else allowed.rho_beta) <= limit.limit
+
+
+def _told(limit: OwnLimit) -> str:
+    """Return what so many trials would show, and of whom."""
     if limit.of == "advantage":
-        return "the adversary goes on being right as often"
-    return "the noise is as claimed"
+        return (
+            "would tell of this one target, if the adversary goes on being right as often, and "
+            "promise nobody else anything"
+        )
+    return (
+        "would show that it is missed for this one target, if theory's worst case is reached; "
+        "that it is met, none shows"
+    )
+
+
+def _tail(allowed: AllowedThere) -> str:
+    return f"except in up to {percent(allowed.passed)} of trainings with the record"
 
 
 def _theory_beside(verdict: VantageVerdict, limit: OwnLimit) -> str:
     allowed = verdict.allowed
     if limit.of == "belief":
-        within = "at most" if math.isfinite(allowed.epsilon) else "anything up to"
-        return f"Theory allows a belief of {within} {percent(allowed.rho_beta)} (ρβ)"
+        if not math.isfinite(allowed.epsilon):
+            return f"Theory allows a belief of anything up to {percent(allowed.rho_beta)} (ρβ)"
+        return (
+            f"Theory allows a belief of at most {percent(allowed.rho_beta)} (ρβ), {_tail(allowed)}"
+        )
     if allowed.kind == "none":
         return "Theory sets no limit"
     return f"Theory allows at most {number(allowed.advantage)}"
@@ -214,11 +243,13 @@ def _belief(verdict: VantageVerdict) -> Said:
     measured, allowed = verdict.measured, verdict.allowed
     limited = math.isfinite(allowed.epsilon)
     if measured is None:
-        return Said(_at_most(percent(allowed.rho_beta), limited), NOT_MEASURED)
+        tail = f"{_tail(allowed)}; " if limited else ""
+        return Said(_at_most(percent(allowed.rho_beta), limited), f"{tail}{NOT_MEASURED}")
     limit = f"limit ρβ {percent(allowed.rho_beta)}" if limited else "no limit"
-    if measured.passed is None or not limited:
-        return Said(percent(measured.belief), f"in the most extreme trial; {limit}")
     bounded = measured.exact_posterior and allowed.passed < 1
+    if measured.passed is None or not limited:
+        tail = f", {_tail(allowed)}" if limited and bounded else ""
+        return Said(percent(measured.belief), f"in the most extreme trial; {limit}{tail}")
     most = f", {percent(allowed.passed)} allowed" if bounded else ""
     between = f" ({span(measured.passed_interval, percent)})" if measured.passed_interval else ""
     passed = f"passed in {percent(measured.passed)}{between} of trials on D{most}"

@@ -1,5 +1,6 @@
 """The page and the summary of real runs: what each kind says of itself, and what it draws."""
 
+import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -13,7 +14,7 @@ from fedsim.config import flatten
 from fedsim.pages.blocks import Table
 from fedsim.pages.wording import number, percent
 from fedsim.report.page import Pictures, render_html, write_figures
-from fedsim.report.sections import lower_bounds, vantage_words, verdict
+from fedsim.report.sections import lower_bounds, lowering, vantage_words, verdict
 from fedsim.report.sections.facts import TITLES
 from fedsim.report.summary import summary
 from fedsim.results.report import decode, encode
@@ -551,7 +552,42 @@ def test_an_organisations_limits_are_answered_in_both(report):
     for words in (told(limited), " ".join(shown(limited).split())):
         assert "Meets, by theory." in words
         assert "Cannot tell yet." in words
-        assert "4242 trials would tell" in words
+        assert "Not guaranteed: theory" in words
+        assert "4242 trials would show that it is missed for this one target" in words
+
+
+def test_what_would_lower_it_marks_what_raises_it_and_suggests_no_laxer_limit(written):
+    report = written("central").report
+    first, *others = report.lowering
+    (_, table, _) = lowering.SECTION.words(report)
+    for change, line in zip(others, table.groups[0].lines[1:], strict=True):
+        for now, then, cell in zip(first.towards, change.towards, line.cells, strict=False):
+            assert (cell.mark is not None) == (then.rho_alpha > now.rho_alpha)
+    assert any(cell.mark for line in table.groups[0].lines for cell in line.cells)
+
+    (here,) = (found for found in report.verdicts if found.vantage == report.vantage)
+    for own, asked in ((0.8, 0.8), (1.2, 0.5)):
+        limit = OwnLimit("advantage", own * here.allowed.advantage, "meets", "theory", None)
+        limited = [replace(found, limits=[limit]) for found in report.verdicts]
+        suggested = lowering.choose(replace(report, verdicts=limited)).split()[4]
+        assert float(suggested) == pytest.approx(asked * here.allowed.advantage, rel=0.05)
+
+
+def test_a_limit_of_the_belief_is_never_green_nor_stated_without_its_tail(written):
+    """The most extreme trial may pass what theory keeps in all but a tail of the trainings."""
+    meets = OwnLimit("belief", 0.999, "meets", "theory", None)
+    for kind in ("central", "local", "pac", "local sensitivity", "distributed"):
+        report = written(kind).report
+        for found in report.verdicts:
+            if math.isinf(found.allowed.epsilon):
+                continue
+            assert vantage_words.own_limit(report, found, meets).kind == "open"
+            tail = f"except in up to {percent(found.allowed.passed)} of trainings with the record"
+            said = vantage_words.why(report, found, meets)
+            assert tail in said
+            assert "smaller privacy.delta" in said
+            if found.measured is None:
+                assert tail in str(vantage_words.lines(report, found).belief)
 
 
 def test_only_what_lies_below_its_limit_is_good(written):

@@ -150,6 +150,14 @@ def test_local_steps_that_make_no_sense_are_refused(command: str) -> None:
     assert "give at least 1" in refusal(f"{command} --local-steps 0 --trust local")
 
 
+@pytest.mark.parametrize("command", [CALIBRATE, ACCOUNT])
+def test_of_a_given_person_the_tail_is_stated_that_holds_for_everybody(command: str) -> None:
+    answer = document(command)
+    assert answer["tail_limit"] > answer["tail_probability"] > answer["delta"]
+    said = f"except in up to {100 * answer['tail_limit']:.3g} % of trainings with it"
+    assert said in " ".join(text(command).split())
+
+
 def test_account_gives_every_accountants_epsilon() -> None:
     answer = document(ACCOUNT)
     assert answer.keys() >= KEYS
