@@ -39,15 +39,19 @@ def measure(run: AuditedRun) -> list[Change]:
     if not run.noise_multiplier:
         return []
     known: dict[Mechanism, Towards] = {}
-    found = [Change("", None, None, _towards(run, _as_it_is(run), known))]
+    found = [Change("", None, None, _towards(run, worst_off(run), known))]
     for key, was, value in _changes(run):
         if (releases := _changed(run, key, value)) is not None:
             found.append(Change(key, value, was, _towards(run, releases, known)))
     return found
 
 
-def _as_it_is(run: AuditedRun) -> ByVantage:
-    """Return what the run released of the client who is worst off, as changes are described."""
+def worst_off(run: AuditedRun) -> ByVantage:
+    """Return what the run released of the client who is worst off towards each vantage.
+
+    Args:
+        run: that is audited.
+    """
     config, noise, rows = run.config, run.noise_multiplier, run.rows
     return {
         vantage: of_group(
@@ -100,12 +104,23 @@ def _towards(
     for vantage in Vantage:
         mechanism = releases[vantage].towards(vantage)
         if mechanism not in known:
-            epsilon = PLD.epsilon(mechanism, run.delta)
-            known[mechanism] = Towards(
-                vantage.value,
-                epsilon,
-                identifiability.rho_beta_of_epsilon(epsilon),
-                identifiability.rho_alpha(mechanism),
-            )
+            known[mechanism] = towards(vantage, mechanism, run.delta)
         found.append(Towards(**vars(known[mechanism]) | {"vantage": vantage.value}))
     return found
+
+
+def towards(vantage: Vantage, mechanism: Mechanism, delta: float) -> Towards:
+    """Return what theory allows at a vantage.
+
+    Args:
+        vantage: who looks.
+        mechanism: as it is seen there.
+        delta: at which.
+    """
+    epsilon = PLD.epsilon(mechanism, delta)
+    return Towards(
+        vantage.value,
+        epsilon,
+        identifiability.rho_beta_of_epsilon(epsilon),
+        identifiability.rho_alpha(mechanism),
+    )

@@ -15,7 +15,7 @@ from scipy.stats import binom
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, sample_size
 from adversaries.statistics.lower_bounds import LOWER_BOUNDS
-from fedsim.audits import one_run_report, vantage_report
+from fedsim.audits import lowering, one_run_report, vantage_report
 from fedsim.audits.audited_run import AuditedRun
 from fedsim.privacy import identifiability
 from fedsim.results.measured import AtVantage
@@ -27,6 +27,7 @@ from fedsim.results.verdicts import (
     MeasuredThere,
     OwnLimit,
     State,
+    Towards,
     VantageVerdict,
 )
 from fedsim.trust.model import Vantage
@@ -89,7 +90,9 @@ def state(
         return "no-limit"
     if measured is None or measured.interval is None:
         return "untested"
-    return "below" if measured.interval[1] < allowed.advantage else "not-contradicted"
+    # A weak attack says nothing of a better one.
+    stays = measured.exact_posterior and measured.interval[1] < allowed.advantage
+    return "below" if stays else "not-contradicted"
 
 
 def _allowed(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -> AllowedThere:
@@ -99,6 +102,7 @@ def _allowed(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) 
     limit = report.pac.advantage_bound if pac else row.rho_alpha
     finite = math.isfinite(row.epsilon)
     mechanism = run.releases.towards(vantage)
+    worst = lowering.worst_off(run)[vantage].towards(vantage)
     return AllowedThere(
         advantage=limit,
         kind="none" if limit >= 1 else "pac" if pac else "rho-alpha",
@@ -107,6 +111,11 @@ def _allowed(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) 
         passed=identifiability.tail_limit(mechanism, row.epsilon) if finite else 1.0,
         epsilon=row.epsilon,
         delta=run.delta,
+        worst=(
+            Towards(vantage.value, row.epsilon, row.rho_beta, row.rho_alpha)
+            if worst == mechanism
+            else lowering.towards(vantage, worst, run.delta)
+        ),
     )
 
 
@@ -172,14 +181,24 @@ def _passed(run: AuditedRun, vantage: Vantage) -> float | None:
 def _limits(run: AuditedRun, report: Report, verdict: VantageVerdict) -> Iterator[OwnLimit]:
     limits = run.config.report
     if limits.limit_advantage:
-        yield _of_advantage(run, verdict, limits.limit_advantage)
+        yield _of_advantage(run, report, verdict, limits.limit_advantage)
     if limits.limit_belief:
         yield _of_belief(run, report, verdict, limits.limit_belief)
 
 
-def _of_advantage(run: AuditedRun, verdict: VantageVerdict, limit: float) -> OwnLimit:
+def _doubted(report: Report, verdict: VantageVerdict) -> bool:
+    """Return whether an alarm puts theory in doubt there; about the noise it does everywhere."""
+    return verdict.state == "above" or not all(name.startswith(ELSEWHERE) for name in report.alarms)
+
+
+def _of_advantage(
+    run: AuditedRun, report: Report, verdict: VantageVerdict, limit: float
+) -> OwnLimit:
     measured, allowed = verdict.measured, verdict.allowed
-    if allowed.advantage <= limit and verdict.state != "above":
+    kept = allowed.advantage <= limit and (
+        allowed.kind == "pac" or allowed.worst.rho_alpha <= limit
+    )
+    if kept and not _doubted(report, verdict):
         return OwnLimit("advantage", limit, "meets", "theory", None)
     if measured is None or measured.interval is None or measured.advantage is None:
         # Where nothing hides the target whoever looks there is always right.
@@ -212,7 +231,7 @@ def _of_belief(run: AuditedRun, report: Report, verdict: VantageVerdict, limit: 
     is met: somebody else's record may be believed in more.
     """
     measured, allowed = verdict.measured, verdict.allowed
-    if allowed.rho_beta <= limit and verdict.state != "above":
+    if max(allowed.rho_beta, allowed.worst.rho_beta) <= limit and not _doubted(report, verdict):
         return OwnLimit("belief", limit, "meets", "theory", None)
     if measured is None:
         answer: Answer = "misses" if allowed.epsilon == math.inf else "cannot-tell"

@@ -53,6 +53,20 @@ class MeasuredThere:
 
 
 @dataclass(frozen=True)
+class Towards:
+    """What theory allows at one vantage."""
+
+    vantage: str
+    """Who looks."""
+    epsilon: Real
+    """Tight, at the delta of the report."""
+    rho_beta: Real
+    """Of this epsilon."""
+    rho_alpha: Real
+    """The advantage that no adversary exceeds."""
+
+
+@dataclass(frozen=True)
 class AllowedThere:
     """What theory allows at a vantage, of one training."""
 
@@ -71,6 +85,9 @@ class AllowedThere:
     """Tight; infinite where there is no noise that hides the target."""
     delta: Real
     """At which."""
+    worst: Towards
+    """The same of the client who is worst off; the others are of the target's. Clients differ where
+    not all take part in every round and who does is known."""
 
 
 @dataclass(frozen=True)
@@ -106,20 +123,6 @@ class VantageVerdict:
     """By theory."""
     limits: list[OwnLimit]
     """One for each limit that is configured."""
-
-
-@dataclass(frozen=True)
-class Towards:
-    """What theory allows at one vantage."""
-
-    vantage: str
-    """Who looks."""
-    epsilon: Real
-    """Tight, at the delta of the report."""
-    rho_beta: Real
-    """Of this epsilon."""
-    rho_alpha: Real
-    """The advantage that no adversary exceeds."""
 
 
 @dataclass(frozen=True)

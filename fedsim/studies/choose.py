@@ -18,6 +18,7 @@ from fedsim.config import Config, Scalar
 from fedsim.config.targets import KEYS
 from fedsim.privacy.mechanism import effective_noise_multiplier
 from fedsim.results.theory import Bounds, VantageBounds
+from fedsim.results.verdicts import Towards
 from fedsim.studies.grid import Outcome
 from fedsim.trust import Trust
 
@@ -63,7 +64,7 @@ class Limit:
         """What is limited, in a word."""
         return "belief" if self.key == BELIEF else "advantage"
 
-    def met_by(self, bounds: Bounds) -> bool:
+    def met_by(self, bounds: Bounds | Towards) -> bool:
         """Return whether theory's bounds are within the limit, up to the search's precision."""
         found = bounds.rho_beta if self.key == BELIEF else bounds.rho_alpha
         return found <= self.value * (1 + 1e-8)
@@ -227,16 +228,19 @@ def candidate(outcome: Outcome, limit: Limit, settings: int) -> Candidate | None
     if report is None:
         return None
     measured, bounds = report.empirical, report.bounds
+    worst = next(each.allowed.worst for each in report.verdicts if each.vantage == report.vantage)
+    # The report's bounds are those of the target's client.
+    here = worst if worst.rho_alpha > bounds.rho_alpha else bounds
     together = 1 - (1 - measured.confidence) / settings
     return Candidate(
         name=outcome.point.name,
         values=outcome.point.values,
         noise_multiplier=report.mechanism.noise_multiplier,
-        epsilon=bounds.epsilon,
-        rho_beta=bounds.rho_beta,
-        rho_alpha=bounds.rho_alpha,
+        epsilon=here.epsilon,
+        rho_beta=here.rho_beta,
+        rho_alpha=here.rho_alpha,
         tail_limit=bounds.tail_limit,
-        meets=limit.met_by(bounds),
+        meets=limit.met_by(here),
         accuracy=outcome.accuracy,
         accuracy_interval=outcome.accuracy_interval(together),
         trainings=len(outcome.accuracies),

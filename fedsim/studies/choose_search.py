@@ -33,6 +33,14 @@ EVERY = 1_000_000
 with another value of it cannot be extended."""
 
 
+OF_THE_QUESTION = (
+    *("audit.", "challenge.", "data.", "report.", "federation.vantage", "federation.colluding"),
+    *("privacy.accountant", "privacy.delta", "privacy.neighbouring", "privacy.sensitivity"),
+    "privacy.unit",
+)
+"""What keys begin with that say who is protected from whom, and how surely."""
+
+
 @dataclass(frozen=True)
 class Request:
     """What is asked for.
@@ -64,6 +72,11 @@ class Request:
                 "and 1, for example 0.8"
             )
         grid.refuse_overlap(self.common, self.over)
+        if asked := [key for key in self.over if key.startswith(OF_THE_QUESTION)]:
+            raise InputError(
+                f"--over {asked[0]}: it is part of the question, which all settings have in "
+                "common; give it with --set"
+            )
         if aimed := given(self.common):
             raise InputError(
                 f"--set {aimed[0]}: how much noise there is is what fedsim choose looks for; leave "

@@ -140,6 +140,16 @@ def holds_for(report: Report) -> str:
         return "The limit of PAC privacy holds on average over its prior, not for each person."
     if report.mechanism.sensitivity == "local":
         return "The noise was scaled to this target: the limits hold for it alone."
+    worse = [
+        f"{NAMES[each.vantage]} {number(each.allowed.worst.rho_alpha)}"
+        for each in report.verdicts
+        if each.allowed.worst.rho_alpha > each.allowed.rho_alpha
+    ]
+    if worse:
+        return (
+            "The limits of theory are those of the target's client; of the client that takes part "
+            f"in most rounds the advantage may be larger: {', '.join(worse)}."
+        )
     return "The limits of theory hold for everybody."
 
 
@@ -176,7 +186,10 @@ def proven_by(measured: MeasuredThere) -> str:
 def _kept(verdict: VantageVerdict, limit: OwnLimit) -> bool:
     """Return whether theory keeps the limit for everybody; a belief, but for a tail."""
     allowed = verdict.allowed
-    return (allowed.advantage if limit.of == "advantage" else allowed.rho_beta) <= limit.limit
+    if limit.of == "advantage":
+        worst = 0.0 if allowed.kind == "pac" else allowed.worst.rho_alpha
+        return max(allowed.advantage, worst) <= limit.limit
+    return max(allowed.rho_beta, allowed.worst.rho_beta) <= limit.limit
 
 
 def _told(limit: OwnLimit) -> str:
@@ -201,12 +214,24 @@ def _theory_beside(verdict: VantageVerdict, limit: OwnLimit) -> str:
     if limit.of == "belief":
         if not math.isfinite(allowed.epsilon):
             return f"Theory allows a belief of anything up to {percent(allowed.rho_beta)} (ρβ)"
+        other = (
+            f"; of the client that takes part in most rounds {percent(allowed.worst.rho_beta)}"
+            if allowed.worst.rho_beta > allowed.rho_beta
+            else ""
+        )
         return (
-            f"Theory allows a belief of at most {percent(allowed.rho_beta)} (ρβ), {_tail(allowed)}"
+            f"Theory allows a belief of at most {percent(allowed.rho_beta)} (ρβ), "
+            f"{_tail(allowed)}{other}"
         )
     if allowed.kind == "none":
         return "Theory sets no limit"
-    return f"Theory allows at most {number(allowed.advantage)}"
+    allows = f"Theory allows at most {number(allowed.advantage)}"
+    if allowed.kind == "pac" or allowed.worst.rho_alpha <= allowed.rho_alpha:
+        return allows
+    return (
+        f"{allows} for the target's client, {number(allowed.worst.rho_alpha)} for the one that "
+        "takes part in most rounds"
+    )
 
 
 def _shown(verdict: VantageVerdict, limit: OwnLimit) -> str:
@@ -331,6 +356,11 @@ def _of_interval(report: Report, verdict: VantageVerdict) -> str:
         raise ValueError(f"the state {verdict.state} has an interval")
     low, high = measured.interval
     coin = low <= 0 <= high
+    if high < limit and verdict.state != "below":
+        return (
+            "This attack stays below the limit. It is not the exact posterior: a better one may "
+            "achieve more."
+        )
     if verdict.state == "below":
         found = "No better than a coin" if coin else "Better than a coin, and below the limit"
         return f"{found}. The measurement is of this target alone. {holds_for(report)}"
