@@ -153,7 +153,12 @@ def write(found: Found, directory: Path) -> Path:
 
 
 def commands(found: Found, directory: Path) -> list[tuple[str, str]]:
-    """Return what to do with the chosen setting, and the command that does it."""
+    """Return what to do with the chosen setting, and the command that does it.
+
+    Args:
+        found: as of `choose_search.search`, with a chosen setting.
+        directory: of the search.
+    """
     place = shlex.quote(str(directory / CONFIG))
     said = [("Measure it", f"fedsim run {place}")]
     if found.config.privacy.sensitivity != "local":  # which is no guarantee for anybody
