@@ -30,8 +30,9 @@ def compare(reports: Sequence[Report]) -> list[Row]:
     """Return a row for each run and vantage, from the runs' reports; None where unknown.
 
     run, trust, colluding (how many clients), vantage, noise_multiplier (effective), epsilon,
-    delta, rho_beta, tail_limit (in which share of trainings a belief passes rho_beta at most), rho_alpha,
-    limit (that, or the bound of PAC privacy), accuracy (mean, after the last round), predicted, measured, interval, confidence,
+    delta, rho_beta, tail_limit (in which share of trainings a belief passes rho_beta at most),
+    rho_alpha, limit (that, or the bound of PAC privacy), accuracy (mean, after the last round),
+    predicted, measured, interval, confidence,
     state (of `results.verdicts`), verdict (the state in words); released, by all trainings of the
     run where the noise is real: trainings, epsilon, delta, vantage. Of each run the worst vantage
     comes first.
