@@ -22,11 +22,17 @@ ADD_UP = (
 """Said of runs whose noise is real."""
 
 
+TAIL = "ρβ limits the belief, except in up to the share in brackets of trainings with the record"
+"""Said of the limit of the belief, which holds but for a tail."""
+
+
 def compare(reports: Sequence[Report]) -> list[Row]:
     """Return a row for each run and vantage, from the runs' reports; None where unknown.
 
     run, trust, colluding (how many clients), vantage, noise_multiplier (effective), epsilon,
-    rho_alpha, limit (that, or the bound of PAC privacy), predicted, measured, interval, confidence,
+    delta, rho_beta, tail_limit (in which share of trainings a belief passes rho_beta at most),
+    rho_alpha, limit (that, or the bound of PAC privacy), accuracy (mean, after the last round),
+    predicted, measured, interval, confidence,
     state (of `results.verdicts`), verdict (the state in words); released, by all trainings of the
     run where the noise is real: trainings, epsilon, delta, vantage. Of each run the worst vantage
     comes first.
@@ -61,8 +67,14 @@ def table(rows: Sequence[Row]) -> Table:
     levels = {row["confidence"] for row in rows} - {None}
     notes = [f"intervals at {percent(*levels)}"] if len(levels) == 1 else []
     runs = {row["number"]: f"{row['run']}, {row['directory']}{_released(row)}" for row in rows}
+    worth = {
+        row["number"]: f"accuracy {percent(row['accuracy'])}, δ = {row['delta']:g}" for row in rows
+    }
     if len(runs) > 1:
-        notes += [f"{place}: {run}" for place, run in runs.items()]
+        notes += [f"{place}: {run}; {worth[place]}" for place, run in runs.items()]
+    else:
+        notes += worth.values()
+    notes.append(TAIL)
     if any(row["released"] for row in rows):
         notes.append(ADD_UP)
     drawn = Table(
@@ -80,7 +92,7 @@ def table(rows: Sequence[Row]) -> Table:
     for heading in ("trust", "vantage"):
         words = (word for row in rows for word in str(row[heading]).split())
         drawn.add_column(heading, min_width=max(map(len, words), default=0))
-    for heading in ("z", "ε", "limit", "pred."):
+    for heading in ("z", "ε\nρβ", "limit", "pred."):
         drawn.add_column(heading, justify="right", no_wrap=True)
     drawn.add_column("measured", justify="right", no_wrap=True)
     drawn.add_column("verdict", min_width=12)
@@ -98,13 +110,19 @@ def table(rows: Sequence[Row]) -> Table:
             Text(f"{row['trust']}{collude}"),
             Text(str(row["vantage"])),
             number(row["noise_multiplier"]),
-            number(row["epsilon"]),
+            "\n".join((number(row["epsilon"]), *belief(row))),
             number(row["limit"]),
             number(row["predicted"]),
             f"{number(row['measured'])}{interval}",
             Text(row["verdict"].replace(", ", ",\n")),
         )
     return drawn
+
+
+def belief(row: Row) -> list[str]:
+    """Return the limit of the belief, and in brackets how often it is passed at most."""
+    limit = percent(row["rho_beta"])
+    return [limit, f"({percent(row['tail_limit'])})"] if row["tail_limit"] < 1 else [limit]
 
 
 def _rows(report: Report) -> Iterator[Row]:
@@ -115,6 +133,7 @@ def _rows(report: Report) -> Iterator[Row]:
         "delta": everything.delta,
         "vantage": everything.vantage,
     }
+    accuracy = report.utility.accuracy.mean
     for found in report.verdicts:
         vantage, place = found.vantage, report.vantages[found.vantage]
         predicted, measured = place.prediction, place.empirical
@@ -125,8 +144,12 @@ def _rows(report: Report) -> Iterator[Row]:
             "vantage": vantage,
             "noise_multiplier": place.noise_multiplier,
             "epsilon": place.epsilon,
+            "delta": found.allowed.delta,
+            "rho_beta": place.rho_beta,
+            "tail_limit": found.allowed.passed,
             "rho_alpha": place.rho_alpha,
             "limit": found.allowed.advantage,
+            "accuracy": accuracy[-1] if accuracy else None,
             "predicted": None if predicted is None else predicted.advantage,
             "measured": None if measured is None else measured.advantage,
             "interval": None if measured is None else measured.advantage_interval,

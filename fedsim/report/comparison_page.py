@@ -8,13 +8,14 @@ from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.pages import audit_page
 from fedsim.pages.wording import number, percent, span
-from fedsim.report.comparison import Row
+from fedsim.report.comparison import TAIL, Row, belief
 
 KIND = "comparison"
 """What report.json says that it is of."""
 
 HEADINGS = (
-    *("Run", "Trust", "Vantage", "z", "ε", "ρα", "Predicted", "Measured", "Interval", "Verdict"),
+    *("Run", "Trust", "Vantage", "z", "ε", "δ", "ρβ (but for a tail)", "ρα", "Predicted"),
+    *("Measured", "Interval", "Accuracy", "Verdict"),
 )
 
 
@@ -29,6 +30,7 @@ def write(rows: Sequence[Row], directory: Path) -> Path:
     page = audit_page.render(
         PAGE,
         headings=HEADINGS,
+        tail=TAIL,
         rows=[_cells(row) for row in rows],
         runs=[(row["number"], row["run"], _link(row, directory)) for row in runs.values()],
     )
@@ -50,9 +52,12 @@ def _cells(row: Row) -> list[str]:
         f"{row['number']}",
         f"{row['trust']}{collude}",
         str(row["vantage"]),
-        *(number(row[key]) for key in ("noise_multiplier", "epsilon", "rho_alpha", "predicted")),
-        number(row["measured"]),
+        *(number(row[key]) for key in ("noise_multiplier", "epsilon")),
+        f"{row['delta']:g}",
+        " ".join(belief(row)),
+        *(number(row[key]) for key in ("rho_alpha", "predicted", "measured")),
         interval if between else "–",
+        percent(row["accuracy"]),
         row["verdict"],
     ]
 
@@ -66,6 +71,7 @@ PAGE = """\
 {% block body %}
 <h2>To whom the person is identifiable</h2>
 {{ tabulated(headings, rows) }}
+<p>{{ tail }}.</p>
 <h2>The runs</h2>
 <ol>
 {% for number, name, link in runs %}

@@ -110,7 +110,7 @@ def summary(card: ModelCard) -> RenderableType:
         said.insert(0, Text(f"No guarantee of differential privacy. {privacy.note}", "bold"))
     if card.utility is not None:
         found, records = percent(card.utility.accuracy), card.utility.records
-        said.append(Text(f"Accuracy {found} on {records} public records."))
+        said.append(Text(f"Accuracy {found} on {records} held-out records."))
     return Group(table, *said)
 
 
@@ -226,7 +226,7 @@ def _lines(card: ModelCard) -> Iterator[str]:
         yield from ("", "## Quality", "")
         yield (
             f"Accuracy {percent(card.utility.accuracy)}, loss {number(card.utility.loss)} nats, on "
-            f"{card.utility.records:,} public records that nobody trained on."
+            f"{card.utility.records:,} held-out records that nobody trained on."
         )
     if card.rehearsal is not None:
         yield from ("", "## Rehearsed", "", _rehearsed(card.rehearsal))

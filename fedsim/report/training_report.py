@@ -115,7 +115,7 @@ def render_html(report: Report, card: ModelCard) -> str:
         said.insert(0, f"No guarantee of differential privacy. {card.privacy.note}")
     if card.utility is not None:
         found, records = percent(card.utility.accuracy), card.utility.records
-        said.append(f"Accuracy {found} on {records} public records.")
+        said.append(f"Accuracy {found} on {records} held-out records.")
     return audit_page.render(
         PAGE,
         report=report,
@@ -135,7 +135,7 @@ def _figures(report: Report) -> Iterator[tuple[str, Markup]]:
             {end: [each.get(name) for each in rounds] for end in ("mean", "low", "high")}
             for name in ("accuracy", "loss")
         ]
-        caption = "Accuracy and loss (nats) on public records, after every round."
+        caption = "Accuracy and loss (nats) on held-out records, after every round."
         figure = training_figures.utility(numbers.tolist(), *curves)
         yield caption, inline(figure, "utility", caption)
     if rounds and rounds[-1].get("noise_at_most"):

@@ -54,7 +54,7 @@ class Utility:
     """How good the model is on records that nobody trained on."""
 
     records: int
-    """How many; public."""
+    """How many were held out; they are public where clients have data of their own."""
     accuracy: Real
     """Share of right predictions, in [0, 1]."""
     loss: Real
@@ -120,7 +120,7 @@ class ModelCard:
     privacy: Privacy
     """What protects the records."""
     utility: Utility | None
-    """None where there are no public records to tell."""
+    """None where no records are held out."""
     rehearsal: Rehearsal | None
     """None where none was named."""
     sha256: str

@@ -101,7 +101,7 @@ def _train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) -
 def _after_round(
     strategy: ResumableDPSGD, known: Federation, directory: RunDirectory
 ) -> Callable[[int, ArrayRecord], None]:
-    """Return what keeps a round's state, and tells how good the model is on public records."""
+    """Return what keeps a round's state, and tells how good the model is on held-out records."""
     every, held_out = strategy.batch.config.run.checkpoint_every, known.held_out()
 
     def after_round(server_round: int, arrays: ArrayRecord) -> None:

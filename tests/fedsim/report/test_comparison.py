@@ -9,7 +9,8 @@ import pytest
 from rich.console import Console
 
 from adversaries.errors import InputError
-from fedsim.report import comparison
+from fedsim.pages.wording import percent
+from fedsim.report import comparison, comparison_page
 from fedsim.report.sections.verdict import states
 from fedsim.results.measured import AtVantage
 from fedsim.results.report import Report
@@ -104,6 +105,22 @@ def test_every_row_has_the_state_of_the_runs_own_page_and_the_worst_comes_first(
     assert [row["state"] for row in rows] == [verdict.state for verdict in turned.verdicts]
     for (_, mark), row in zip(states(turned), rows, strict=True):
         assert row["verdict"].startswith(mark.text)
+
+
+def test_privacy_stands_beside_what_it_costs(of: Of, tmp_path: Path) -> None:
+    report = of("central")
+    rows = _side_by_side([report])
+    row = next(row for row in rows if row["vantage"] == "participant")
+    (allowed,) = (one.allowed for one in report.verdicts if one.vantage == "participant")
+    assert row["accuracy"] == report.utility.accuracy.mean[-1]
+    assert (row["tail_limit"], row["delta"]) == (allowed.passed, allowed.delta)
+    shown = " ".join(_shown([report]).split())
+    page = comparison_page.write(rows, tmp_path / "page").read_text()
+    for words in (shown, page):
+        for value in (row["rho_beta"], row["tail_limit"], row["accuracy"]):
+            assert percent(value) in words
+        assert f"{row['delta']:g}" in words
+        assert "the share in brackets of trainings" in words
 
 
 def test_the_table_says_that_epsilon_is_infinite(of: Of) -> None:
