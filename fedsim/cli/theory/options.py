@@ -109,7 +109,9 @@ RoundsSought = Annotated[
 ]
 NoiseMultiplierSought = Annotated[
     float | None,
-    typer.Option(help="Noise standard deviation over the sensitivity. Leave it out to have it found."),
+    typer.Option(
+        help="Noise standard deviation over the sensitivity. Leave it out to have it found."
+    ),
 ]
 SamplingRateSought = Annotated[
     float | None,
