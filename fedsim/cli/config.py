@@ -54,6 +54,8 @@ def explain(
     console.print(Text(found.key, "bold"))
     console.print(found.meaning)
     console.print(f"Value: {_value(found)}; default {as_toml(found.default)}")
+    if which := documentation.choice_of_noise(key):
+        console.print(which)
     if rows:
         console.print("What it goes with:")
     for row in map(_row, rows):

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from adversaries.errors import InputError
+from fedsim.config import targets
 from fedsim.config.experiment import Config
 from fedsim.config.files import to_run_config
 from fedsim.config.needs import Need
@@ -73,6 +74,21 @@ def key(name: str) -> Key:
     else:
         advice = "fedsim config list has them all"
     raise InputError(f"no key is called '{name}'; {advice}")
+
+
+def choice_of_noise(name: str) -> str:
+    """Return which of the numbers that say how much noise there is counts; "" of another key.
+
+    Args:
+        name: dotted.
+    """
+    if name not in targets.KEYS:
+        return ""
+    others = ", ".join(key for key in targets.KEYS if key != name)
+    return (
+        f"0 = not set. One number says how much noise there is: this one or {others}. What is "
+        "given later, as by --set, replaces what the file gives; two in one place are refused."
+    )
 
 
 def rows_of(name: str) -> list[Need]:

@@ -20,11 +20,14 @@ class PrivacyConfig(Table):
         neighbouring: whether that record or client is missing, or replaced by another.
         sensitivity: what the noise is a multiple of: the most that one unit can change ("global"),
             or what the challenge changes ("local").
-        rho_beta: target: a bound on the adversary's belief; 0.9 where no target is given.
-        rho_alpha: target: a bound on the adversary's advantage.
-        epsilon: target: epsilon at delta.
-        noise_multiplier: standard deviation of the noise over the sensitivity, where no target is
-            given.
+        rho_beta: target: the noise is as strong as it must be for an adversary's belief to stay
+            below this, such as 0.75; 0.9 where no target is given.
+        rho_alpha: target: the noise is as strong as it must be for an adversary's advantage over a
+            coin to stay below this, such as 0.2.
+        epsilon: target: the noise is as strong as it must be for all rounds together to be
+            (epsilon, delta)-differentially private with this epsilon, such as 2.0.
+        noise_multiplier: the noise itself, in place of a target: its standard deviation over the
+            sensitivity, such as 4.0.
         delta: the probability with which the guarantee may fail; where it is 0 or left out, one
             over the records of D.
         accountant: accountant by whose bound epsilon is reached.
@@ -33,7 +36,8 @@ class PrivacyConfig(Table):
         stop_at: the epsilon at delta that no round may exceed (0: no limit).
         noise: "isotropic" for DP-SGD's, or "pac" for noise shaped by the candidates of the stated
             prior.
-        mutual_information: target: the nats that all rounds together may tell of the secret.
+        mutual_information: target: the noise is as strong as it must be for all rounds together to
+            tell no more than so many nats of the secret, such as 0.1.
         pac_prior: the candidates: D and D' ("pair"), or pac_draws random halves of the records of
             all clients but the adversary.
         pac_draws: how many random halves pac_prior has.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedsim.common import configurations
-from fedsim.config import KNOWN_KEYS, Config, to_run_config
+from fedsim.config import KNOWN_KEYS, Config, targets, to_run_config
 
 Fedsim = Callable[..., tuple[int, str, str]]
 
@@ -33,6 +33,17 @@ def test_a_key_is_explained_with_what_it_goes_with(fedsim: Fedsim) -> None:
     assert row["needs"] == "training.local-epochs is 1"
     _, out, _ = fedsim("config", "explain", "privacy.unit")
     assert '"record" or "client"' in out
+
+
+@pytest.mark.parametrize("key", targets.KEYS)
+def test_a_target_says_that_0_is_not_set_and_which_target_counts(key: str, fedsim: Fedsim) -> None:
+    status, out, _ = fedsim("config", "explain", key)
+    said = " ".join(out.split())
+    assert status == 0
+    assert "such as" in said
+    assert "0 = not set" in said
+    assert [other for other in targets.KEYS if other not in said] == []
+    assert "replaces what the file gives" in said
 
 
 @pytest.mark.parametrize(
