@@ -11,9 +11,8 @@ go on.
 
 import math
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,9 +24,9 @@ from fedsim.recording.recorder_sink import RoundSink, Sink
 from fedsim.transcripts.records import LOOP, UNITS, Arrays, ObservedRound, Reply, Scalar
 
 PARAMETERS = 2**16
-"""Of larger models a step keeps about so many parameters, spread evenly: enough to measure noise."""
+"""Of larger models a step keeps about so many parameters, spread evenly: enough for noise."""
 
-Gradients = Mapping[str, Any] | Sequence[Any] | Any
+Gradients = Any
 """Arrays or tensors by name, or in the model's order, or one alone."""
 
 
@@ -103,7 +102,7 @@ class Recorder:
         clipped_sum: Gradients | None = None,
         *,
         divisor: float = 1.0,
-        batch: int | Sequence[int] | None = None,
+        batch: int | Iterable[int] | None = None,
         noise_multiplier: float | None = None,
         clipping_norm: float | None = None,
         sample_rate: float | None = None,
@@ -150,20 +149,22 @@ class Recorder:
         self,
         released: Gradients,
         clipped_sum: Gradients | None,
-        batch: int | Sequence[int] | None,
+        batch: int | Iterable[int] | None,
         keys: Mapping[str, Scalar | None],
     ) -> ObservedRound:
         """Return the step as a transcript keeps it."""
         noisy = _named(released)
         size = sum(math.prod(array.shape) for array in noisy.values())
         stride = 1 if self._parameters is None else -(-size // self._parameters)
-        known = {name: float(value) if isinstance(value, np.floating) else value
-                 for name, value in keys.items() if value is not None}
-        if batch is None or isinstance(batch, Integral):
-            members, count = None, batch
+        known: dict[str, Scalar] = {
+            name: value for name, value in keys.items() if value is not None
+        }
+        # An array of indices is no Sequence, and NumPy's whole numbers are no int.
+        if batch is None or not isinstance(batch, Iterable):
+            members, count = None, None if batch is None else float(batch)
         else:
             members = tuple(map(int, batch))
-            count = len(members)
+            count = float(len(members))
         summed: Arrays = {}
         if clipped_sum is not None:
             sums = _named(clipped_sum)
@@ -171,7 +172,7 @@ class Recorder:
             known["sum_length"] = math.sqrt(sum(_energy(array) for array in sums.values()))
         return ObservedRound(
             self._steps,
-            replies={0: Reply(summed, None if count is None else float(count))},
+            replies={0: Reply(summed, count)},
             aggregate={name: _kept(array, stride) for name, array in noisy.items()},
             participants=members,
             mechanism={**self._known, "parameters": size, **known},

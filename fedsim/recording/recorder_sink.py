@@ -104,9 +104,7 @@ class RoundSink:
             raise InputError(
                 f"'{path}' exists; name a new transcript, or continue it with resume=True"
             )
-        facts = facts_of(
-            self._vantage, self._recorder, self._app, run=run, packages=self._packages
-        )
+        facts = facts_of(self._vantage, self._recorder, self._app, run=run, packages=self._packages)
         self._writer = Writer(path, facts)
         self._send = self._writer.append
 

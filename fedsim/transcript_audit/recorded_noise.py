@@ -17,6 +17,11 @@ NUMBERS = (
     "local_sensitivity",
     "local_epsilon",
     "local_delta",
+    "divisor",
+    "neighbour_divisor",
+    "sample_rate",
+    "accountant_noise_multiplier",
+    "accountant_sample_rate",
 )
 """What an audit takes of a mechanism as a number."""
 

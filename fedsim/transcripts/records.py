@@ -102,10 +102,10 @@ class ObservedRound:
     "local_clipping_norm", "local_sensitivity", "local_epsilon", "local_delta" for a local one;
     "client_epsilon" and "client_epsilon_metric" if it reports one; absent keys are unknown.
 
-    Of a training loop (vantage "loop") a round is a step of DP-SGD: there is no model, `replies` has
-    one, of node 0: the sum of the clipped gradients, with the size of the batch as `num_examples`;
+    Of a training loop (vantage "loop") a round is a step of DP-SGD without a model. `replies` has
+    one, of node 0: the sum of the clipped gradients, and the size of the batch as `num_examples`.
     `aggregate` is what was released, (sum + noise)/divisor; `participants` are the records of the
-    batch. Keys of its mechanism are listed with the format.
+    batch. The keys of its mechanism are listed with the format.
 
     Attributes:
         round: the number that the strategy gave it.
