@@ -60,9 +60,9 @@ ACCUMULATED = (
     "of one batch, and its amplification is not proven"
 )
 UNTESTED = (
-    "nobody can tell from here whether batches are Poisson's: their sizes were not recorded, or are "
-    "too few to tell them from batches of one size; record the engine rather than the optimiser, "
-    "or more steps"
+    "nobody can tell from here whether batches are Poisson's: their sizes were not recorded, or "
+    "too few to tell them from batches of one size; record more steps, or an engine of Opacus "
+    "before make_private"
 )
 UNDERCHARGED = (
     "the accountant was told a noise multiplier of {:.4g}, and what was released had {:.4g}{}"

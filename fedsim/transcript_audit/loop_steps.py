@@ -143,7 +143,7 @@ class LoopSteps:
         account = _Account(self._steps, checked, delta)
         # Neighbours that differ in scale alone, and in one record's gradient alone.
         proven = max(
-            account.at_least(self._multipliers([one["high"] for one in sure])),
+            account.at_least(self._multipliers(level.most_stds())),
             checked.scale_epsilon(delta),
         )
         epsilon = {
