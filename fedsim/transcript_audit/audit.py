@@ -114,6 +114,7 @@ class Auditor:
             "mechanism": self._mechanism,
             "release": measured.release,
             "canary": measured.canary,
+            "filtered": measured.filtered,
             "findings": findings,
         }
 

@@ -160,7 +160,7 @@ class LoopSteps:
             "epsilon": epsilon,
             "amplified": checked.amplified,
             "sampling": checked.sampling,
-            "accountants": account.told(),
+            "accountants": account.told(self._multipliers([one["point"] for one in shown])),
             "proven": {
                 "confidence": ALARM_CONFIDENCE,
                 "noise_multiplier": noise_multipliers(self._releases, sure),
@@ -231,8 +231,11 @@ class _Account:
             found = max(found, (1 - GRID) * composed(multipliers, rates, self.delta))
         return found
 
-    def told(self) -> dict[str, Any] | None:
-        """Return what the accountants were told: the last word, and all steps together."""
+    def told(self, multipliers: Sequence[float]) -> dict[str, Any] | None:
+        """Return what the accountants were told: the last word, and all steps together.
+
+        multipliers: as measured, which come to another epsilon at the rates that they were told.
+        """
         charged = [step.charged for step in self.steps]
         if None in charged:
             return None
@@ -242,6 +245,7 @@ class _Account:
             name: composed([one[0] for one in part], [one[1] for one in part], self.delta)
             for name, part in (("last_word", last), ("all_steps", known))
         }
+        words["at_measured_noise"] = composed(multipliers, [one[1] for one in known], self.delta)
         engines = len({step.engine for step in self.steps})
         return {"engines": engines, "steps_of_last": known[-1].steps, **words}
 

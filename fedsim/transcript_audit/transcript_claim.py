@@ -134,6 +134,9 @@ def _of_updates(
     elif canary is not None:
         unjudged.append(CANARIES)
         refuted += _refutation(claim, canary["proven"]["epsilon_all_rounds"], "that canaries found")
+    filtered = evidence.measured.filtered
+    if filtered is not None:
+        refuted += _refutation(claim, filtered["proven"]["epsilon"], "of the upload's noise")
     if release is None:
         unjudged += [] if canary is not None else [evidence.measured.unmeasured]
     elif why := _unjudgeable(release):

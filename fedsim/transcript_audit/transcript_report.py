@@ -160,6 +160,7 @@ def _step_rows(release: Report) -> list[tuple[str, str]]:
         rows.append(("engines", plain(told["engines"])))
         rows.append(("ε by the accountant's last word", number(told["last_word"])))
         rows.append(("ε by all that accountants were told", number(told["all_steps"])))
+        rows.append(("the same, at the noise measured", number(told["at_measured_noise"])))
     return rows
 
 
