@@ -7,8 +7,6 @@ it. `__init__.pyi` says the same to type checkers.
 from importlib import import_module
 from typing import Any
 
-from adversaries.errors import InputError
-
 RECORDERS = {
     **dict.fromkeys(("record", "recording_mod", "canary_mod"), "fedsim.recording.flower"),
     **dict.fromkeys(("Recorder", "Accounted"), "fedsim.recording.loop"),
@@ -21,14 +19,7 @@ RECORDERS = {
 
 def __getattr__(name: str) -> Any:
     if name in RECORDERS:
-        try:
-            return getattr(import_module(RECORDERS[name]), name)
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "nvflare":
-                raise
-            raise InputError(
-                "NVFlare is not installed, which is to be recorded here: pip install nvflare"
-            ) from None
+        return getattr(import_module(RECORDERS[name]), name)
     raise AttributeError(f"module 'fedsim.recording' has no attribute '{name}'")
 
 

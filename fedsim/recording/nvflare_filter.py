@@ -13,11 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from nvflare.apis.dxo import DXO, DataKind, MetaKey
-from nvflare.apis.dxo_filter import DXOFilter
 
+from adversaries.errors import InputError
 from fedsim.recording.recorder_sink import append, safely
 from fedsim.transcripts.records import ObservedRound, Scalar
+
+try:
+    from nvflare.apis.dxo import DXO, DataKind, MetaKey
+    from nvflare.apis.dxo_filter import DXOFilter
+except ImportError:  # an extra: the class is there to be named, and says so where it is made
+    DXO = DataKind = MetaKey = None
+    DXOFilter = object
 
 SVT = ("gamma", "epsilon", "noise_var", "fraction")
 """What SVTPrivacy is configured with, and its noise can be worked out from."""
@@ -33,6 +39,9 @@ class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
             nobody knows.
         noise_std: of the Gaussian noise that it adds to every number; None for other noise.
         app: name of the job, for the transcript.
+
+    Raises:
+        InputError: NVFlare is not installed.
     """
 
     def __init__(
@@ -43,6 +52,10 @@ class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
         noise_std: float | None = None,
         app: str = "",
     ) -> None:
+        if MetaKey is None:
+            raise InputError(
+                "NVFlare is not installed, which is to be recorded here: pip install nvflare"
+            )
         super().__init__(supported_data_kinds=None, data_kinds_to_filter=filter.data_kinds)
         self.filter, self.path, self.app = filter, path, app
         self.clipping_norm, self.noise_std = clipping_norm, noise_std

@@ -76,11 +76,15 @@ def test_a_loop_keeps_what_it_claims_or_is_convicted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("loops", [4, pytest.param(400, marks=pytest.mark.slow)])
 def test_honest_loops_are_not_accused(tmp_path: Path, loops: int) -> None:
+    accused = []
     for seed in range(loops):
         path = tmp_path / f"{seed}.fedt"
         _train(path, seed)
         report = audit(read(path), DELTA, claimed_epsilon=CLAIM)
-        assert report["claim"]["verdict"] == "supported", (seed, report["findings"])
+        if report["claim"]["verdict"] != "supported":
+            accused.append((seed, report["findings"]))
+    # Six checks at one in ten thousand: 0.24 in 400, and more than 2 once in 500 studies.
+    assert len(accused) <= (0 if loops < 100 else 2), accused
 
 
 def test_clipping_by_parts_and_a_divisor_of_the_very_batch_are_alarms(tmp_path: Path) -> None:

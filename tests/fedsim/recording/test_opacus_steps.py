@@ -189,13 +189,9 @@ def test_an_engine_in_every_round_is_convicted_by_the_total_and_its_mended_twin_
 def test_less_noise_than_the_accountant_was_told_is_convicted(
     tmp_path: Path, factor: float
 ) -> None:
-    def weakened(optimizer: Any) -> Any:
-        add, optimizer.add_noise = optimizer.add_noise, lambda: _scaled(optimizer, add, factor)
-        return optimizer
-
     path = tmp_path / "steps.fedt"
     engine = opacus(PrivacyEngine(), path, size_public=True)
-    epsilon = Training().run(engine, 8, weakened)
+    epsilon = Training().run(engine, 8, _of(factor))
     report = _audited(path, epsilon)
     assert report["claim"]["verdict"] == "convicted"
     assert "less than configured" in _texts(report, "alarm")
@@ -221,6 +217,40 @@ def test_a_divisor_that_depends_on_the_number_of_records_is_convicted_where_it_d
     assert verdicts[500]["claim"]["verdict"] == "convicted"
     assert "50, and 49 with one record fewer" in _texts(verdicts[500], "alarm")
     assert verdicts[505]["claim"]["verdict"] == "supported", verdicts[505]["findings"]
+
+
+def _of(factor: float) -> Callable[[Any], Any]:
+    """Return what weakens the noise of an optimiser by this factor."""
+
+    def weakened(optimizer: Any) -> Any:
+        add, optimizer.add_noise = optimizer.add_noise, lambda: _scaled(optimizer, add, factor)
+        return optimizer
+
+    return weakened
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("records", "public", "settings", "verdict"),
+    [
+        (505, False, {}, "supported"),
+        (500, False, {}, "convicted"),
+        (500, True, {}, "supported"),
+        (505, False, {"poisson_sampling": False}, "suspect"),
+        *((505, False, {"after": _of(factor)}, "convicted") for factor in (0.9, 0.7, 0.5)),
+    ],
+    ids=["correct", "divisor", "public", "not Poisson", "0.9", "0.7", "0.5"],
+)
+def test_sixty_trainings_of_a_kind_have_one_verdict(
+    tmp_path: Path, records: int, public: bool, settings: dict[str, Any], verdict: str
+) -> None:
+    for seed in range(60):
+        torch.manual_seed(1000 + seed)
+        path, training = tmp_path / f"{seed}.fedt", Training(records)
+        training.model = nn.Linear(20, 200)
+        epsilon = training.run(opacus(PrivacyEngine(), path, size_public=public), 4, **settings)
+        report = _audited(path, epsilon)
+        assert report["claim"]["verdict"] == verdict, (seed, report["findings"])
 
 
 def test_batches_of_one_size_are_judged_without_amplification(tmp_path: Path) -> None:
