@@ -19,10 +19,10 @@ from fedsim.recording.recorder_sink import append, safely
 from fedsim.transcripts.records import ObservedRound, Scalar
 
 try:
-    from nvflare.apis.dxo import DXO, DataKind, MetaKey
+    from nvflare.apis.dxo import DataKind, MetaKey
     from nvflare.apis.dxo_filter import DXOFilter
 except ImportError:  # an extra: the class is there to be named, and says so where it is made
-    DXO = DataKind = MetaKey = None
+    DataKind = MetaKey = None
     DXOFilter = object
 
 SVT = ("gamma", "epsilon", "noise_var", "fraction")
@@ -70,7 +70,7 @@ class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
         super().handle_event(event_type, fl_ctx)
         self.filter.handle_event(event_type, fl_ctx)
 
-    def process_dxo(self, dxo: DXO, shareable: Any, fl_ctx: Any) -> DXO | None:
+    def process_dxo(self, dxo: Any, shareable: Any, fl_ctx: Any) -> Any:
         """Return what the filter returns.
 
         Args:
@@ -103,7 +103,7 @@ class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
                observed)  # fmt: skip
         return result
 
-    def _mechanism(self, dxo: DXO, steps: float) -> dict[str, Scalar]:
+    def _mechanism(self, dxo: Any, steps: float) -> dict[str, Scalar]:
         found: dict[str, Scalar] = {"filter": type(self.filter).__name__, "filter_steps": steps}
         if self.clipping_norm is not None:
             found["local_clipping_norm"] = self.clipping_norm

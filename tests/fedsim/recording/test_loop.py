@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.recording import Accounted, Recorder
+from fedsim import recording
+from fedsim.recording import Accounted, Recorder, nvflare_filter
 from fedsim.transcript_audit.audit import audit
 from fedsim.transcript_audit.loop_checks import scale_epsilon
 from fedsim.transcript_audit.loop_steps import composed
@@ -162,3 +163,17 @@ def test_recording_a_loop_does_not_load_flower() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert json.loads(found.stdout) == []
+
+
+def test_a_framework_that_is_not_installed_is_named_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("opacus", "pfl", "pfl.privacy.gaussian_mechanism"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(nvflare_filter, "MetaKey", None)
+    with pytest.raises(InputError, match="pip install opacus"):
+        recording.opacus(object(), tmp_path / "steps.fedt")
+    with pytest.raises(InputError, match="pip install pfl"):
+        recording.pfl(object(), tmp_path / "steps.fedt")
+    with pytest.raises(InputError, match="pip install nvflare"):
+        recording.NVFlareFilter(object(), str(tmp_path / "steps.fedt"))
