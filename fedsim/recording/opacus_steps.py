@@ -259,6 +259,8 @@ def _noise(optimizer: Any) -> dict[str, Scalar]:
     """Return clipping and noise of the next step, as they are configured."""
     multiplier, norm = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm)
     found: dict[str, Scalar] = {"clipping_norm": norm, "noise_multiplier": multiplier}
+    if optimizer.expected_batch_size:
+        found["expected_batch_size"] = float(optimizer.expected_batch_size)
     count = getattr(optimizer, "unclipped_num_std", None)
     if count is not None:
         # A part of the budget is the count's: what is left for the sum.

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,9 @@ from scipy.stats import chi2
 from adversaries.attacks import residuals
 from adversaries.attacks.residuals import SamplingTest
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, binomial_low
-from fedsim.transcript_audit.recorded_noise import number
+from fedsim.transcript_audit.recorded_step import Step
 from fedsim.transcript_audit.transcript_findings import finding
 from fedsim.transcript_audit.transcript_release import EXCESS
-from fedsim.transcripts.records import ObservedRound
 
 Floats = npt.NDArray[np.float64]
 
@@ -75,101 +74,6 @@ OWN_COUNT = (
     "adaptive clipping divides its noisy count by the size of the very batch, which is released "
     "without noise; no epsilon here covers that"
 )
-
-
-class Charge(NamedTuple):
-    """What an accountant was told of a step: z, q, and how many steps it counts."""
-
-    noise_multiplier: float
-    sample_rate: float
-    steps: int
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step of DP-SGD, as it was recorded; None where nobody said.
-
-    Attributes:
-        place: from 1, in the order of the file.
-        engine: which recorder recorded it, one for each engine or process.
-        parameters: of the whole model, of which the transcript may have a part.
-        divisor: d, above 0.
-        clipping_norm: C.
-        noise_multiplier: z of the sum.
-        sample_rate: q, if batches are declared Poisson's; 1 for all records.
-        batch: how many records were in it.
-        members: which.
-        records: N.
-        sum_length: |S| of the whole clipped sum.
-        accumulated: batches that it is made of.
-        sampling: how batches are drawn, by name.
-        count_std: noise on a count of clipped gradients, 0 if unknown; None without a count.
-        neighbour_divisor: d with one record fewer.
-        charged: what the accountant was told.
-    """
-
-    place: int
-    engine: str
-    parameters: int
-    divisor: float
-    clipping_norm: float | None
-    noise_multiplier: float | None
-    sample_rate: float | None
-    batch: int | None
-    members: tuple[int, ...] | None
-    records: int | None
-    sum_length: float | None
-    accumulated: int
-    sampling: str
-    count_std: float | None
-    neighbour_divisor: float | None
-    charged: Charge | None
-
-
-def step_of(place: int, observed: ObservedRound) -> Step | None:
-    """Return a recorded step, None if its divisor is no number above 0.
-
-    Args:
-        place: of the step in the file, from 1.
-        observed: as it was recorded.
-    """
-    mechanism = observed.mechanism
-    divisor = 1.0 if "divisor" not in mechanism else number(mechanism, "divisor")
-    if not divisor or divisor < 0:
-        return None
-    reply = next(iter(observed.replies.values()), None)
-    size = None if reply is None else reply.num_examples
-    rate, accumulated = number(mechanism, "sample_rate"), number(mechanism, "accumulated")
-    kept = sum(array.size for array in (observed.aggregate or {}).values())
-    adaptive = mechanism.get("adaptive") is True
-    return Step(
-        place=place,
-        engine=str(mechanism.get("engine", "")),
-        parameters=int(number(mechanism, "parameters") or kept),
-        divisor=divisor,
-        clipping_norm=number(mechanism, "clipping_norm"),
-        noise_multiplier=number(mechanism, "noise_multiplier"),
-        sample_rate=rate if rate is not None and 0 < rate <= 1 else None,
-        batch=None if size is None or not 0 <= size < 2**53 else int(size),
-        members=observed.participants,
-        records=int(number(mechanism, "records") or 0) or None,
-        sum_length=number(mechanism, "sum_length"),
-        accumulated=max(1, int(accumulated or 1)),
-        sampling=str(mechanism.get("sampling", "")),
-        count_std=(number(mechanism, "clipped_count_std") or 0.0) if adaptive else None,
-        neighbour_divisor=number(mechanism, "neighbour_divisor") or None,
-        charged=_charge(observed),
-    )
-
-
-def _charge(observed: ObservedRound) -> Charge | None:
-    multiplier, rate, steps = (
-        number(observed.mechanism, f"accountant_{name}")
-        for name in ("noise_multiplier", "sample_rate", "steps")
-    )
-    if multiplier is None or rate is None or not 0 < rate <= 1 or not steps:
-        return None
-    return Charge(multiplier, rate, int(steps))
 
 
 @dataclass(frozen=True)
@@ -373,6 +277,8 @@ def _tested(steps: Sequence[Step]) -> bool:
         return False
     for (rate, records), listed in kinds.items():
         possible = _possible(steps, rate, records)
+        if not possible:
+            return False
         alike = np.full(len(listed), round(possible[0] * rate), float)
         if max(test.p_value for test in _tests(alike, possible[:1], rate)) >= TAIL:
             return False
@@ -380,14 +286,17 @@ def _tested(steps: Sequence[Step]) -> bool:
 
 
 def _possible(steps: Sequence[Step], rate: float, records: int | None) -> list[int]:
-    """Return the size of the data set, or those that the divisor allows where nobody said it.
+    """Return the size of the data set, or those that the batch's expected size allows.
 
-    The divisor is taken as the expected size, N q rounded down, as Opacus has it.
+    The expected size is N q rounded down, as Opacus has it; without one nothing is possible.
     """
     if records:
         return [records]
-    least = max(1, math.ceil(steps[0].divisor / rate))
-    most = max(least, math.ceil((steps[0].divisor + 1) / rate))
+    expected = steps[0].expected
+    if not expected:
+        return []
+    least = max(1, math.ceil(expected / rate))
+    most = max(least, math.ceil((expected + 1) / rate))
     return sorted({int(size) for size in np.linspace(least, most, MOST_SIZES)})
 
 

@@ -21,7 +21,7 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Steps
 from fedsim.transcript_audit import left_over, loop_checks, noise_level, noise_shape
 from fedsim.transcript_audit.left_over import Claims, Dither, Layout, Rounding
-from fedsim.transcript_audit.loop_checks import Step
+from fedsim.transcript_audit.recorded_step import Step, step_of
 from fedsim.transcript_audit.transcript_findings import Measured, Notes, finding
 from fedsim.transcript_audit.transcript_release import noise_multipliers, noise_values
 from fedsim.transcripts.records import UNITS, ObservedRound
@@ -58,7 +58,7 @@ class LoopSteps:
     def observe(self, observed: ObservedRound) -> None:
         """Take in the next step: subtract the clipped sum, and keep what is left over."""
         place = len(self._steps) + 1
-        step = loop_checks.step_of(place, observed)
+        step = step_of(place, observed)
         if step is None:
             self._notes.add("alarm", BAD_DIVISOR, place)
             return

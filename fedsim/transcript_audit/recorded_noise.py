@@ -21,6 +21,7 @@ NUMBERS = (
     "divisor",
     "neighbour_divisor",
     "sample_rate",
+    "expected_batch_size",
     "accountant_noise_multiplier",
     "accountant_sample_rate",
 )
