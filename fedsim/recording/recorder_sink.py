@@ -1,7 +1,7 @@
 """Where recorders put what they saw, and what they do when that fails: say so once, and go on."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,21 +20,33 @@ RUN = "{run}"
 log = logging.getLogger("flwr")
 
 
-class ServerSink:
-    """Where a server's rounds go; falls silent, once and loudly, when that fails.
+class RoundSink:
+    """Where one recorder's rounds go; falls silent, once and loudly, when that fails.
 
     Args:
         to: a function to call with every round, or the file of a transcript. A name with "{run}" in
             it is a file once `begin` has told the run; any other is opened at once.
         app: name of the app.
         resume: whether the file may exist.
+        vantage: as of `Facts`.
+        recorder: the function that records.
+        packages: whose versions the transcript states, beside Flower's and NumPy's.
 
     Raises:
         InputError: the file exists and may not, or cannot be written.
     """
 
-    def __init__(self, to: str | Path | Sink, app: str, resume: bool) -> None:
+    def __init__(
+        self,
+        to: str | Path | Sink,
+        app: str,
+        resume: bool,
+        vantage: str = "server",
+        recorder: str = "fedsim.recording.record",
+        packages: Iterable[str] = (),
+    ) -> None:
         self._to, self._app, self._resume = to, app, resume
+        self._vantage, self._recorder, self._packages = vantage, recorder, tuple(packages)
         self._send: Sink | None = to if callable(to) else None
         self._writer: Writer | None = None
         self._reason = ""
@@ -92,13 +104,13 @@ class ServerSink:
             raise InputError(
                 f"'{path}' exists; name a new transcript, or continue it with resume=True"
             )
-        facts = facts_of("server", "fedsim.recording.record", self._app, run=run)
+        facts = facts_of(self._vantage, self._recorder, self._app, run=run, packages=self._packages)
         self._writer = Writer(path, facts)
         self._send = self._writer.append
 
 
 class _Guard:
-    def __init__(self, sink: ServerSink) -> None:
+    def __init__(self, sink: RoundSink) -> None:
         self._sink = sink
 
     def __enter__(self) -> None:
@@ -140,7 +152,12 @@ def append(
 
 
 def facts_of(
-    vantage: str, recorder: str, app: str, node: int | None = None, run: str = ""
+    vantage: str,
+    recorder: str,
+    app: str,
+    node: int | None = None,
+    run: str = "",
+    packages: Iterable[str] = (),
 ) -> Facts:
     """Return the first record of a transcript, with the versions of the packages that matter.
 
@@ -150,9 +167,10 @@ def facts_of(
         app: name of the app.
         node: the client's number, None for the server.
         run: Flower's number of it, "" where it is not known.
+        packages: further ones that matter.
     """
     versions = {"fedsim": fedsim.__version__}
-    for package in ("flwr", "numpy"):
+    for package in ("flwr", "numpy", *packages):
         with suppress(PackageNotFoundError):
             versions[package] = version(package)
     return Facts(vantage, recorder, app, node, run, versions)

@@ -10,9 +10,12 @@ for a file and for a federation that is still running.
   same, towards the server.
 - A participant's transcript with *canaries* measures the privacy of one update through whatever the
   server does, by a coin that only this client knows.
+- A training *loop*'s transcript has what the noise of every step of DP-SGD was added to: its size
+  is measured, and so is whether batches, divisor and accountant are what the claim rests on.
 
-The unit of privacy is a client's whole update of a round; neighbours differ in whether the client's
-update, or no change, is in the mean, under weights and a number of clients that stay as they are.
+Of a federation the unit of privacy is a client's whole update of a round; neighbours differ in
+whether the client's update, or no change, is in the mean, under weights and a number of clients
+that stay as they are.
 """
 
 import math
@@ -22,13 +25,14 @@ from typing import Any
 from adversaries.errors import InputError
 from fedsim.transcript_audit import client_noise, transcript_claim
 from fedsim.transcript_audit.client_noise import Epsilon
+from fedsim.transcript_audit.loop_steps import LoopSteps
 from fedsim.transcript_audit.participant_rounds import ParticipantRounds
 from fedsim.transcript_audit.recorded_noise import NUMBERS, unbelievable
 from fedsim.transcript_audit.server_rounds import ServerRounds
 from fedsim.transcript_audit.transcript_claim import Claimed, Evidence
 from fedsim.transcript_audit.transcript_findings import Notes, finding
 from fedsim.transcripts.reader import Reader
-from fedsim.transcripts.records import Facts, ObservedRound, Transcript
+from fedsim.transcripts.records import LOOP, Facts, ObservedRound, Transcript
 
 REPEATED = "rounds were repeated: the recorded run was begun again, and every attempt counts"
 
@@ -45,11 +49,13 @@ class Auditor:
         self._mechanism: dict[str, Any] = {}
         self._reported: dict[int, list[Epsilon]] = {}
         self._notes = Notes()
-        self._vantage: ServerRounds | ParticipantRounds = (
-            ServerRounds(self._notes)
-            if facts.vantage == "server"
-            else ParticipantRounds(self._notes, facts.node or 0)
-        )
+        self._vantage: ServerRounds | ParticipantRounds | LoopSteps
+        if facts.vantage == "server":
+            self._vantage = ServerRounds(self._notes)
+        elif facts.vantage == LOOP:
+            self._vantage = LoopSteps(self._notes)
+        else:
+            self._vantage = ParticipantRounds(self._notes, facts.node or 0)
 
     def observe(self, observed: ObservedRound) -> None:
         """Take in the next round."""
@@ -58,7 +64,8 @@ class Auditor:
             self._reported.setdefault(node, []).append(epsilon)
         if observed.model or observed.replies:
             self.rounds += 1
-            if observed.round <= self._last_round:
+            # A loop's recorder counts the steps of each engine from 1.
+            if observed.round <= self._last_round and self.facts.vantage != LOOP:
                 self._notes.add("caution", REPEATED, observed.round)
             self._last_round = observed.round
         self._vantage.observe(observed)
@@ -107,6 +114,7 @@ class Auditor:
             "mechanism": self._mechanism,
             "release": measured.release,
             "canary": measured.canary,
+            "filtered": measured.filtered,
             "findings": findings,
         }
 
@@ -166,7 +174,7 @@ def _missing(transcript: Transcript | Reader) -> str:
     if transcript.incomplete:
         return f"the transcript is incomplete ({transcript.incomplete})"
     # No client is told that a run has ended.
-    if transcript.torn or (transcript.facts.vantage == "server" and not transcript.ended):
+    if transcript.torn or (transcript.facts.vantage in ("server", LOOP) and not transcript.ended):
         return "the transcript does not say that the run has ended"
     return ""
 

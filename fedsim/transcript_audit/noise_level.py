@@ -52,10 +52,14 @@ class NoiseLevel:
         """Positions of rounds that for sure have less noise than their scale."""
         return [place for place, one in enumerate(self.sure_rounds) if one.high < 1]
 
+    @property
+    def alike(self) -> bool:
+        """Whether no round for sure has another multiple of its scale than all together."""
+        return all(one.low <= self.point <= one.high for one in self.sure_rounds)
+
     def stds(self, releases: Sequence[Release]) -> list[Ends]:
         """Return what each round had: of one level, unless rounds for sure differ from it."""
-        alike = all(one.low <= self.point <= one.high for one in self.sure_rounds)
-        if alike or self.verdict == "hidden":
+        if self.alike or self.verdict == "hidden":
             same = _ends(self.point, self.shown)
             return [{name: end * scale for name, end in same.items()} for scale in self.scales]
         return [
@@ -69,6 +73,17 @@ class NoiseLevel:
             _ends(release.left_over, one, scale)
             for release, one, scale in zip(releases, self.sure_rounds, self.scales, strict=True)
         ]
+
+    def most_stds(self) -> list[float]:
+        """Return noise that steps for sure do not exceed, as far as their privacy goes.
+
+        Where steps are alike they are judged together. Noise that is uneven all the same protects
+        less than even noise of the same mean square (1/s^2 is convex), so that nobody is wronged.
+        """
+        if self.alike:
+            return [self.sure.high * scale for scale in self.scales]
+        pairs = zip(self.sure_rounds, self.scales, strict=True)
+        return [one.high * scale for one, scale in pairs]
 
     def least_stds(self) -> list[float]:
         """Return the noise of each round that may support a claim.

@@ -11,6 +11,7 @@ from adversaries.statistics.canaries import vector
 from fedsim.transcript_audit import left_over, transcript_canary, transcript_release
 from fedsim.transcript_audit.left_over import Claims, Dither, Layout, Rounding
 from fedsim.transcript_audit.recorded_noise import claimed_local_std, number
+from fedsim.transcript_audit.svt_rounds import SvtRounds
 from fedsim.transcript_audit.transcript_canary import Scored
 from fedsim.transcript_audit.transcript_findings import Measured, Notes, finding
 from fedsim.transcripts.records import Arrays, Canary, ObservedRound
@@ -23,6 +24,23 @@ NOTHING_MEASURED = (
 )
 
 
+SELECTION = (
+    "of SVTPrivacy the noise of what it sends is measured, and what its choice of numbers tells is "
+    "not: a claim can be disproved, and not supported"
+)
+
+
+NO_NOISE = (
+    "PercentilePrivacy cuts and clips numbers, and adds no noise: of what it sends epsilon is "
+    "infinite"
+)
+
+UNDECLARED = (
+    "what {} adds cannot be read: if it clips the whole update (L2) and adds Gaussian noise, say "
+    "so: NVFlareFilter(..., clipping_norm=, noise_std=)"
+)
+
+
 class ParticipantRounds:
     """What a participant's transcript gives, round by round; node: whose it is."""
 
@@ -31,6 +49,8 @@ class ParticipantRounds:
         self._node = node
         self._dither = Dither()
         self._local: list[Release] = []
+        self._svt = SvtRounds(notes)
+        self._unread: set[str] = set()
         self._scored: list[Scored] = []
         self._pending: ObservedRound | None = None
 
@@ -46,7 +66,13 @@ class ParticipantRounds:
                 self._score(pending, pending.canary, after)
         if observed.model:
             self._pending = observed
-        if observed.unprotected is not None and observed.own:
+        named = str(observed.mechanism.get("filter", ""))
+        declared = "local_noise_std" in observed.mechanism
+        if named == "SVTPrivacy":
+            self._svt.observe(observed)
+        elif named and not declared:
+            self._unread.add(named)
+        elif observed.unprotected is not None and observed.own:
             self._observe_local(observed, observed.unprotected)
 
     def measured(
@@ -70,6 +96,11 @@ class ParticipantRounds:
             findings += _understated(release, mechanism)
         if self._scored:
             canary = transcript_canary.measured(self._scored, delta, confidence)
+        if self._unread:
+            return Measured(None, canary, *_unread(self._unread, findings))
+        filtered = self._svt.measured(mechanism, delta, confidence, findings)
+        if filtered is not None:
+            return Measured(release, canary, SELECTION, filtered=filtered)
         if release is None and canary is None:
             findings.append(finding("note", NOTHING_MEASURED))
         return Measured(release, canary, "" if release else NOTHING_MEASURED)
@@ -111,6 +142,16 @@ class ParticipantRounds:
             Claims(norm, claimed_local_std(observed.mechanism)),
         )
         self._local.append(release)
+
+
+def _unread(names: set[str], findings: list[dict[str, Any]]) -> tuple[str, str, Any]:
+    """Return why nothing is measured, of a client, and what is known of filters all the same."""
+    if names == {"PercentilePrivacy"}:
+        findings.append(finding("caution", NO_NOISE))
+        return NO_NOISE, "client", {"filter": "PercentilePrivacy", "proven": {"epsilon": math.inf}}
+    why = UNDECLARED.format(" and ".join(sorted(names)))
+    findings.append(finding("caution", why))
+    return why, "client", None
 
 
 def _understated(release: Mapping[str, Any], mechanism: Mapping[str, Any]) -> list[dict[str, Any]]:

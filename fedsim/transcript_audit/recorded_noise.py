@@ -17,6 +17,13 @@ NUMBERS = (
     "local_sensitivity",
     "local_epsilon",
     "local_delta",
+    "local_noise_std",
+    "divisor",
+    "neighbour_divisor",
+    "sample_rate",
+    "expected_batch_size",
+    "accountant_noise_multiplier",
+    "accountant_sample_rate",
 )
 """What an audit takes of a mechanism as a number."""
 
@@ -32,7 +39,10 @@ def claimed_std(mechanism: Mapping[str, Any]) -> float | None:
 
 
 def claimed_local_std(mechanism: Mapping[str, Any]) -> float | None:
-    """Return the noise of Flower's LocalDpMod: sensitivity sqrt(2 ln(1.25/delta)) / epsilon."""
+    """Return the declared noise, or Flower's LocalDpMod's: s sqrt(2 ln(1.25/delta)) / epsilon."""
+    declared = number(mechanism, "local_noise_std")
+    if declared is not None:
+        return declared
     sensitivity, epsilon, delta = (
         number(mechanism, f"local_{name}") for name in ("sensitivity", "epsilon", "delta")
     )

@@ -28,6 +28,10 @@ RECORDS = (
     "it is of a record of a client's data, and a transcript measures what is learnt of a client's "
     "whole update"
 )
+CLIENTS = (
+    "it is of a client's whole update, and this training loop was recorded as one whose noise "
+    "protects a record"
+)
 UNKNOWN_UNIT = (
     "clients report an epsilon of their own ({}), so that it may be of their records, of which a "
     "transcript measures nothing; if it is of a client's whole update, say so: "
@@ -100,10 +104,11 @@ def judge(claim: Claimed, evidence: Evidence, findings: list[dict[str, Any]]) ->
     """
     unit = claim.unit or evidence.mechanism.get("unit")
     unit = unit if unit in UNITS else None
-    refuted, verdict, reasons = list[str](), Verdict.NOT_JUDGED, [RECORDS]
+    other = RECORDS if evidence.measured.unit == "client" else CLIENTS
+    refuted, verdict, reasons = list[str](), Verdict.NOT_JUDGED, [other]
     if unit is None and evidence.reported is not None:
         reasons = [UNKNOWN_UNIT.format(evidence.reported.named)]
-    elif unit != "record":
+    elif unit in (None, evidence.measured.unit):
         refuted, verdict, reasons = _of_updates(claim, unit, evidence)
     findings += [
         finding("alarm", f"the claim of epsilon {claim.epsilon:g} at delta {claim.delta:g} {text}")
@@ -129,13 +134,18 @@ def _of_updates(
     elif canary is not None:
         unjudged.append(CANARIES)
         refuted += _refutation(claim, canary["proven"]["epsilon_all_rounds"], "that canaries found")
+    filtered = evidence.measured.filtered
+    if filtered is not None:
+        refuted += _refutation(claim, filtered["proven"]["epsilon"], "of the upload's noise")
     if release is None:
         unjudged += [] if canary is not None else [evidence.measured.unmeasured]
     elif why := _unjudgeable(release):
         unjudged.append(why)
     else:
         proven = release["proven"]
-        refuted += _refutation(claim, proven["epsilon"], f"of node {proven['node']}")
+        node = proven["node"]
+        whose = f"of a {evidence.measured.unit}" if node is None else f"of node {node}"
+        refuted += _refutation(claim, proven["epsilon"], whose)
         if not refuted:
             return [], *_of_release(claim, release, evidence)
     if refuted:
@@ -163,9 +173,8 @@ def _of_release(claim: Claimed, release: Part, evidence: Evidence) -> tuple[Verd
         return Verdict.NOT_JUDGED, [f"{evidence.missing}, and the claim is of all rounds"]
     at_most = release["proven"]["epsilon_at_most"]
     if at_most <= claim.epsilon * (1 + ROUNDING):
-        if not release["independent"]:
-            return Verdict.NOT_JUDGED, [ALIKE]
-        return Verdict.SUPPORTED, []
+        why = release.get("unsure") or ("" if release["independent"] else ALIKE)
+        return (Verdict.NOT_JUDGED, [why]) if why else (Verdict.SUPPORTED, [])
     if release["noise"] == "as claimed":  # by the configuration itself the claim is too small
         return Verdict.SUSPECT, []
     largest = "any size" if math.isinf(at_most) else f"up to {at_most:.3g}"

@@ -46,8 +46,12 @@ class Measured:
         release: noise and clients, as `transcript_release.measured`; None if nothing is known.
         canary: as `transcript_canary.measured`, None without canaries.
         unmeasured: why there is no release, "" if there is one.
+        unit: one of `records.UNITS`, of which all of this is.
+        filtered: what a filter that is no Gaussian mechanism did, as `svt_rounds`; None without.
     """
 
     release: dict[str, Any] | None = None
     canary: dict[str, Any] | None = None
     unmeasured: str = ""
+    unit: str = "client"
+    filtered: dict[str, Any] | None = None

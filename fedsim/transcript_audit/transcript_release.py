@@ -73,7 +73,7 @@ def measured(
             findings.append(finding("note", NO_SCORES))
     return {
         "towards": towards,
-        **_noise(releases, level, shown, confidence),
+        **noise_values(releases, level, shown, confidence),
         "round_numbers": [release.round for release in releases],
         "clients": _clients(releases, shown, stds, delta),
         "proven": _proven(releases, level, stds, delta),
@@ -109,10 +109,17 @@ def _stds_of_beliefs(
     ]
 
 
-def _noise(
+def noise_values(
     releases: Sequence[Release], level: NoiseLevel, shown: Sequence[Ends], confidence: float
 ) -> dict[str, Any]:
-    """Return what was configured and measured of the noise, in all and round by round."""
+    """Return what was configured and measured of the noise, in all and round by round.
+
+    Args:
+        releases: of all rounds.
+        level: as measured of them.
+        shown: the noise of each round, as the report has it.
+        confidence: of its intervals.
+    """
     claimed = _claimed(releases)
     ends = {"point": level.point, "low": level.shown.low, "high": level.shown.high}
     return {
@@ -129,7 +136,7 @@ def _noise(
         "rounding_std": [release.rounding for release in releases],
         "realised_over_claimed": ends | {"confidence": confidence} if claimed else None,
         "claimed_noise_multiplier": _composed(releases, level.scales) if claimed else None,
-        "noise_multiplier": _noise_multipliers(releases, shown),
+        "noise_multiplier": noise_multipliers(releases, shown),
     }
 
 
@@ -144,7 +151,7 @@ def _proven(
     worst = max(clients, key=lambda client: client["epsilon"]["low"])
     return {
         "confidence": ALARM_CONFIDENCE,
-        "noise_multiplier": _noise_multipliers(releases, sure),
+        "noise_multiplier": noise_multipliers(releases, sure),
         "node": worst["node"],
         "epsilon": worst["epsilon"]["low"],
         "unbounded": math.isinf(worst["epsilon"]["low"]),
@@ -163,9 +170,15 @@ def _composed(releases: Sequence[Release], stds: Sequence[float]) -> float | Non
     return math.sqrt(len(releases) / inverse)
 
 
-def _noise_multipliers(
+def noise_multipliers(
     releases: Sequence[Release], noises: Sequence[Ends]
 ) -> dict[str, float | None] | None:
+    """Return the multiplier that equal steps would have, by end of an interval; None if unknown.
+
+    Args:
+        releases: of all rounds.
+        noises: what each of them had.
+    """
     found = {end: _composed(releases, [one[end] for one in noises]) for end in noises[0]}
     return None if None in found.values() else found
 

@@ -49,6 +49,8 @@ def verdict(report: Report) -> str:
             f"certain of every client is {release['towards']}. Noise that clients add before is "
             "not seen from here."
         )
+    elif release is not None and "steps" in release:
+        said.append(_of_steps(release, delta))
     elif release is not None:
         client = worst(release)
         said.append(
@@ -63,6 +65,16 @@ def verdict(report: Report) -> str:
             f"Canaries measured mu {low} to {high} of one round, towards {canary['towards']}."
         )
     return " ".join(said) or "Nothing could be measured from this vantage point."
+
+
+def _of_steps(release: Report, delta: float) -> str:
+    """Return what a training loop's steps gave of a record."""
+    how = "with batches as declared" if release["amplified"] else "without amplification"
+    return (
+        f"Of a {release['unit']}, {release['towards']}, learns epsilon "
+        f"{number(release['epsilon']['point'])} at delta {delta:g} at most in "
+        f"{release['steps']} steps, {how}."
+    )
 
 
 def worst(release: Report) -> Report:
@@ -110,6 +122,8 @@ def _noise_rows(report: Report) -> list[tuple[str, str]]:
         rows.append(("noise multiplier, configured", number(release["claimed_noise_multiplier"])))
         rows.append(("noise multiplier, measured", number(ends["point"])))
         rows.append(("its interval", f"{number(ends['low'])} to {number(ends['high'])}"))
+    if "steps" in release:
+        rows += _step_rows(release)
     if "weighting" in release:
         rows.append(
             ("weights of the mean", f"{release['weighting']} ({release['weighting_basis']})")
@@ -126,6 +140,27 @@ def _noise_rows(report: Report) -> list[tuple[str, str]]:
         for name, bound in scores["lower_bounds"].items():
             title = f"one release, ε at least ({name.replace('_', '-')})"
             rows.append((title, DASH if bound["reason"] else number(bound["epsilon"])))
+    return rows
+
+
+def _step_rows(release: Report) -> list[tuple[str, str]]:
+    """Return what was measured of a training loop, name by name."""
+    ends, sampling, told = release["epsilon"], release["sampling"], release["accountants"]
+    rows = [
+        ("steps", plain(release["steps"])),
+        ("ε of all steps", number(ends["point"])),
+        ("its interval ", f"{number(ends['low'])} to {number(ends['high'])}"),
+    ]
+    if sampling is not None:
+        shown = f"{sampling['rate']:.4g}, declared {sampling['declared']:.4g}"
+        rows.append(("sampling rate", shown))
+        rows.append(("variance of batch sizes", f"{sampling['dispersion']:.3g} × Poisson's"))
+        rows.append(("sizes as declared, p", number(sampling["p_value"])))
+    if told is not None:
+        rows.append(("engines", plain(told["engines"])))
+        rows.append(("ε by the accountant's last word", number(told["last_word"])))
+        rows.append(("ε by all that accountants were told", number(told["all_steps"])))
+        rows.append(("the same, at the noise measured", number(told["at_measured_noise"])))
     return rows
 
 
@@ -187,6 +222,9 @@ def _render_html(report: Report) -> str:
     return audit_page.render(
         PAGE,
         report=report,
+        seen="steps. The unit of privacy is a " + release["unit"]
+        if "steps" in release
+        else "rounds. The unit of privacy is a client's update",
         verdict=verdict(report),
         findings=[(one["severity"], _sentence(one)) for one in report["findings"]],
         alarming=any(one["severity"] == "alarm" for one in report["findings"]),
@@ -209,7 +247,8 @@ def _figures(report: Report) -> list[tuple[str, Any]]:
         rounds = np.array(release["round_numbers"])
         beliefs = {f"node {one['node']}": np.array(one["belief"]) for one in release["clients"]}
         caption = "How sure the adversary is that a client took part, who knows all other updates."
-        drawn.append((caption, belief_figures.client_beliefs(rounds, beliefs)))
+        if beliefs:
+            drawn.append((caption, belief_figures.client_beliefs(rounds, beliefs)))
         ends = [[one[end] for one in release["left_over_interval"]] for end in ("low", "high")]
         claims = release["claimed_std"]
         claimed = None if None in claims else np.array(claims, float)
@@ -236,8 +275,7 @@ PAGE = """\
 {% block kind %}Audit of a transcript{% endblock %}
 {% block heading %}{{ report.facts.app or "A Flower app" }}{% endblock %}
 {% block meta %}
-<p class="meta">Vantage: {{ report.facts.vantage }}; {{ report.rounds }} rounds. The unit of privacy
-is a client's update.</p>
+<p class="meta">Vantage: {{ report.facts.vantage }}; {{ report.rounds }} {{ seen }}.</p>
 {% endblock %}
 {% block body %}
 <section class="verdict{{ ' alarm' if alarming else '' }}"><p>{{ verdict }}</p></section>

@@ -8,7 +8,10 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 
-VANTAGES = ("server", "participant", "auditor")
+LOOP = "loop"
+"""The vantage of a training loop, whose steps stand in the place of rounds."""
+
+VANTAGES = ("server", "participant", "auditor", LOOP)
 
 UNITS = ("client", "record")
 """Whom a claim protects: a client, with its whole update, or a record of a client's data."""
@@ -27,7 +30,8 @@ class Facts:
 
     Attributes:
         vantage: "server" (sees every reply), "participant" (sees global models and its own
-            messages) or "auditor" (a participant that joined to audit).
+            messages), "auditor" (a participant that joined to audit) or "loop" (sees every step of
+            DP-SGD, before and after its noise).
         recorder: the program or mod that recorded.
         app: name of the recorded Flower app.
         node: partition of a participant or auditor, its node id if it has none; None for the
@@ -97,6 +101,11 @@ class ObservedRound:
     declared rather than read, else "other"; "unit" (one of `UNITS`) if it was declared;
     "local_clipping_norm", "local_sensitivity", "local_epsilon", "local_delta" for a local one;
     "client_epsilon" and "client_epsilon_metric" if it reports one; absent keys are unknown.
+
+    Of a training loop (vantage "loop") a round is a step of DP-SGD without a model. `replies` has
+    one, of node 0: the sum of the clipped gradients, and the size of the batch as `num_examples`.
+    `aggregate` is what was released, (sum + noise)/divisor; `participants` are the records of the
+    batch. The keys of its mechanism are listed with the format.
 
     Attributes:
         round: the number that the strategy gave it.

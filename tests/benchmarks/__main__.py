@@ -1,4 +1,5 @@
-"""Benchmarks: clipped gradients, memory, accounting, a campaign, runtimes, sampled clients; scores.
+"""Benchmarks: clipped gradients, memory, accounting, a campaign, runtimes, sampled clients; scores;
+recording.
 
 python tests/benchmarks [PART ...] [--smoke] [--device cuda] [--out FILE.md]
 """
@@ -16,6 +17,7 @@ import clients
 import clipping
 import distances
 import memory
+import recording
 import runtimes
 import scores
 import torch
@@ -32,6 +34,7 @@ PARTS = (
     "scores",
     "distances",
     "clients",
+    "recording",
 )
 
 PARTS_IN_SMOKE = tuple(part for part in PARTS if part != "runtimes")
@@ -100,6 +103,8 @@ def measure(options: argparse.Namespace) -> Iterator[Table]:
         yield from distances.measure(options.smoke, options.data_root, options.adult_root)
     if "clients" in parts:
         yield from clients.measure(options.smoke)
+    if "recording" in parts:
+        yield from recording.measure(options.smoke)
     if "runtimes" in parts:
         few = runtimes.SMOKE if options.smoke else runtimes.Size()
         yield from runtimes.measure(replace(few, rounds=options.rounds or few.rounds))

@@ -1,0 +1,130 @@
+"""Recording pfl: the sum of users' statistics before and after a central Gaussian mechanism.
+
+    mechanism = fedsim.recording.pfl(CentrallyAppliedPrivacyMechanism(gaussian), "steps.fedt")
+
+pfl's callbacks see the model after a step alone, and neither sum nor noise, so that it is the
+mechanism that is recorded.
+"""
+
+import weakref
+from pathlib import Path
+from typing import Any, TypeVar
+
+from adversaries.errors import InputError
+from fedsim.recording.loop import PARAMETERS, Accounted, Recorder
+from fedsim.recording.recorder_sink import Sink, safely
+from fedsim.transcripts.records import Scalar
+
+Mechanism = TypeVar("Mechanism")
+
+NOT_CENTRAL = (
+    "{} is no CentrallyAppliedPrivacyMechanism of a GaussianMechanism, which alone can be recorded"
+)
+
+
+def pfl(
+    mechanism: Mechanism,
+    to: str | Path | Sink,
+    *,
+    population: int | None = None,
+    resume: bool = False,
+    app: str = "",
+    parameters: int | None = PARAMETERS,
+) -> Mechanism:
+    """Record every step of a central Gaussian mechanism of pfl, whose noise protects a user.
+
+    Args:
+        mechanism: a CentrallyAppliedPrivacyMechanism around a GaussianMechanism.
+        to: file of the transcript, which must not exist unless `resume`; or a function to call with
+            every step.
+        population: how many users there are, None where unknown.
+        resume: whether to continue a transcript.
+        app: name of the training, for the transcript.
+        parameters: about how many a step keeps of a larger model; None for all.
+
+    Returns:
+        The same mechanism, to be listed among the postprocessors. The transcript ends with it, or
+        with the process.
+
+    Raises:
+        InputError: pfl is not installed, or the mechanism is another; or as of `Recorder`.
+    """
+    try:
+        from pfl.privacy.gaussian_mechanism import GaussianMechanism  # noqa: PLC0415
+        from pfl.privacy.privacy_mechanism import (  # noqa: PLC0415
+            CentrallyAppliedPrivacyMechanism,
+        )
+    except ImportError as error:
+        raise InputError(
+            f"pfl is not installed, which is to be recorded here: pip install pfl ({error})"
+        ) from None
+    central = isinstance(mechanism, CentrallyAppliedPrivacyMechanism)
+    inner = getattr(mechanism, "underlying_mechanism", None)
+    if not central or not isinstance(inner, GaussianMechanism):
+        raise InputError(NOT_CENTRAL.format(type(mechanism).__name__))
+    recorder = Recorder(
+        to,
+        records=population,
+        unit="client",
+        resume=resume,
+        app=app,
+        parameters=parameters,
+        recorder="fedsim.recording.pfl",
+        packages=("pfl",),
+    )
+    _Steps(mechanism, recorder)
+    return mechanism
+
+
+class _Steps:
+    """Stands in the place of a mechanism's `postprocess_server`, which adds the noise."""
+
+    def __init__(self, mechanism: Any, recorder: Recorder) -> None:
+        self._of, self._recorder, self._count = weakref.ref(mechanism), recorder, 0
+        mechanism.postprocess_server = self._postprocess_server
+        weakref.finalize(mechanism, recorder.close)
+
+    def _postprocess_server(self, *, stats: Any, central_context: Any, **more: Any) -> Any:
+        mechanism = self._of()
+        assert mechanism is not None  # it is being called
+        # Before the call, which may add the noise in place.
+        before = safely(_arrays, stats)
+        given = safely(_noise, mechanism.underlying_mechanism) or {}
+        result = type(mechanism).postprocess_server(
+            mechanism, stats=stats, central_context=central_context, **more
+        )
+        self._count += 1
+        accountant = mechanism.underlying_mechanism.privacy_accountant
+        accounted = None
+        if accountant is not None:
+            accounted = Accounted(
+                float(accountant.noise_parameter),
+                float(accountant.sampling_probability),
+                self._count,
+                type(accountant).__name__,
+            )
+        self._recorder.step(
+            safely(_arrays, result[0]) or {},
+            before,
+            batch=int(central_context.cohort_size),
+            accounted=accounted,
+            sampling="a cohort of a fixed size",
+            **given,
+        )
+        return result
+
+
+def _arrays(statistics: Any) -> dict[str, Any]:
+    """Return copies of the arrays of a sum, by their place."""
+    weights = statistics.get_weights()[1]
+    return {
+        str(place): each.detach().clone() if hasattr(each, "detach") else each.copy()
+        for place, each in enumerate(weights)
+    }
+
+
+def _noise(gaussian: Any) -> dict[str, Any]:
+    bound = gaussian.clipping_bound
+    norm = float(bound.value() if hasattr(bound, "value") else bound)
+    found: dict[str, Scalar] = {"clipping_norm": norm}
+    return found | {"noise_multiplier": float(gaussian.relative_noise_stddev)}

@@ -1,0 +1,94 @@
+"""NVFlare's privacy filters, recorded by a filter around them."""
+
+# ruff: noqa: PLC0415  (the framework is an extra, without which this module is skipped)
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedsim.transcript_audit.audit import audit
+from fedsim.transcript_audit.svt_rounds import laplace_epsilon
+from fedsim.transcripts.reader import read
+
+pytest.importorskip("nvflare", reason="nvflare is not installed")
+
+ROUNDS, DELTA = 5, 1e-5
+
+
+def _filtered(filter: Any, folder: Path, **declared: float) -> Path:
+    """Send updates through a recorded filter, as a site does, and return the transcript."""
+    from nvflare.apis.dxo import DXO, DataKind
+    from nvflare.apis.fl_constant import ReservedKey
+    from nvflare.apis.fl_context import FLContext
+
+    from fedsim.recording import NVFlareFilter
+
+    recorded = NVFlareFilter(filter, str(folder / "{site}.fedt"), **declared)
+    context, generator = FLContext(), np.random.default_rng(0)
+    context.set_prop(ReservedKey.IDENTITY_NAME, "site-1", private=True, sticky=False)
+    for number in range(ROUNDS):
+        update = {"w": generator.normal(0, 1e-4, (50, 100)), "b": generator.normal(0, 1e-4, 100)}
+        sent = DXO(DataKind.WEIGHT_DIFF, data=update).to_shareable()
+        sent.set_header("current_round", number)
+        recorded.process(sent, context)
+    return folder / "site-1.fedt"
+
+
+def test_what_svt_privacy_is_given_is_not_what_it_spends(tmp_path: Path) -> None:
+    from nvflare.app_common.filters.svt_privacy import SVTPrivacy
+
+    np.random.seed(4)  # noqa: NPY002  (NVFlare draws its noise from there)
+    path = _filtered(SVTPrivacy(epsilon=0.1), tmp_path)
+    report = audit(read(path), DELTA, claimed_epsilon=0.1)
+    found = report["filtered"]
+    assert report["claim"]["verdict"] == "convicted"
+    assert found["rounds"] == ROUNDS
+    # 0.1 for the choice, and 0.1 for each of 510 numbers.
+    assert found["ledger_epsilon"] == pytest.approx(ROUNDS * (0.1 + 0.1 * 510))
+    scale = found["scale_over_configured"]
+    assert scale["low"] < 1 < scale["high"]
+    assert 10 < found["proven"]["epsilon"] < found["ledger_epsilon"]
+
+
+def test_percentile_privacy_adds_no_noise(tmp_path: Path) -> None:
+    from nvflare.app_common.filters.percentile_privacy import PercentilePrivacy
+
+    report = audit(read(_filtered(PercentilePrivacy(), tmp_path)), DELTA, claimed_epsilon=8)
+    assert report["claim"]["verdict"] == "convicted"
+    assert "adds no noise" in report["findings"][0]["text"]
+
+
+@pytest.mark.parametrize(("noise", "verdict"), [(1.0, "supported"), (0.5, "convicted")])
+def test_a_gaussian_filter_of_ones_own_is_measured(
+    tmp_path: Path, noise: float, verdict: str
+) -> None:
+    from nvflare.apis.dxo import DataKind
+    from nvflare.apis.dxo_filter import DXOFilter
+
+    class Gaussian(DXOFilter):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__([DataKind.WEIGHT_DIFF], None)
+            self.generator = np.random.default_rng(1)
+
+        def process_dxo(self, dxo: Any, shareable: Any, fl_ctx: Any) -> Any:
+            length = math.sqrt(sum(float((each**2).sum()) for each in dxo.data.values()))
+            dxo.data = {
+                name: each * min(1, 0.005 / length)
+                + 0.01 * noise * self.generator.standard_normal(each.shape)
+                for name, each in dxo.data.items()
+            }
+            return dxo
+
+    path = _filtered(Gaussian(), tmp_path, clipping_norm=0.005, noise_std=0.01)
+    # z = 2, five rounds: mu = 1.118, epsilon 4.96 at 1e-5.
+    report = audit(read(path), DELTA, claimed_epsilon=5.0)
+    assert report["claim"]["verdict"] == verdict, report["findings"]
+
+
+def test_the_bound_of_laplace_noise_is_exact_for_one_variable() -> None:
+    assert laplace_epsilon(0.5, 1, 1e-9) == pytest.approx(0.5, abs=1e-3)
+    # delta = 1 - exp((epsilon - reach)/2)
+    assert laplace_epsilon(1.0, 1, 0.1) == pytest.approx(1 + 2 * math.log(0.9), abs=1e-3)

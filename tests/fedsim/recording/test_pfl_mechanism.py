@@ -1,0 +1,87 @@
+"""pfl's central Gaussian mechanism, recorded in one line: claim, theory, and what was measured."""
+
+# ruff: noqa: PLC0415  (the framework is an extra, without which this module is skipped)
+
+import gc
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adversaries.errors import InputError
+from fedsim.recording import pfl as record_pfl
+from fedsim.transcript_audit.audit import audit
+from fedsim.transcripts.reader import read
+
+pytest.importorskip("pfl", reason="pfl is not installed")
+
+STEPS, COHORT, POPULATION, DELTA = 20, 50, 5000, 1e-5
+
+
+@dataclass
+class _Context:
+    cohort_size: int
+    seed: int
+
+
+@pytest.mark.filterwarnings("ignore")
+def _train(path: Path, noise_scale: float) -> dict[str, Any]:
+    from pfl.internal.ops import numpy_ops
+    from pfl.internal.ops.selector import set_framework_module
+    from pfl.privacy.gaussian_mechanism import GaussianMechanism
+    from pfl.privacy.privacy_accountant import PLDPrivacyAccountant
+    from pfl.privacy.privacy_mechanism import CentrallyAppliedPrivacyMechanism
+    from pfl.stats import MappedVectorStatistics
+
+    set_framework_module(numpy_ops)
+    accountant = PLDPrivacyAccountant(
+        num_compositions=STEPS,
+        sampling_probability=COHORT / POPULATION,
+        mechanism="gaussian",
+        epsilon=2.0,
+        delta=DELTA,
+        noise_scale=noise_scale,
+    )
+    gaussian = GaussianMechanism.from_privacy_accountant(accountant, 0.5)
+    mechanism = record_pfl(CentrallyAppliedPrivacyMechanism(gaussian), path, population=POPULATION)
+    generator = np.random.default_rng(0)
+    for step in range(STEPS):
+        total = None
+        for _ in range(COHORT):
+            update = generator.normal(size=(40, 50)).astype("f4")
+            sent, _ = gaussian.constrain_sensitivity(MappedVectorStatistics({"w": update}, 1))
+            total = sent if total is None else total + sent
+        mechanism.postprocess_server(
+            stats=total, central_context=_Context(COHORT, step), aggregate_metrics=None
+        )
+    del mechanism
+    gc.collect()
+    return audit(read(path), DELTA, claimed_epsilon=2.0)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_its_noise_is_what_its_accountant_says_and_its_cohorts_are_not(tmp_path: Path) -> None:
+    report = _train(tmp_path / "pfl.fedt", 1.0)
+    release = report["release"]
+    assert release["noise"] == "as claimed"
+    assert release["accountants"]["all_steps"] == pytest.approx(2.0, rel=0.01)
+    assert release["accountants"]["at_measured_noise"] == pytest.approx(2.0, rel=0.05)
+    # It draws as many users in every step, which its accountant does not speak of.
+    assert report["claim"] | {"reasons": []} == {
+        "epsilon": 2.0, "delta": DELTA, "unit": "client", "verdict": "suspect", "reasons": []
+    }  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_noise_for_a_larger_cohort_than_there_was_is_an_alarm(tmp_path: Path) -> None:
+    report = _train(tmp_path / "pfl.fedt", 0.5)
+    assert "was told a noise multiplier" in " ".join(
+        one["text"] for one in report["findings"] if one["severity"] == "alarm"
+    )
+
+
+def test_other_mechanisms_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no CentrallyAppliedPrivacyMechanism"):
+        record_pfl(object(), tmp_path / "pfl.fedt")
