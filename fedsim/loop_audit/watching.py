@@ -40,6 +40,7 @@ class Watch:
     statement: Statement | None = None
     drawn: list[Any] = field(default_factory=list)
     loader: Any = None
+    kind: tuple[str, float] = ("", 0.0)
     sampler: str = ""
     rate: float = 0.0
     counts: Counter[int] = field(default_factory=Counter)
@@ -160,6 +161,8 @@ def _record(
     drawn = Counter(place for batch in seer.drawn for place in batch)
     seer.counts.update(drawn)
     batches, seer.drawn = len(seer.drawn), []
+    if batches:
+        seer.records, (seer.sampler, seer.rate) = len(seer.loader), seer.kind
     told = seer.told[found["told"] :]
     lengths = np.linalg.norm(found["released"]), np.linalg.norm(found["noised"])
     clipped = None
@@ -258,8 +261,7 @@ def _drawn(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
             seer.loader, seer.drawn = self._dataset, []
         batch = [places] if isinstance(places, int) else list(places)
         seer.drawn.append(batch)
-        seer.sampler, seer.rate = _kind(self._index_sampler)
-        seer.records = len(self._dataset)
+        seer.kind = _kind(self._index_sampler)
         return places
 
     return wrapped
