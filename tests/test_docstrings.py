@@ -35,6 +35,7 @@ ROOMS = (
     "fedsim/experiment.py",
     "fedsim/figures",
     "fedsim/game",
+    "fedsim/loop_audit",
     "fedsim/mechanisms",
     "fedsim/noise",
     "fedsim/pages",

@@ -6,7 +6,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
 DELTA = 1e-5
-NOISE, BATCH, EPOCHS = 1.0, 16, 2
+NOISE, BATCH, EPOCHS = 2.0, 16, 2
 
 
 def model(features: torch.Tensor) -> nn.Module:
@@ -48,7 +48,7 @@ def full_batch(features, labels, seed):
     """Take all records in every step."""
     net, engine = model(features), PrivacyEngine(accountant="rdp")
     loader = _loader(features, labels, batch_size=len(labels))
-    _train(net, engine, loader, noise=4.0, epochs=8)
+    _train(net, engine, loader, noise=8.0, epochs=8)
     engine.get_epsilon(DELTA)
     return net
 
