@@ -21,6 +21,7 @@ from fedsim.common.randomness import Role, generator
 from fedsim.common.strict_json import strict_json
 from fedsim.loop_audit import guarantee, scoring
 from fedsim.loop_audit.guarantee import Observation
+from fedsim.loop_audit.measurement import Features
 from fedsim.loop_audit.process import LoopProcess, Order, opened
 from fedsim.loop_audit.rules import findings
 from fedsim.privacy.delta import ASSUMED
@@ -270,7 +271,7 @@ class _Seeds:
             int(generator(self.seed, Role.NOISE, trial=each).integers(2**32)) for each in numbers
         ]
 
-    def worlds(self, count: int) -> np.ndarray:
+    def worlds(self, count: int) -> scoring.Bools:
         """Return fair worlds, half of each, for the next runs."""
         drawn = generator(self.seed, Role.WORLD, trial=self.count)
         return drawn.permutation(np.arange(count) % 2 == 0)
@@ -291,7 +292,8 @@ def _measured(
     loop: LoopProcess, pair: int, count: int, seeds: _Seeds, progress: Callable[[int], None]
 ) -> tuple[scoring.Bools, scoring.Floats]:
     """Return worlds [T] and features [T, features] of so many new runs."""
-    worlds, numbers, found = seeds.worlds(count), seeds.next(count), []
+    found: list[Features] = []
+    worlds, numbers = seeds.worlds(count), seeds.next(count)
     for start in range(0, count, BATCH):
         part = slice(start, start + BATCH)
         found += loop.features(pair, list(worlds[part]), numbers[part])

@@ -7,7 +7,6 @@ the clipping norm; under replacement, of 2 times it. That bound holds, and is no
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -137,9 +136,7 @@ def _unlike(with_it: Seen, without: Seen) -> tuple[str, ...]:
     if len(here) != len(there):
         found.append(f"{len(here)} steps with the target, {len(there)} without it")
     for name, value in (("divisor", "divisor"), ("rate that is accounted for", "told_rate")):
-        pair = [
-            {round(getattr(step, value), 6) for step in run} for run in (here, there) if run
-        ]
+        pair = [{round(getattr(step, value), 6) for step in run} for run in (here, there) if run]
         if len(pair) == 2 and pair[0] != pair[1]:
             ends = [f"{min(each):g}" for each in pair]
             found.append(f"the {name} is {ends[0]} with the target, {ends[1]} without it")

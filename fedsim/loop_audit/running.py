@@ -17,7 +17,7 @@ from fedsim.app_audit.seeding import set_seeds
 from fedsim.loop_audit import contract
 from fedsim.loop_audit.contract import Function
 from fedsim.loop_audit.measurement import Features, Seen
-from fedsim.loop_audit.watching import Watch
+from fedsim.loop_audit.watching import Watch, wrap
 from fedsim.loop_audit.worlds import Data, Pair
 
 Floats = npt.NDArray[np.float64]
@@ -128,16 +128,17 @@ class Loop:
     def _called(self, data: Data, seeds: Sequence[int]) -> Any:
         import torch  # noqa: PLC0415
 
+        wrap(self._watch)
         self._watch.clear()
         set_seeds(seeds[0])
         features, labels = torch.tensor(data.features), torch.tensor(data.labels)
         given = list(seeds) if self._function.many else seeds[0]
         try:
-            return self._function.call(features, labels, given)
+            returned = self._function.call(features, labels, given)
         except Exception as error:
-            raise AppFailedError(
-                f"the loop failed: {type(error).__name__}: {error}"
-            ) from error
+            raise AppFailedError(f"the loop failed: {type(error).__name__}: {error}") from error
+        # A function that imports Opacus itself has run unwatched by now.
+        return self._called(data, seeds) if wrap(self._watch) else returned
 
     def _released(self, returned: Any, runs: int) -> list[Floats]:
         """Return [k, P] of each run: the steps that were watched, else what was returned."""

@@ -5,7 +5,8 @@ Methods of its classes are wrapped for as long as the process lives; nothing tha
 
 import functools
 import hashlib
-import importlib.util
+import importlib
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -50,10 +51,11 @@ class Watch:
     start: Floats | None = None
     moved: bool = False
     within: bool = False
+    wrapped: bool = False
 
     def clear(self) -> None:
         """Forget everything."""
-        self.__dict__.update(Watch().__dict__)
+        self.__dict__.update(Watch(wrapped=self.wrapped).__dict__)
 
     def seen(self, model: Floats | None, released: Floats) -> Seen:
         """Return what the run showed.
@@ -62,7 +64,7 @@ class Watch:
             model: that the loop returned, None for none.
             released: by the run.
         """
-        same = model is None or self.state is not None and _same(model, self.state)
+        same = model is None or (self.state is not None and _same(model, self.state))
         return Seen(
             steps=tuple(self.steps),
             statement=self.statement,
@@ -84,28 +86,38 @@ def _same(model: Floats, state: Floats) -> bool:
     return model.shape == state.shape and bool(np.allclose(np.sort(model), np.sort(state)))
 
 
-def watch() -> Watch:
-    """Wrap what is there of Opacus and of PyTorch's loaders, and return what will see it."""
-    seer = Watch()
-    if importlib.util.find_spec("opacus") is None:
-        return seer
-    import opacus.accountants as accountants  # noqa: PLC0415, PLR0402  (it is an extra)
-    import opacus.optimizers as optimizers  # noqa: PLC0415, PLR0402
-    from torch.utils.data import dataloader  # noqa: PLC0415
+Wrapper = Callable[[Watch, Callable[..., Any]], Callable[..., Any]]
 
+
+def wrap(seer: Watch) -> bool:
+    """Wrap what is there of Opacus and of PyTorch's loaders, once it has been imported.
+
+    Args:
+        seer: that is to see it.
+
+    Returns:
+        Whether it was not wrapped before.
+    """
+    if seer.wrapped or "opacus" not in sys.modules:
+        return False
+    seer.wrapped = True
+    accountants = importlib.import_module("opacus.accountants")
+    optimizers = importlib.import_module("opacus.optimizers")
+    loaders = importlib.import_module("torch.utils.data.dataloader")._BaseDataLoaderIter
     for found in [*vars(optimizers).values()]:
         if isinstance(found, type) and hasattr(found, "pre_step"):
-            for name, wrap in (("pre_step", _step), ("step", _moved)):
-                if name in vars(found):
-                    setattr(found, name, wrap(seer, getattr(found, name)))
+            _replace(found, seer, pre_step=_step, step=_moved)
     for found in [*vars(accountants).values()]:
         if isinstance(found, type) and hasattr(found, "get_epsilon"):
-            for name, wrap in (("step", _told), ("get_epsilon", _asked)):
-                if name in vars(found):
-                    setattr(found, name, wrap(seer, getattr(found, name)))
-    loaders = dataloader._BaseDataLoaderIter  # noqa: SLF001
-    setattr(loaders, "_next_index", _drawn(seer, loaders._next_index))  # noqa: B010, SLF001
-    return seer
+            _replace(found, seer, step=_told, get_epsilon=_asked)
+    _replace(loaders, seer, _next_index=_drawn)
+    return True
+
+
+def _replace(owner: type, seer: Watch, **wrappers: Wrapper) -> None:
+    for name, wrapper in wrappers.items():
+        if name in vars(owner):
+            setattr(owner, name, wrapper(seer, vars(owner)[name]))
 
 
 def _flat(tensors: list[Any]) -> Floats:

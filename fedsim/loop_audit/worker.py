@@ -16,7 +16,7 @@ from fedsim.data import BUNDLED, load
 from fedsim.loop_audit.contract import loaded
 from fedsim.loop_audit.process import ORDER, REQUEST, Answer, Order, Request, line
 from fedsim.loop_audit.running import Loop, Trials
-from fedsim.loop_audit.watching import watch
+from fedsim.loop_audit.watching import Watch
 from fedsim.loop_audit.worlds import Data, Pair, pairs
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -41,10 +41,9 @@ def _serve(channel: socket.socket) -> None:
         order = ORDER.validate_json(first)
         # Opacus warns in every run of what a rule says once.
         warnings.simplefilter("ignore")
-        seer = watch()
         function = loaded(order.function)
         worlds = pairs(_data(order), order.target, Neighbouring(order.neighbouring), order.seed)
-        loop = Loop(function, seer)
+        loop = Loop(function, Watch())
         trials = Trials(loop, worlds)
         names = tuple(each.name for each in worlds)
         channel.sendall(line(Answer(pairs=names, many=function.many)))

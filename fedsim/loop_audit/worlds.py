@@ -5,6 +5,7 @@ records. Which of them betrays a loop most, pilots find out.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,7 @@ class Data:
         """
         return Data(np.delete(self.features, place, 0), np.delete(self.labels, place, 0))
 
-    def with_record(self, place: int, feature: npt.ArrayLike, label: object) -> "Data":
+    def with_record(self, place: int, feature: npt.ArrayLike, label: Any) -> "Data":
         """Return the records with one replaced.
 
         Args:
@@ -127,7 +128,7 @@ def _unlike(data: Data) -> int:
     return int(distances.argmax())
 
 
-def _labels(labels: npt.NDArray[np.generic]) -> tuple[object, object]:
+def _labels(labels: npt.NDArray[np.generic]) -> tuple[Any, Any]:
     """Return the rarest label, the target's, and the commonest, or the extremes of numbers."""
     values, counts = np.unique(labels, return_counts=True)
     if len(values) == 1:
