@@ -7,6 +7,7 @@ the clipping norm; under replacement, of 2 times it. That bound holds, and is no
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,7 +65,19 @@ class Observation:
     @property
     def unlike(self) -> tuple[str, ...]:
         """What of the mechanism itself differs between the worlds, in words."""
-        return _unlike(self.present[0], self.absent[0])
+        if any(_by_batch(each.steps) for each in self.present):
+            return ("the divisor is the size of the batch that was drawn",)
+        found = []
+        for what, values in VALUES.items():
+            with_it, without = (
+                {value for each in runs for value in values(each)}
+                for runs in (self.present, self.absent)
+            )
+            # Chance may make a run unlike another; what depends on the data parts them all.
+            if with_it and without and not with_it & without:
+                ends = f"{min(with_it):g} with the target, {min(without):g} without it"
+                found.append(f"the {what} is {ends}")
+        return tuple(found)
 
     @property
     def noise_ratios(self) -> tuple[Interval, ...]:
@@ -130,17 +143,26 @@ class Observation:
         return found
 
 
-def _unlike(with_it: Seen, without: Seen) -> tuple[str, ...]:
-    found = []
-    here, there = with_it.steps, without.steps
-    if len(here) != len(there):
-        found.append(f"{len(here)} steps with the target, {len(there)} without it")
-    for name, value in (("divisor", "divisor"), ("rate that is accounted for", "told_rate")):
-        pair = [{round(getattr(step, value), 6) for step in run} for run in (here, there) if run]
-        if len(pair) == 2 and pair[0] != pair[1]:
-            ends = [f"{min(each):g}" for each in pair]
-            found.append(f"the {name} is {ends[0]} with the target, {ends[1]} without it")
-    return tuple(found)
+def _by_batch(steps: tuple[StepSeen, ...]) -> bool:
+    """Whether the divisor follows the size of the batch."""
+    sizes = {step.records for step in steps}
+    return len(sizes) > 1 and all(
+        step.records > 0 and math.isclose(step.divisor, step.records, rel_tol=1e-5)
+        for step in steps
+    )
+
+
+def _rounded(value: float) -> float:
+    """Return a number that was measured in float32, without its rounding."""
+    return float(f"{value:.5g}")
+
+
+VALUES: dict[str, Callable[[Seen], set[float]]] = {
+    "number of steps": lambda run: {float(len(run.steps))} if run.steps else set(),
+    "divisor": lambda run: {_rounded(step.divisor) for step in run.steps},
+    "rate that is accounted for": lambda run: {_rounded(step.told_rate) for step in run.steps},
+}
+"""What a mechanism must not take from the data, as it is seen in a run."""
 
 
 def multiplier(step: StepSeen, observation: Observation) -> float:
