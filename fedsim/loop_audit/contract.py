@@ -46,6 +46,9 @@ def loaded(name: str) -> Function:
     Args:
         name: "package.module:function", or "path/to/file.py:function".
 
+    Returns:
+        The function, and how it is called.
+
     Raises:
         InputError: it cannot be imported, or is no function of three parameters.
     """

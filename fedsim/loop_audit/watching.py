@@ -32,7 +32,28 @@ SAMPLERS = {
 
 @dataclass
 class Watch:
-    """What has been seen since `clear`."""
+    """What has been seen since `clear`.
+
+    Attributes:
+        steps: of Opacus's optimizers.
+        released: of each step, [P].
+        accountants: that were told of a step.
+        told: noise multiplier and sampling rate, each time.
+        statement: what an accountant said last.
+        drawn: batches since the last step, each a list of places.
+        loader: the data set that they were drawn from.
+        kind: of their sampler, and its rate.
+        sampler: the kind that the last step's batch came from.
+        rate: of that one, if it is a Poisson sampler.
+        counts: how often each place was drawn for a step.
+        records: n, that they were drawn from.
+        expected: of a batch in parts, the sum of clipped gradients so far, by optimizer.
+        state: the model [P] after the last step.
+        start: the model before the first.
+        moved: whether it changed between steps.
+        within: whether an optimizer's step is being watched.
+        wrapped: whether Opacus's classes are.
+    """
 
     steps: list[StepSeen] = field(default_factory=list)
     released: list[Floats] = field(default_factory=list)
