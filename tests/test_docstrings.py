@@ -36,6 +36,7 @@ ROOMS = (
     "fedsim/experiment.py",
     "fedsim/figures",
     "fedsim/game",
+    "fedsim/loop_audit",
     "fedsim/mechanisms",
     "fedsim/noise",
     "fedsim/pages",

@@ -52,6 +52,7 @@ ROOMS = (
     "fedsim.tracking",
     "fedsim.runtimes",
     "fedsim.app_audit",
+    "fedsim.loop_audit",
     "fedsim.recording",
     "fedsim.auditor",
     "fedsim.client_report",

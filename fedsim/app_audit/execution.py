@@ -22,7 +22,7 @@ from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp import RdpAccountant
 from flwr.serverapp.strategy import Strategy
 
-from fedsim.app_audit import introspection, rehearsal, training
+from fedsim.app_audit import introspection, rehearsal, seeding, training
 from fedsim.app_audit.configuration import Statement, Training
 from fedsim.app_audit.loading import FlowerApp, Train, loaded, patched
 from fedsim.app_audit.measurement import (
@@ -73,7 +73,7 @@ class AuditedApp:
         grid = _AuditGrid(self, recorder, self._app)
         context = Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(self._app.run_config))
         self._seed = seed
-        rehearsal.set_seeds(seed)
+        seeding.set_seeds(seed)
         quiet = contextlib.redirect_stdout(io.StringIO() if script else sys.stderr)
         try:
             with _hooks(recorder, grid), quiet, _without_logs():

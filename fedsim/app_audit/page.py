@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.app_audit.audit import AppAudit
+from fedsim.app_audit.rules import Finding
 from fedsim.audits.verdict import Verdict
 from fedsim.pages import audit_page
 
@@ -23,17 +24,52 @@ def render_html(outcome: AppAudit, results: Sequence[tuple[str, str]]) -> str:
         outcome: whose verdict and findings it shows.
         results: the numbers behind the verdict, as worded for the terminal: name and value.
     """
+    words = "a Flower app", "one client's update"
+    return _page(words, outcome.app, outcome.verdict, outcome.reasons, results, outcome.findings)
+
+
+def render_loop(
+    loop: str,
+    verdict: Verdict,
+    reasons: Sequence[str],
+    results: Sequence[tuple[str, str]],
+    findings: Sequence[Finding],
+) -> str:
+    """Return the page of a training loop as HTML.
+
+    Args:
+        loop: its name.
+        verdict: of its audit.
+        reasons: why it is not judged, () if it is.
+        results: as of `render_html`.
+        findings: what rules object to.
+    """
+    words = "a training loop", "one record"
+    return _page(words, loop, verdict, reasons, results, findings)
+
+
+def _page(
+    words: tuple[str, str],
+    name: str,
+    verdict: Verdict,
+    reasons: Sequence[str],
+    results: Sequence[tuple[str, str]],
+    findings: Sequence[Finding],
+) -> str:
+    """words: what was audited, and the unit of its privacy."""
     return audit_page.render(
         PAGE,
-        app=outcome.app,
-        verdict=outcome.verdict.value.capitalize(),
+        kind=words[0],
+        unit=words[1],
+        name=name,
+        verdict=verdict.value.capitalize(),
         # A claim that is not judged says itself why.
-        meaning="; ".join(outcome.reasons) or MEANINGS[outcome.verdict],
-        alarming=outcome.verdict is Verdict.CONVICTED,
+        meaning="; ".join(reasons) or MEANINGS[verdict],
+        alarming=verdict is Verdict.CONVICTED,
         results=results,
         findings=[
             (found.rule, "yes" if found.breaks else "no", found.why, found.mend)
-            for found in outcome.findings
+            for found in findings
         ],
     )
 
@@ -41,11 +77,11 @@ def render_html(outcome: AppAudit, results: Sequence[tuple[str, str]]) -> str:
 PAGE = """\
 {% extends "frame" %}
 {% from "parts" import settings, tabulated %}
-{% block title %}{{ app }} – audit of a Flower app{% endblock %}
-{% block kind %}Audit of a Flower app{% endblock %}
-{% block heading %}{{ app }}{% endblock %}
+{% block title %}{{ name }} – audit of {{ kind }}{% endblock %}
+{% block kind %}Audit of {{ kind }}{% endblock %}
+{% block heading %}{{ name }}{% endblock %}
 {% block meta %}
-<p class="meta">The unit of privacy is one client's update.</p>
+<p class="meta">The unit of privacy is {{ unit }}.</p>
 {% endblock %}
 {% block body %}
 <section class="verdict{{ ' alarm' if alarming else '' }}">

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 import numpy as np
 from flwr.app import Context, Message, RecordDict
 
+from fedsim.app_audit.seeding import set_seeds
+
 Train = Callable[[Message, Context], Message]
 
 
@@ -36,15 +38,6 @@ def rehearsed(train: Train, message: Message, context: Context, seed: int) -> tu
         except Exception:
             return reply, True
         return reply, other.has_error() or _arrays(other.content) != _arrays(reply.content)
-
-
-def set_seeds(seed: int) -> None:
-    """Set the global seeds that an app's noise may come from: Python's, NumPy's, PyTorch's."""
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002  (Flower draws its noise from it)
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.manual_seed(seed)
 
 
 @contextmanager

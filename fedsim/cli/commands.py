@@ -44,13 +44,19 @@ class Group:
 
 AUDIT = Group(
     "audit",
-    "Judge a claim of privacy: a Flower app, a recorded training, or one that goes on.",
+    "Judge a claim of privacy: a Flower app, a loop, a recorded training, or one that goes on.",
     (
         Command(
             "app",
             "auditing.audit:app",
             "Audit a Flower app before it runs: what its configuration guarantees, and what an "
             "attack shows.",
+        ),
+        Command(
+            "loop",
+            "auditing.loop_audit:loop",
+            "Audit a training function, with Opacus in it or not: run it with a record and without "
+            "it.",
         ),
         Command(
             "transcript",

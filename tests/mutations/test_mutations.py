@@ -27,6 +27,7 @@ CAUSES = {
     "mean in place of sum, noise and all": ("residual_scale", "a mean was sent in place of a sum"),
     "weighted mean after clipping": ("residual_scale", "gradients were weighted"),
     "shuffled instead of Poisson": ("sampling", "Shuffled batches of a fixed size"),
+    "rare records drawn more often": ("sampling", "of the records"),
     "reused seed": ("residual_repeats", "rounds share their noise"),
     "one layer left unclipped": ("residual_scale", "not clipped one by one over all parameters"),
     "epsilon reset every round": ("composition", "Rounds were not all composed"),

@@ -307,6 +307,24 @@ def shuffled_batches() -> Iterator[None]:
 
 
 @contextmanager
+def weighted_batches() -> Iterator[None]:
+    """Let every second record take part twice as often as accounted for."""
+
+    def batch(seed: int, trials: range, round: int, records: int, rate: float) -> Rows:
+        weights = 1 + np.arange(records) % 2
+        return np.array(
+            [
+                generator(seed, Role.SAMPLING, trial=trial, round=round).random(records)
+                < rate * weights
+                for trial in trials
+            ]
+        )
+
+    with patch.object(sampling, "participation", batch):
+        yield
+
+
+@contextmanager
 def epsilon_reset_every_round() -> Iterator[None]:
     """Calibrate and claim one round's epsilon, and run them all."""
     calibrated = privacy.noise_multiplier
@@ -345,6 +363,7 @@ MUTANTS = (
     Variant("mean in place of sum, noise and all", broken=mean_in_place_of_sum, leaks=False),
     Variant("weighted mean after clipping", UNEQUAL, weighted_mean_after_clipping),
     Variant("shuffled instead of Poisson", POISSON, shuffled_batches),
+    Variant("rare records drawn more often", POISSON, weighted_batches),
     Variant("reused seed", broken=reused_seed),
     Variant("one layer left unclipped", broken=one_layer_unclipped),
     Variant(

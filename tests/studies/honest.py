@@ -25,7 +25,7 @@ from fedsim.app_audit.audit import audit as audit_app
 from fedsim.app_audit.configuration import Claim, Scope
 from fedsim.app_audit.execution import opened
 from fedsim.app_audit.loading import loaded
-from fedsim.app_audit.rehearsal import set_seeds
+from fedsim.app_audit.seeding import set_seeds
 from fedsim.auditor import live_report
 from fedsim.auditor.live_audit import LiveAudit
 from fedsim.audits.verdict import Verdict, verdict_of

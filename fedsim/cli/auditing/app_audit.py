@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from fedsim.trust.model import Vantage
 
 if TYPE_CHECKING:  # Flower takes a second
     from fedsim.app_audit.audit import AppAudit
+    from fedsim.app_audit.rules import Finding
 
 CONTRADICTION = (
     "theory supports the claim and the attack disproves it: the app does something that theory "
@@ -78,7 +79,7 @@ def _outcome(app: Path, every: OfEvery, options: OfApps, console: Console) -> "A
         console.print(f"app: {text}", soft_wrap=True, highlight=False)
 
     asked = given(options) | {"run_config": parse_overrides(options.run_config)}
-    with _progress(asked.get("trials", TRIALS), console) as progress:
+    with trials_shown(asked.get("trials", TRIALS), console) as progress:
         return audit_directory(
             app,
             **asked,
@@ -91,18 +92,30 @@ def _outcome(app: Path, every: OfEvery, options: OfApps, console: Console) -> "A
 
 def summary(outcome: "AppAudit") -> Group:
     """Return the outcome for a terminal: the verdict, the numbers behind it, and the findings."""
+    return tabulated(outcome.verdict, results(outcome), outcome.findings)
+
+
+def tabulated(
+    verdict: Verdict, rows: Sequence[tuple[str, str]], findings: Sequence["Finding"]
+) -> Group:
+    """Return an outcome for a terminal.
+
+    Args:
+        verdict: of the audit.
+        rows: the numbers behind it, worded: name and value.
+        findings: what rules object to.
+    """
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    verdict = outcome.verdict.value
-    table.add_row("Verdict", Text(verdict.upper(), STYLES.get(verdict, "bold")))
-    for name, value in results(outcome):
+    table.add_row("Verdict", Text(verdict.value.upper(), STYLES.get(verdict.value, "bold")))
+    for name, value in rows:
         table.add_row(name, value)
     found = Table(title="Findings", title_justify="left", show_lines=True)
     for heading in ("rule", "why", "how to mend it"):
         found.add_column(heading)
-    for finding in outcome.findings:
+    for finding in findings:
         style = "red" if finding.breaks else ""
         found.add_row(Text(finding.rule, style), finding.why, finding.mend)
-    return Group(table, found) if outcome.findings else Group(table, Text("No findings."))
+    return Group(table, found) if findings else Group(table, Text("No findings."))
 
 
 def results(outcome: "AppAudit") -> list[tuple[str, str]]:
@@ -175,8 +188,17 @@ def _counted(count: int, what: str) -> str:
 
 
 @contextmanager
-def _progress(trials: int, console: Console) -> Iterator[Callable[[int], None]]:
+def trials_shown(
+    trials: int, console: Console, first: str = "honest run"
+) -> Iterator[Callable[[int], None]]:
+    """Show how many trials are done, and yield what is to be told of them.
+
+    Args:
+        trials: in all.
+        console: to show it on.
+        first: what is done before the first of them.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("honest run", total=trials)
+        task = progress.add_task(first, total=trials)
         yield lambda done: progress.update(task, completed=done, description="attacking")

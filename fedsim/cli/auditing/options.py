@@ -69,6 +69,46 @@ TimeLimit = Annotated[
     typer.Option(metavar="SECONDS", help="How long one run of it may take.", show_default="3600"),
 ]
 
+LoopFunction = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:FUNCTION",
+        help="A training function of features, labels and a seed, whose code is run; a file's by "
+        "path/to/mine.py:train.",
+    ),
+]
+TrialsOfLoop = Annotated[
+    int | None,
+    typer.Option(help=f"{TRIALS}: judged runs, half of them with the target.", show_default="400"),
+]
+DataOfLoop = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME|NPZ",
+        help="What it trains on: digits, breast-cancer, or a file of features and labels.",
+        show_default="digits",
+    ),
+]
+RecordsOfLoop = Annotated[
+    int | None,
+    typer.Option(help="How many records D has, the target among them.", show_default="64"),
+]
+TargetOfLoop = Annotated[
+    str | None,
+    typer.Option(
+        metavar="crafted|real",
+        help="The worst of three crafted pairs of worlds, or a record of the data.",
+        show_default="crafted",
+    ),
+]
+NeighbouringOfLoop = Annotated[
+    Neighbouring | None,
+    typer.Option(
+        help="The other world lacks the target, or has another record in its place.",
+        show_default="add-remove",
+    ),
+]
+
 Once = Annotated[bool, typer.Option("--once", help="End after one run.")]
 Patience = Annotated[
     float,
@@ -174,6 +214,29 @@ class OfApps:
 
 
 @dataclass(frozen=True)
+class OfLoops:
+    """What is for a training function alone, as `audit_loop` takes it; None where left out.
+
+    Attributes:
+        trials: judged runs.
+        data: what it trains on.
+        records: of D.
+        target: crafted or real.
+        neighbouring: how D' differs.
+        seed: of every random number.
+        time_limit: seconds that a request of up to 25 runs may take.
+    """
+
+    trials: int | None
+    data: str | None
+    records: int | None
+    target: str | None
+    neighbouring: Neighbouring | None
+    seed: int | None
+    time_limit: float | None
+
+
+@dataclass(frozen=True)
 class OfAuditors:
     """What is for the transcript of an auditor's node alone; None where left out.
 
@@ -190,6 +253,6 @@ class OfAuditors:
     worlds: Path | None
 
 
-def given(options: OfApps | OfAuditors) -> dict[str, Any]:
+def given(options: OfApps | OfLoops | OfAuditors) -> dict[str, Any]:
     """Return those options of a group that were not left out, by the names of its fields."""
     return {name: value for name, value in vars(options).items() if value is not None}

@@ -1,0 +1,142 @@
+"""`fedsim audit loop`: what a training function's privacy really is, and why."""
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from adversaries.errors import InputError
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.app_audit.configuration import claim_given
+from fedsim.audits.verdict import Verdict, exit_status
+from fedsim.cli.auditing import options
+from fedsim.cli.auditing.app_audit import CONTRADICTION, tabulated, trials_shown
+from fedsim.cli.auditing.options import OfEvery, OfLoops, given
+from fedsim.cli.options import AsJson, Confidence, Seed
+from fedsim.cli.terminal import Terminal
+from fedsim.common import report_directory
+from fedsim.privacy.mechanism import Neighbouring
+
+if TYPE_CHECKING:  # numerics take a second
+    from fedsim.loop_audit.audit import LoopAudit
+
+
+def loop(
+    function: options.LoopFunction,
+    claimed_epsilon: options.ClaimedEpsilon = None,
+    claimed_delta: options.ClaimedDelta = None,
+    strict: options.Strict = False,
+    trials: options.TrialsOfLoop = None,
+    data: options.DataOfLoop = None,
+    records: options.RecordsOfLoop = None,
+    target: options.TargetOfLoop = None,
+    neighbouring: options.NeighbouringOfLoop = None,
+    time_limit: options.TimeLimit = None,
+    confidence: Confidence = None,
+    seed: Seed = None,
+    out: options.OutOfApp = None,
+    json_: AsJson = False,
+) -> None:
+    """Audit a training function, with Opacus in it or not: run it with a record and without it.
+
+    It takes features, labels and a seed, and returns the model or every released step. It is run
+    again and again, in a process of its own with your rights: only name code that you would run
+    yourself.
+
+    Example: fedsim audit loop mine.py:train --claimed-epsilon 2 --claimed-delta 1e-5
+    """
+    claim = claim_given(claimed_epsilon, claimed_delta, None)
+    every = OfEvery(claim, None, confidence, out, json_, strict)
+    of_loop = OfLoops(trials, data, records, target, neighbouring, seed, time_limit)
+    raise typer.Exit(exit_status(_audit(function, every, of_loop), every.strict))
+
+
+def _audit(function: str, every: OfEvery, of_loop: OfLoops) -> Verdict:
+    """Audit a function, print the outcome, and return the verdict. Raises InputError."""
+    from fedsim.loop_audit.audit import TRIALS, audit_loop  # noqa: PLC0415
+
+    out: Path | None = every.out
+    if out is not None:
+        if (out / "report.json").exists():
+            raise InputError(f"'{out}' holds a finished audit; name a new directory with --out")
+        report_directory.check(out)
+    console = Terminal(stderr=True)
+
+    def show(text: str) -> None:  # so that nobody takes it for the audit's
+        console.print(f"loop: {text}", soft_wrap=True, highlight=False)
+
+    asked = given(of_loop)
+    with trials_shown(asked.get("trials", TRIALS), console, "pilots") as progress:
+        outcome = audit_loop(
+            function,
+            **asked,
+            claim=every.claim,
+            confidence=every.level,
+            show=show,
+            progress=progress,
+        )
+    document = outcome.as_json()
+    if every.as_json:
+        print(json.dumps(document, indent=2, allow_nan=False))
+    else:
+        Terminal().print(tabulated(outcome.verdict, results(outcome), outcome.findings))
+    if out is not None:
+        from fedsim.app_audit.page import render_loop  # noqa: PLC0415
+
+        page_of = render_loop(
+            outcome.loop, outcome.verdict, outcome.reasons, results(outcome), outcome.findings
+        )
+        with report_directory.refusing(out):
+            page = report_directory.write_report(out, document, page_of)
+        if not every.as_json:
+            console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+    return outcome.verdict
+
+
+def results(outcome: "LoopAudit") -> list[tuple[str, str]]:
+    """Return the numbers behind the verdict, worded, name by name.
+
+    Args:
+        outcome: of an audit.
+    """
+    claim, bound, measured = outcome.claim, outcome.lower_bound, outcome.advantage
+    seen = outcome.observation
+    said = "nothing" if claim is None else f"epsilon {claim.epsilon:.4g} ({claim.source})"
+    proven = ""
+    if claim is not None:
+        proven = f"; {outcome.proven.epsilon:.4g} with the {ALARM_CONFIDENCE:.2%} of a conviction"
+    steps = f"{len(seen.steps)} steps of Opacus's optimizer" if seen.steps else "what it returned"
+    replaced = seen.neighbouring is Neighbouring.REPLACE
+    rows = [
+        ("Loop", outcome.loop),
+        ("Judged", f"{steps}, all together, at delta {outcome.delta:g}; unit: one record"),
+        ("Claimed", said),
+        *(("Not judged", reason) for reason in outcome.reasons),
+        ("By theory", _theory(outcome.epsilon)),
+        (
+            "By attack",
+            f"epsilon at least {bound.epsilon:.4g} ({outcome.confidence:.0%} confidence, "
+            f"{outcome.trials} trials; {bound.method}; assumes {bound.assumes}){proven}",
+        ),
+        (
+            "Advantage",
+            f"{measured.point:.3f} ({measured.interval.low:.3f} to {measured.interval.high:.3f})",
+        ),
+        (
+            "Two worlds",
+            f"{seen.records} records, or {'one of them another' if replaced else 'all but one'}; "
+            f"{outcome.pair}; told apart by: {outcome.score}",
+        ),
+        ("Runs", f"{outcome.runs} of the loop"),
+    ]
+    if outcome.contradictory:
+        rows.append(("Contradiction", CONTRADICTION.replace("the app", "the loop")))
+    return rows
+
+
+def _theory(epsilon: float | None) -> str:
+    if epsilon is None:
+        return "not known"
+    return "epsilon infinite: no guarantee" if math.isinf(epsilon) else f"epsilon {epsilon:.4g}"

@@ -1,0 +1,310 @@
+"""The audit of a training loop: what it claims, what theory says of it, what an attack proves."""
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+import fedsim
+from adversaries.errors import InputError
+from adversaries.statistics import estimators, lower_bounds
+from adversaries.statistics.estimators import Advantage
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
+from fedsim.app_audit.audit import check
+from fedsim.app_audit.configuration import Claim, Scope
+from fedsim.app_audit.directory import LONGEST_TIME
+from fedsim.app_audit.rules import Finding
+from fedsim.audits.verdict import Verdict
+from fedsim.common.randomness import Role, generator
+from fedsim.common.strict_json import strict_json
+from fedsim.loop_audit import guarantee, scoring
+from fedsim.loop_audit.guarantee import Observation
+from fedsim.loop_audit.measurement import Features
+from fedsim.loop_audit.process import LoopProcess, Order, opened
+from fedsim.loop_audit.rules import findings
+from fedsim.privacy.delta import ASSUMED
+from fedsim.privacy.mechanism import Neighbouring
+
+BOUNDS = ("clopper_pearson", "clopper_pearson_split")
+"""The lower bounds that judge a claim; neither knows the mechanism."""
+
+TRIALS, RECORDS = 400, 64
+"""Judged runs, and records of D, unless somebody says."""
+
+HONEST, WITHOUT = 6, 2
+"""Watched runs with the target, and without it."""
+
+PILOTS, CHOOSING = 10, 16
+"""Seeds that a pair's direction is learnt from, and runs by which the pair is chosen."""
+
+BATCH = 25
+"""Runs that are asked for at a time."""
+
+UNKNOWN = (
+    "theory does not know the loop: it knows those whose every step is taken by Opacus's optimizer "
+    "and that return the model which those steps made; the attack disproved nothing"
+)
+
+
+@dataclass(frozen=True)
+class LoopAudit:
+    """The outcome.
+
+    Attributes:
+        loop: the function's name.
+        observation: honest runs.
+        claim: given, else the accountant's last word; None where nobody claims anything.
+        delta: at which every epsilon is stated.
+        epsilon: by theory, inf without noise; None where theory cannot tell.
+        advantage: as measured, with its interval.
+        lower_bounds: on epsilon, by the names of `BOUNDS`, both at `confidence` together.
+        proven: the largest at `ALARM_CONFIDENCE`, which alone convicts.
+        confidence: of what is shown.
+        findings: what the rules object to.
+        pair: the name of the pair of worlds that betrayed the loop most.
+        score: what decided, as pilots chose it.
+        trials: judged runs.
+        runs: of the function, all told.
+        seed: of everything.
+    """
+
+    loop: str
+    observation: Observation
+    claim: Claim | None
+    delta: float
+    epsilon: float | None
+    advantage: Advantage
+    lower_bounds: dict[str, LowerBound]
+    proven: LowerBound
+    confidence: float
+    findings: tuple[Finding, ...]
+    pair: str
+    score: str
+    trials: int
+    runs: int
+    seed: int
+
+    @property
+    def lower_bound(self) -> LowerBound:
+        """The largest lower bound; it holds with `confidence`, as both do."""
+        return max(self.lower_bounds.values(), key=lambda bound: bound.epsilon)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the audit concludes about the claim."""
+        if self.claim is None:
+            return Verdict.NO_CLAIM
+        if self.proven.epsilon > self.claim.epsilon:
+            return Verdict.CONVICTED
+        if self.epsilon is None:
+            broken = any(each.breaks for each in self.findings)
+            return Verdict.SUSPECT if broken else Verdict.NOT_JUDGED
+        supported = self.epsilon <= self.claim.epsilon * (1 + 1e-6)
+        return Verdict.SUPPORTED if supported else Verdict.SUSPECT
+
+    @property
+    def contradictory(self) -> bool:
+        """Whether the attack disproves a claim that theory supports."""
+        known = self.claim is not None and self.epsilon is not None
+        return (
+            known
+            and self.verdict is Verdict.CONVICTED
+            and (self.epsilon or 0) <= (self.claim.epsilon if self.claim else 0)
+        )
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the claim is not judged; () if it is."""
+        return (UNKNOWN,) if self.verdict is Verdict.NOT_JUDGED else ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""
+        steps = self.observation.steps
+        document = {
+            "loop": self.loop,
+            "verdict": self.verdict.value,
+            "reasons": self.reasons,
+            "claim": None if self.claim is None else asdict(self.claim),
+            "judged": {"delta": self.delta, "scope": Scope.RUN.value},
+            "theory": {
+                "known": self.epsilon is not None,
+                "epsilon": self.epsilon,
+                "infinite": self.epsilon is not None and math.isinf(self.epsilon),
+            },
+            "measured": {
+                "advantage": asdict(self.advantage),
+                "epsilon_lower_bound": self.lower_bound.epsilon,
+                "proven": {"epsilon": self.proven.epsilon, "confidence": ALARM_CONFIDENCE},
+                "contradicts_theory": self.contradictory,
+                "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
+            },
+            "findings": [asdict(finding) for finding in self.findings],
+            "watched": {
+                "steps": len(steps),
+                "first": asdict(steps[0]) if steps else None,
+                "sampler": self.observation.present[0].sampler,
+                "explained": self.observation.explained,
+            },
+            "worlds": self.pair,
+            "decided_by": self.score,
+            "neighbouring": self.observation.neighbouring.value,
+            "records": self.observation.records,
+            "confidence": self.confidence,
+            "trials": self.trials,
+            "runs": self.runs,
+            "seed": self.seed,
+            "versions": {"fedsim": fedsim.__version__},
+        }
+        return strict_json(document)
+
+
+def audit_loop(
+    function: str,
+    *,
+    data: str = "digits",
+    records: int = RECORDS,
+    target: str = "crafted",
+    trials: int = TRIALS,
+    claim: Claim | None = None,
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+    confidence: float = 0.95,
+    seed: int = 0,
+    time_limit: float = 3600.0,
+    show: Callable[[str], None] = lambda line: None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> LoopAudit:
+    """Return the audit of a training function, whose code runs in a process of its own.
+
+    Args:
+        function: "module:function" or "file.py:function", as `contract` says.
+        data: a bundled data set, or an NPZ file with features and labels.
+        records: of D, the target among them.
+        target: "crafted" for the worst of three crafted pairs, "real" for a record of the data.
+        trials: judged runs; a fourth as many come before them to learn from.
+        claim: what is claimed; None for the accountant's last word.
+        neighbouring: D' lacks the target, or has another record in its place.
+        confidence: of every interval that is shown.
+        seed: of every random number.
+        time_limit: seconds that a request of up to `BATCH` runs may take.
+        show: is told each line that the loop prints.
+        progress: is told how many of the judged trials are done.
+
+    Raises:
+        InputError: options out of range; no such function or data.
+        AppFailedError: the loop fails.
+    """
+    check(trials, confidence)
+    if target not in ("crafted", "real"):
+        raise InputError(f"--target is '{target}'; give crafted or real")
+    if not 0 < time_limit <= LONGEST_TIME:
+        raise InputError(
+            f"{time_limit:g} s is no time limit; give one above 0, of {LONGEST_TIME:.0f} s at most"
+        )
+    order = Order(function, data, records, target, neighbouring.value, seed)
+    with opened(order, time_limit, show) as loop:
+        return _audited(loop, order, trials, claim, neighbouring, confidence, progress)
+
+
+def _audited(
+    loop: LoopProcess,
+    order: Order,
+    trials: int,
+    claim: Claim | None,
+    neighbouring: Neighbouring,
+    confidence: float,
+    progress: Callable[[int], None],
+) -> LoopAudit:
+    seeds = _Seeds(order.seed)
+    pair = _betraying(loop, seeds)
+    honest = seeds.next(HONEST)
+    observation = Observation(
+        present=loop.observed(pair, "present", honest),
+        absent=loop.observed(pair, "absent", honest[:WITHOUT]),
+        twin=loop.observed(pair, "twin", honest[:WITHOUT]),
+        records=order.records,
+        neighbouring=neighbouring,
+    )
+    claim = claim or _said(observation)
+    delta = ASSUMED if claim is None else claim.delta
+    learning = max(40, trials // 4)
+    worlds, features = _measured(loop, pair, learning, seeds, lambda done: None)
+    score = scoring.learnt(worlds, features, delta)
+    worlds, features = _measured(loop, pair, trials, seeds, progress)
+    scores = score.of(features)
+    kind = lower_bounds.MechanismKind.OTHER
+    shown, sure = (
+        lower_bounds.lower_bounds(worlds, scores, delta, (1 + level) / 2, kind, names=BOUNDS)
+        for level in (confidence, ALARM_CONFIDENCE)
+    )
+    return LoopAudit(
+        loop=loop.name,
+        observation=observation,
+        claim=claim,
+        delta=delta,
+        epsilon=guarantee.epsilon(observation, delta) if observation.steps else None,
+        advantage=estimators.advantage(worlds, scores, confidence),
+        lower_bounds=shown,
+        proven=max(sure.values(), key=lambda bound: bound.epsilon),
+        confidence=confidence,
+        findings=findings(observation),
+        pair=loop.pairs[pair],
+        score=score.name,
+        trials=trials,
+        runs=seeds.count,
+        seed=order.seed,
+    )
+
+
+class _Seeds:
+    """Seeds of runs, each of which is given out once."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed, self.count = seed, 0
+
+    def next(self, count: int) -> list[int]:
+        """Return as many more."""
+        numbers = range(self.count, self.count + count)
+        self.count += count
+        return [
+            int(generator(self.seed, Role.NOISE, trial=each).integers(2**32)) for each in numbers
+        ]
+
+    def worlds(self, count: int) -> scoring.Bools:
+        """Return fair worlds, half of each, for the next runs."""
+        drawn = generator(self.seed, Role.WORLD, trial=self.count)
+        return drawn.permutation(np.arange(count) % 2 == 0)
+
+
+def _betraying(loop: LoopProcess, seeds: _Seeds) -> int:
+    """Return the pair of worlds that pilots tell apart best."""
+    apart = []
+    for pair in range(len(loop.pairs)):
+        loop.pilot(pair, seeds.next(PILOTS))
+        if len(loop.pairs) == 1:
+            return pair
+        apart.append(scoring.separation(*_measured(loop, pair, CHOOSING, seeds, lambda _: None)))
+    return int(np.argmax(apart))
+
+
+def _measured(
+    loop: LoopProcess, pair: int, count: int, seeds: _Seeds, progress: Callable[[int], None]
+) -> tuple[scoring.Bools, scoring.Floats]:
+    """Return worlds [T] and features [T, features] of so many new runs."""
+    found: list[Features] = []
+    worlds, numbers = seeds.worlds(count), seeds.next(count)
+    for start in range(0, count, BATCH):
+        part = slice(start, start + BATCH)
+        found += loop.features(pair, list(worlds[part]), numbers[part])
+        progress(min(start + BATCH, count))
+    return worlds, np.array(found)
+
+
+def _said(observation: Observation) -> Claim | None:
+    """Return the last word of the loop's accountant, None if it was not asked."""
+    said = observation.present[0].statement
+    if said is None or not math.isfinite(said.epsilon):
+        return None
+    source = "the loop's accountant, at its end"
+    return Claim(said.epsilon, said.delta, Scope.RUN, source, unit="record")

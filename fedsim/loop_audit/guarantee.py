@@ -1,0 +1,208 @@
+"""What is known of a loop from watched runs, and what theory makes of it.
+
+Batches that are cut from shuffled records have no amplification by sampling. Take the target out of
+a shuffle, and a record of the last batch moves into its place: two batches change, one by two
+clipped gradients and one by one, so that an epoch is private as a Gaussian release of sqrt(5) times
+the clipping norm; under replacement, of 2 times it. That bound holds, and is no calibration.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import binom, chi2
+
+from adversaries.attacks.residuals import sampling_test
+from adversaries.statistics import gaussian
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
+from fedsim.loop_audit.measurement import Seen, StepSeen
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
+
+ALPHA = 1 - ALARM_CONFIDENCE
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Honest runs of a loop in both worlds.
+
+    Attributes:
+        present: with the target, one a seed.
+        absent: without it, of the first seeds.
+        twin: with another record in its place, likewise.
+        records: n, of D.
+        neighbouring: how D' differs.
+    """
+
+    present: tuple[Seen, ...]
+    absent: tuple[Seen, ...]
+    twin: tuple[Seen, ...]
+    records: int
+    neighbouring: Neighbouring
+
+    @property
+    def steps(self) -> tuple[StepSeen, ...]:
+        """Those of the first run with the target."""
+        return self.present[0].steps
+
+    @property
+    def seeded(self) -> bool:
+        """Whether runs of different seeds released the same."""
+        return len({each.released for each in self.present}) < len(self.present)
+
+    @property
+    def explained(self) -> bool:
+        """Whether watched steps are all that reads the data, as far as runs show."""
+        runs = (*self.present, *self.absent, *self.twin)
+        starts = [each.start == other.start for each, other in self._same_seed]
+        return all(each.explained for each in runs) and all(starts)
+
+    @property
+    def _same_seed(self) -> list[tuple[Seen, Seen]]:
+        return list(zip(self.present, self.twin, strict=False))
+
+    @property
+    def unlike(self) -> tuple[str, ...]:
+        """What of the mechanism itself differs between the worlds, in words."""
+        if any(_by_batch(each.steps) for each in self.present):
+            return ("the divisor is the size of the batch that was drawn",)
+        found = []
+        for what, values in VALUES.items():
+            with_it, without = (
+                {value for each in runs for value in values(each)}
+                for runs in (self.present, self.absent)
+            )
+            # Chance may make a run unlike another; what depends on the data parts them all.
+            if with_it and without and not with_it & without:
+                ends = f"{min(with_it):g} with the target, {min(without):g} without it"
+                found.append(f"the {what} is {ends}")
+        return tuple(found)
+
+    @property
+    def noise_ratios(self) -> tuple[Interval, ...]:
+        """Realised over configured noise of every step, all runs; together with ALARM_CONFIDENCE.
+
+        By the chi-square distribution of its squared length.
+        """
+        runs = [each.steps for each in self.present]
+        if not runs[0] or len({len(each) for each in runs}) > 1:
+            return ()
+        found, tail = [], ALPHA / 2 / len(runs[0])
+        for together in zip(*runs, strict=True):
+            stds = [each.noise_multiplier * each.noise_norm for each in together]
+            if not all(stds):
+                return ()
+            energy = sum(e.noise_energy / std**2 for e, std in zip(together, stds, strict=True))
+            freedom = sum(each.coordinates for each in together)
+            low, high = np.sqrt(energy / chi2.ppf([1 - tail, tail], freedom))
+            found.append(Interval(float(low), float(high), ALARM_CONFIDENCE))
+        return tuple(found)
+
+    @property
+    def noise_off(self) -> Interval | None:
+        """The interval of the step whose noise is farthest from the configured, None if none is."""
+        off = [each for each in self.noise_ratios if not each.low <= 1 <= each.high]
+        return max(off, key=lambda each: abs(math.log(each.low * each.high)), default=None)
+
+    def batches(self) -> dict[str, str]:
+        """Return what the batches contradict of Poisson sampling at the accountants' rate.
+
+        Exact tests, together with `ALARM_CONFIDENCE`: of the batches' sizes, of the rate, and of
+        every record's count. Records of a batch more than once need no test.
+
+        Returns:
+            What is wrong, in words, by "repeats", "sizes", "rates".
+        """
+        steps = [step for run in self.present for step in run.steps if step.told]
+        rates = {step.told_rate for step in steps}
+        if not steps or len(rates) > 1 or min(step.records for step in steps) < 0:
+            return {}
+        found, rate = {}, rates.pop()
+        repeated = max(step.repeated for step in steps)
+        if repeated > 1:
+            found["repeats"] = f"a record was in one batch {repeated} times"
+        if not 0 < rate < 1:
+            return found
+        sizes = np.array([float(step.records) for step in steps])
+        test = sampling_test(sizes, self.records, rate)
+        if test.p_value < ALPHA / 2:
+            found["sizes"] = (
+                f"{len(steps)} batches have {test.rate:.3g} of the records each and "
+                f"{test.dispersion:.2g} of the variance that coins of {rate:.3g} give them "
+                f"(p = {test.p_value:.1g})"
+            )
+        counts = np.sum([run.counts for run in self.present], axis=0)
+        most = int(counts.max())
+        chance = self.records * float(binom.sf(most - 1, len(steps), rate))
+        if chance < ALPHA / 2:
+            found["rates"] = (
+                f"a record was drawn {most} times in {len(steps)} batches, where coins of "
+                f"{rate:.3g} give {rate * len(steps):.3g} (p = {chance:.1g})"
+            )
+        return found
+
+
+def _by_batch(steps: tuple[StepSeen, ...]) -> bool:
+    """Whether the divisor follows the size of the batch."""
+    sizes = {step.records for step in steps}
+    return len(sizes) > 1 and all(
+        step.records > 0 and math.isclose(step.divisor, step.records, rel_tol=1e-5)
+        for step in steps
+    )
+
+
+def _rounded(value: float) -> float:
+    """Return a number that was measured in float32, without its rounding."""
+    return float(f"{value:.5g}")
+
+
+VALUES: dict[str, Callable[[Seen], set[float]]] = {
+    "number of steps": lambda run: {float(len(run.steps))} if run.steps else set(),
+    "divisor": lambda run: {_rounded(step.divisor) for step in run.steps},
+    "rate that is accounted for": lambda run: {_rounded(step.told_rate) for step in run.steps},
+}
+"""What a mechanism must not take from the data, as it is seen in a run."""
+
+
+def multiplier(step: StepSeen, observation: Observation) -> float:
+    """Return the true noise multiplier of a step, by what was measured where that differs.
+
+    Args:
+        step: of a run.
+        observation: whose noise was measured.
+    """
+    off = observation.noise_off
+    share = 1.0 if off is None else min(1.0, math.sqrt(off.low * off.high))
+    limit = sensitivity(observation.neighbouring, step.sensitivity)
+    return share * step.noise_multiplier * step.noise_norm / limit
+
+
+def epsilon(observation: Observation, delta: float) -> float | None:
+    """Return epsilon of all steps by theory, None where theory does not know the loop.
+
+    Args:
+        observation: of honest runs.
+        delta: in (0, 1).
+    """
+    steps, kind = observation.steps, observation.present[0].sampler
+    wrong = any(step.clipped is not True or step.adaptive for step in steps)
+    if not observation.explained or wrong or observation.unlike or observation.seeded:
+        return None
+    multipliers = [multiplier(step, observation) for step in steps]
+    if min(multipliers) < 1e-6:
+        return math.inf
+    broken = set(observation.batches())
+    if kind == "poisson" and not broken:
+        rate = observation.present[0].rate
+        parts = tuple(Steps(z, 1, rate) for z in multipliers)
+        return PLD.epsilon(Mechanism(parts, observation.neighbouring), delta)
+    if kind in ("shuffled", "in order") and all(s.records == observation.records for s in steps):
+        parts = tuple(Steps(z) for z in multipliers)
+        return PLD.epsilon(Mechanism(parts, observation.neighbouring), delta)
+    if kind == "shuffled" and "repeats" not in broken:
+        epochs = max(observation.present[0].counts)
+        # Under replacement the multiplier counts on twice the clipping norm already.
+        apart = math.sqrt(5) if observation.neighbouring is Neighbouring.ADD_REMOVE else 1.0
+        return gaussian.epsilon(apart * math.sqrt(epochs) / min(multipliers), delta)
+    return None

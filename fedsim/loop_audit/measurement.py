@@ -1,0 +1,93 @@
+"""What runs of a loop showed: data, and no code of the loop."""
+
+from dataclasses import dataclass
+
+FEATURES = ("sampled", "total", "last", "largest", "energy", "steps")
+"""What is measured of every run under attack, in the order of `Features`.
+
+sampled: log-likelihood ratio of all steps, by pilots' influence, noise and rate of participation;
+total, last, largest: how far all steps, the last and the farthest moved along the target's
+direction; energy: the logarithm of the released numbers' squared length; steps: their number.
+"""
+
+Features = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class StepSeen:
+    """A step of Opacus's optimizer.
+
+    Attributes:
+        optimizer: its class.
+        noise_multiplier: z, as the optimizer has it.
+        noise_norm: the norm that scales the noise.
+        sensitivity: how long (L2) a clipped gradient can be.
+        divisor: what the noised sum was divided by.
+        noise_energy: squared length of the noise that was added.
+        coordinates: P, of the model.
+        clipped: whether the sum is that of the records' clipped gradients; None where no gradient
+            of a single record can be seen.
+        records: that were drawn for it, an index as often as it was; -1 where no loader was seen.
+        repeated: how often the most frequent of them was drawn.
+        told: whether an accountant was told of the step.
+        told_rate: the sampling rate that it was told, 0 if none.
+        told_multiplier: the noise multiplier that it was told, 0 if none.
+        adaptive: whether the clipping norm follows the gradients.
+        secure: whether the noise is drawn in Opacus's secure mode.
+    """
+
+    optimizer: str
+    noise_multiplier: float
+    noise_norm: float
+    sensitivity: float
+    divisor: float
+    noise_energy: float
+    coordinates: int
+    clipped: bool | None
+    records: int
+    repeated: int
+    told: bool
+    told_rate: float
+    told_multiplier: float
+    adaptive: bool
+    secure: bool
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What an accountant said last.
+
+    Attributes:
+        epsilon: at delta.
+        delta: at which it was asked.
+        steps: that it had been told of.
+    """
+
+    epsilon: float
+    delta: float
+    steps: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one run showed.
+
+    Attributes:
+        steps: of Opacus's optimizers, () without any.
+        statement: None where no accountant was asked.
+        sampler: the kind that drew the batches, "" where none was seen.
+        rate: of a Poisson sampler, else 0.
+        counts: how often each record was drawn, [n]; () where no loader was seen.
+        explained: whether the model moved by those steps alone.
+        start: checksum of the model before the first step, "" without any.
+        released: checksum of all that was released.
+    """
+
+    steps: tuple[StepSeen, ...]
+    statement: Statement | None
+    sampler: str
+    rate: float
+    counts: tuple[int, ...]
+    explained: bool
+    start: str
+    released: str

@@ -1,0 +1,170 @@
+"""A training function in a process of its own, and what may be asked of it there."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
+
+from adversaries.errors import InputError
+from fedsim.app_audit.channel import Channel, started
+from fedsim.app_audit.measurement import AppFailedError
+from fedsim.loop_audit.measurement import Features, Seen
+
+World = Literal["present", "absent", "twin"]
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which function is loaded, and what it is run on; the first message to the process.
+
+    Attributes:
+        function: as of `contract.loaded`.
+        data: a data set's name, or an NPZ file with features and labels.
+        records: of D, the target among them.
+        target: "crafted" or "real".
+        neighbouring: a value of `Neighbouring`.
+        seed: of the target and of which records are taken.
+    """
+
+    function: str
+    data: str
+    records: int
+    target: str
+    neighbouring: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for after an order was answered.
+
+    Attributes:
+        kind: "observe" a run for each seed, learn from "pilots", or "measure" runs.
+        pair: the place of the pair of worlds.
+        seeds: of the runs.
+        world: in which they are observed.
+        worlds: whether the target is there, in each that is measured.
+    """
+
+    kind: Literal["observe", "pilots", "measure"]
+    pair: int
+    seeds: tuple[int, ...]
+    world: World = "present"
+    worlds: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the process says.
+
+    Attributes:
+        pairs: the names of the pairs, in answer to an order.
+        many: whether the function trains several models at once, likewise.
+        seen: what the observed runs showed.
+        features: of the measured runs.
+        refused: what is wrong with what was asked, an InputError there.
+        failed: what is wrong with the loop's code, an AppFailedError there.
+    """
+
+    pairs: tuple[str, ...] = ()
+    many: bool = False
+    seen: tuple[Seen, ...] = ()
+    features: tuple[Features, ...] = ()
+    refused: str | None = None
+    failed: str | None = None
+
+
+ORDER, REQUEST, ANSWER = TypeAdapter(Order), TypeAdapter(Request), TypeAdapter(Answer)
+
+
+def line(message: Order | Request | Answer) -> bytes:
+    """Return a message as a line of JSON, which has NaN and infinity."""
+    return to_json(message, inf_nan_mode="constants") + b"\n"
+
+
+class LoopProcess:
+    """A training function that runs in another process. Made by `opened`."""
+
+    def __init__(self, order: Order, channel: Channel) -> None:
+        self._channel = channel
+        answer = self._ask(order)
+        self.name, self.pairs, self.many = order.function, answer.pairs, answer.many
+
+    def observed(self, pair: int, world: World, seeds: Sequence[int]) -> tuple[Seen, ...]:
+        """Return what a run for each seed showed.
+
+        Args:
+            pair: the place of the pair.
+            world: with the target, without it, or with another record in its place.
+            seeds: of the runs.
+
+        Raises:
+            AppFailedError: the loop fails, its process ends, or it is silent past the time limit.
+        """
+        seen = self._ask(Request("observe", pair, tuple(seeds), world)).seen
+        if len(seen) != len(seeds):
+            raise self._channel.no_measurement()
+        return seen
+
+    def pilot(self, pair: int, seeds: Sequence[int]) -> None:
+        """Have the process learn a pair's direction.
+
+        Args:
+            pair: its place.
+            seeds: of runs in two worlds each.
+
+        Raises:
+            AppFailedError: as of `observed`.
+        """
+        for_one = Request("pilots", pair, tuple(seeds))
+        self._ask(for_one)
+
+    def features(
+        self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]
+    ) -> tuple[Features, ...]:
+        """Return what is measured of a run in each of the worlds.
+
+        Args:
+            pair: its place, whose direction was learnt.
+            worlds: whether the target is there.
+            seeds: of the runs.
+
+        Raises:
+            AppFailedError: as of `observed`.
+        """
+        asked = Request("measure", pair, tuple(seeds), worlds=tuple(map(bool, worlds)))
+        found = self._ask(asked).features
+        if len(found) != len(seeds):
+            raise self._channel.no_measurement()
+        return found
+
+    def _ask(self, message: Order | Request) -> Answer:
+        try:
+            answer = ANSWER.validate_json(self._channel.exchange(line(message)))
+        except ValidationError:
+            raise self._channel.no_measurement() from None
+        if answer.refused is not None:
+            raise InputError(answer.refused)
+        if answer.failed is not None:
+            raise AppFailedError(answer.failed)
+        return answer
+
+
+@contextlib.contextmanager
+def opened(order: Order, time_limit: float, show: Callable[[str], None]) -> Iterator[LoopProcess]:
+    """Load a training function, in a process that ends with the block, and yield it.
+
+    Args:
+        order: what is loaded.
+        time_limit: in seconds, of every answer.
+        show: called, in a thread, with every line that is printed there.
+
+    Raises:
+        InputError: there is no such function or data.
+        AppFailedError: loading takes too long, or ends the process.
+    """
+    with started("fedsim.loop_audit.worker", "loop", time_limit, show) as channel:
+        yield LoopProcess(order, channel)

@@ -1,0 +1,185 @@
+"""Rules on a loop that Opacus is in: what is wrong, why, and how to mend it.
+
+A rule is a function of what honest runs showed; it returns a finding or None. A new rule is one
+function and one entry in `RULES`.
+"""
+
+from collections.abc import Callable
+
+from fedsim.app_audit.rules import Finding
+from fedsim.loop_audit.guarantee import Observation
+
+
+def _data_dependent(seen: Observation) -> Finding | None:
+    """Opacus takes rate, steps and divisor from the number of records: 1/len(loader), int(n q)."""
+    if not seen.unlike:
+        return None
+    return Finding(
+        "data-dependent-divisor",
+        True,
+        f"{'; '.join(seen.unlike)}: what is released tells how many records there are, and the "
+        "noise has another scale",
+        "fix the batch size, the number of steps and optimizer.expected_batch_size beforehand, or "
+        "choose a number of records at which neither changes",
+    )
+
+
+def _sampler(seen: Observation) -> Finding | None:
+    """Accountants take batches for Poisson samples."""
+    wrong = seen.batches()
+    if not wrong:
+        return None
+    kind = seen.present[0].sampler
+    return Finding(
+        "sampler",
+        True,
+        f"the accountant counts on Poisson sampling, and the loader's batches are {kind}: "
+        + "; ".join(wrong.values()),
+        "leave poisson_sampling=True, or account for every step without amplification",
+    )
+
+
+def _rebuilt(seen: Observation) -> Finding | None:
+    """An engine of every round knows of its own steps alone."""
+    said, steps = seen.present[0].statement, len(seen.steps)
+    if said is None or said.steps >= steps:
+        return None
+    return Finding(
+        "rebuilt-accountant",
+        True,
+        f"the accountant's last word counts {said.steps} steps of {steps}",
+        "keep one PrivacyEngine, or load the accountant's state into the next one",
+    )
+
+
+def _multiplier(seen: Observation) -> Finding | None:
+    """An accountant is told less privacy loss than the optimizer's noise causes."""
+    wrong = [
+        step
+        for step in seen.steps
+        if step.told
+        and step.noise_multiplier * step.noise_norm
+        < step.told_multiplier * step.sensitivity * (1 - 1e-6)
+    ]
+    if not wrong:
+        return None
+    first = wrong[0]
+    return Finding(
+        "noise-norm",
+        True,
+        f"noise of {first.noise_multiplier * first.noise_norm:g} hides a clipped gradient of at "
+        f"most {first.sensitivity:g}, and the accountant was told a multiplier of "
+        f"{first.told_multiplier:g}",
+        "scale the noise with the norm of the whole gradient: sqrt(sum of squares) of the layers'",
+    )
+
+
+def _realised(seen: Observation) -> Finding | None:
+    """The noise that was added is not the one configured."""
+    off = seen.noise_off
+    if off is None:
+        return None
+    return Finding(
+        "realised-noise",
+        off.high < 1,
+        f"in some step the noise is {off.low:.3g} to {off.high:.3g} of the configured one "
+        "(chi-square, 99.99 % for all steps together)",
+        "leave adding noise to Opacus's optimizer, once for each step",
+    )
+
+
+def _clipping(seen: Observation) -> Finding | None:
+    """The sum is not that of the records' clipped gradients."""
+    wrong = [step for run in seen.present for step in run.steps if step.clipped is False]
+    if not wrong:
+        return None
+    return Finding(
+        "clipping",
+        True,
+        f"in {len(wrong)} steps what was noised is not the sum of each record's clipped gradient",
+        "clip every record's gradient before they are summed, as Opacus's optimizer does",
+    )
+
+
+def _adaptive(seen: Observation) -> Finding | None:
+    """Opacus divides the noisy count of unclipped gradients by the true size of the batch."""
+    if not any(step.adaptive for step in seen.steps):
+        return None
+    return Finding(
+        "adaptive-clipping",
+        True,
+        "the clipping norm follows the share of unclipped gradients, whose denominator, the true "
+        "size of the batch, has no noise and is in no accountant",
+        "divide by the expected size of a batch, or fix the clipping norm",
+    )
+
+
+def _no_noise(seen: Observation) -> Finding | None:
+    """Nothing hides anybody."""
+    if not seen.steps or all(step.noise_multiplier > 0 for step in seen.steps):
+        return None
+    return Finding(
+        "no-noise", True, "a step has a noise multiplier of 0", "set a noise multiplier above 0"
+    )
+
+
+def _untold(seen: Observation) -> Finding | None:
+    """Steps that no accountant was told of."""
+    untold = sum(not step.told for step in seen.steps)
+    if not untold or not any(step.told for step in seen.steps):
+        return None
+    return Finding(
+        "untold-steps",
+        True,
+        f"no accountant was told of {untold} of {len(seen.steps)} steps",
+        "attach the accountant's hook to every optimizer: PrivacyEngine.make_private does",
+    )
+
+
+def _seeded(seen: Observation) -> Finding | None:
+    """Whoever reads the code knows the noise."""
+    if not seen.seeded:
+        return None
+    return Finding(
+        "seeded-noise",
+        True,
+        "runs of different seeds release the same: the loop sets a seed of its own",
+        "draw noise from a generator that nobody seeds with a constant",
+    )
+
+
+def _secure(seen: Observation) -> Finding | None:
+    """Noise of an ordinary generator, in floating point."""
+    if not seen.steps or all(step.secure for step in seen.steps):
+        return None
+    return Finding(
+        "secure-noise",
+        False,
+        "the noise comes from PyTorch's own generator, which can be predicted, in floating point",
+        "in earnest, take PrivacyEngine(secure_mode=True), which needs torchcsprng",
+    )
+
+
+RULES: tuple[Callable[[Observation], Finding | None], ...] = (
+    _data_dependent,
+    _sampler,
+    _rebuilt,
+    _untold,
+    _multiplier,
+    _realised,
+    _clipping,
+    _adaptive,
+    _no_noise,
+    _seeded,
+    _secure,
+)
+"""In the order in which they are reported."""
+
+
+def findings(seen: Observation) -> tuple[Finding, ...]:
+    """Return what the rules object to.
+
+    Args:
+        seen: honest runs.
+    """
+    return tuple(found for rule in RULES if (found := rule(seen)) is not None)

@@ -1,0 +1,199 @@
+"""Running a loop in either world, and measuring what it released along the target's direction.
+
+The direction is learnt from pilots: pairs of runs with one seed, with the target and with another
+record in its place. They draw the same numbers, so that most of what they release cancels. Whatever
+the direction is, what is decided of other runs by it is valid.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.app_audit.measurement import AppFailedError
+from fedsim.app_audit.seeding import set_seeds
+from fedsim.loop_audit import contract
+from fedsim.loop_audit.contract import Function
+from fedsim.loop_audit.measurement import Features, Seen
+from fedsim.loop_audit.watching import Watch, wrap
+from fedsim.loop_audit.worlds import Data, Pair
+
+Floats = npt.NDArray[np.float64]
+
+LARGEST = 50.0
+"""The largest log-likelihood ratio of a step that is counted."""
+
+
+@dataclass(frozen=True)
+class Direction:
+    """What pilots learnt of a pair.
+
+    Attributes:
+        unit: [P], along which the target moves what is released.
+        middle: [k], how far the runs without the target moved along it, step by step.
+        std: of that, in a step.
+        influence: how far the target moves a step it takes part in.
+        rate: the share of steps that it takes part in, in (0, 1].
+    """
+
+    unit: Floats
+    middle: Floats
+    std: float
+    influence: float
+    rate: float
+
+    def features(self, released: Floats) -> Features:
+        """Return what is measured of a run, in the order of `FEATURES`.
+
+        Args:
+            released: [k, P], every step.
+        """
+        energy = float(np.log(max(np.square(released).sum(), 1e-300)))
+        if released.shape[1] != len(self.unit):  # another model: that alone tells
+            return (0.0, 0.0, 0.0, 0.0, energy, -1.0)
+        size = min(len(released), len(self.middle))
+        apart = (released[:size] @ self.unit - self.middle[:size]) / self.std
+        signal = self.influence / self.std
+        ratios = np.clip(signal * apart - signal**2 / 2, -LARGEST, LARGEST)
+        sampled = np.log1p(self.rate * np.expm1(ratios)) if self.rate < 1 else ratios
+        last, largest = apart[-1], apart.max()
+        parts = sampled.sum(), apart.sum(), last, largest, energy, len(released)
+        return tuple(float(each) for each in parts)
+
+
+def learnt(present: Sequence[Floats], twin: Sequence[Floats]) -> Direction:
+    """Return the direction of pilots.
+
+    Args:
+        present: what runs with the target released, each [k, P].
+        twin: what the runs of the same seeds released without it.
+    """
+    size = min(len(each) for each in (*present, *twin))
+    width = min(each.shape[1] for each in (*present, *twin))
+    with_it = np.array([each[:size, :width] for each in present])  # [pilots, k, P]
+    without = np.array([each[:size, :width] for each in twin])
+    differences = with_it - without
+    mean = differences.mean(axis=(0, 1))
+    length = np.linalg.norm(mean)
+    unit = mean / length if length > 0 else np.full(width, width**-0.5)
+    moved = differences @ unit  # [pilots, k]
+    base = without @ unit
+    middle = base.mean(axis=0)
+    spread = float(np.sqrt(np.square(base - middle).mean()))
+    influence = float(np.quantile(moved, 0.9))
+    influence = influence if influence > 0 else float(np.abs(moved).max()) or 1.0
+    rate = float(np.clip(moved.mean() / influence, 0.01, 1))
+    return Direction(unit, middle, max(spread, 1e-9 * influence), influence, rate)
+
+
+class Loop:
+    """A loop, with what sees it."""
+
+    def __init__(self, function: Function, watch: Watch) -> None:
+        self._function, self._watch = function, watch
+
+    def observed(self, data: Data, seed: int) -> Seen:
+        """Return what one run showed.
+
+        Args:
+            data: that it trains on.
+            seed: of all global generators, and the function's own argument.
+
+        Raises:
+            AppFailedError: the loop fails.
+        """
+        returned = self._called(data, [seed])
+        released = self._released(returned, 1)[0]
+        model = None
+        if not self._function.many and returned is not None:
+            model = contract.array(returned).ravel()
+        return self._watch.seen(model, released)
+
+    def released(self, data: Data, seeds: Sequence[int]) -> list[Floats]:
+        """Return what a run for each seed released, each [k, P].
+
+        Args:
+            data: that they train on.
+            seeds: as of `observed`.
+
+        Raises:
+            AppFailedError: the loop fails.
+        """
+        if self._function.many:
+            return self._released(self._called(data, seeds), len(seeds))
+        return [self._released(self._called(data, [seed]), 1)[0] for seed in seeds]
+
+    def _called(self, data: Data, seeds: Sequence[int]) -> Any:
+        import torch  # noqa: PLC0415
+
+        wrap(self._watch)
+        self._watch.clear()
+        set_seeds(seeds[0])
+        features, labels = torch.tensor(data.features), torch.tensor(data.labels)
+        given = list(seeds) if self._function.many else seeds[0]
+        try:
+            returned = self._function.call(features, labels, given)
+        except Exception as error:
+            raise AppFailedError(f"the loop failed: {type(error).__name__}: {error}") from error
+        # A function that imports Opacus itself has run unwatched by now.
+        return self._called(data, seeds) if wrap(self._watch) else returned
+
+    def _released(self, returned: Any, runs: int) -> list[Floats]:
+        """Return [k, P] of each run: the steps that were watched, else what was returned."""
+        if self._watch.released and not self._function.many:
+            steps = self._watch.released
+            if len({each.size for each in steps}) > 1:
+                raise AppFailedError("the loop trains models of several sizes; audit one at a time")
+            return [np.array(steps)]
+        if returned is None:
+            raise AppFailedError(
+                "the loop returned nothing, and no step of Opacus's optimizer was seen; return the "
+                "model, or an array [k, P] of released steps"
+            )
+        found = contract.array(returned)
+        if not self._function.many:
+            found = found[None]
+        if len(found) != runs or found.ndim not in (2, 3):
+            raise AppFailedError(
+                f"the loop returned {found.shape}; give a model [P] or steps [k, P] for each seed"
+            )
+        return list(found if found.ndim == 3 else found[:, None])
+
+
+class Trials:
+    """Pairs of worlds, and directions once pilots ran."""
+
+    def __init__(self, loop: Loop, pairs: Sequence[Pair]) -> None:
+        self._loop, self._pairs = loop, pairs
+        self._directions: dict[int, Direction] = {}
+
+    def pilot(self, pair: int, seeds: Sequence[int]) -> None:
+        """Learn the direction of a pair.
+
+        Args:
+            pair: its place.
+            seeds: of runs in each world.
+        """
+        here = self._pairs[pair]
+        present, twin = (self._loop.released(each, seeds) for each in (here.present, here.twin))
+        self._directions[pair] = learnt(present, twin)
+
+    def features(self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]) -> list[Features]:
+        """Return what is measured of runs.
+
+        Args:
+            pair: its place, whose pilots ran.
+            worlds: whether the target is there, of each.
+            seeds: of each.
+        """
+        here, direction = self._pairs[pair], self._directions[pair]
+        found: dict[int, Features] = {}
+        for world, data in ((True, here.present), (False, here.absent)):
+            chosen = [place for place, each in enumerate(worlds) if bool(each) is world]
+            if chosen:
+                released = self._loop.released(data, [seeds[place] for place in chosen])
+                parts = (direction.features(each) for each in released)
+                found |= dict(zip(chosen, parts, strict=True))
+        return [found[place] for place in range(len(worlds))]

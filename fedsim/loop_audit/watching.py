@@ -1,0 +1,311 @@
+"""Watching Opacus: what its optimizers release, its loaders draw and its accountants are told.
+
+Methods of its classes are wrapped for as long as the process lives; nothing that they do changes.
+"""
+
+import functools
+import hashlib
+import importlib
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.loop_audit.measurement import Seen, Statement, StepSeen
+
+Floats = npt.NDArray[np.float64]
+
+AGREE = 1e-2
+"""How far a sum may be from that of clipped gradients, in clipping norms: float32 rounds."""
+
+SAMPLERS = {
+    "UniformWithReplacementSampler": "poisson",
+    "WeightedRandomSampler": "weighted",
+    "SequentialSampler": "in order",
+}
+"""Names of samplers' classes -> what they do."""
+
+
+@dataclass
+class Watch:
+    """What has been seen since `clear`.
+
+    Attributes:
+        steps: of Opacus's optimizers.
+        released: of each step, [P].
+        accountants: that were told of a step.
+        told: noise multiplier and sampling rate, each time.
+        statement: what an accountant said last.
+        drawn: batches since the last step, each a list of places.
+        loader: the data set that they were drawn from.
+        kind: of their sampler, and its rate.
+        sampler: the kind that the last step's batch came from.
+        rate: of that one, if it is a Poisson sampler.
+        counts: how often each place was drawn for a step.
+        records: n, that they were drawn from.
+        expected: of a batch in parts, the sum of clipped gradients so far, by optimizer.
+        state: the model [P] after the last step.
+        start: the model before the first.
+        moved: whether it changed between steps.
+        within: whether an optimizer's step is being watched.
+        wrapped: whether Opacus's classes are.
+    """
+
+    steps: list[StepSeen] = field(default_factory=list)
+    released: list[Floats] = field(default_factory=list)
+    accountants: list[Any] = field(default_factory=list)
+    told: list[tuple[float, float]] = field(default_factory=list)
+    statement: Statement | None = None
+    drawn: list[Any] = field(default_factory=list)
+    loader: Any = None
+    kind: tuple[str, float] = ("", 0.0)
+    sampler: str = ""
+    rate: float = 0.0
+    counts: Counter[int] = field(default_factory=Counter)
+    records: int = 0
+    expected: dict[int, Any] = field(default_factory=dict)
+    state: Floats | None = None
+    start: Floats | None = None
+    moved: bool = False
+    within: bool = False
+    wrapped: bool = False
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.__dict__.update(Watch(wrapped=self.wrapped).__dict__)
+
+    def seen(self, model: Floats | None, released: Floats) -> Seen:
+        """Return what the run showed.
+
+        Args:
+            model: that the loop returned, None for none.
+            released: by the run.
+        """
+        same = model is None or (self.state is not None and _same(model, self.state))
+        return Seen(
+            steps=tuple(self.steps),
+            statement=self.statement,
+            sampler=self.sampler,
+            rate=self.rate,
+            counts=tuple(self.counts[place] for place in range(self.records)),
+            explained=bool(self.steps) and same and not self.moved,
+            start="" if self.start is None else _checksum(self.start),
+            released=_checksum(released),
+        )
+
+
+def _checksum(values: Floats) -> str:
+    return hashlib.sha256(values.tobytes()).hexdigest()
+
+
+def _same(model: Floats, state: Floats) -> bool:
+    """Whether two models have the same numbers, in whichever order their parameters come."""
+    return model.shape == state.shape and bool(np.allclose(np.sort(model), np.sort(state)))
+
+
+Wrapper = Callable[[Watch, Callable[..., Any]], Callable[..., Any]]
+
+
+def wrap(seer: Watch) -> bool:
+    """Wrap what is there of Opacus and of PyTorch's loaders, once it has been imported.
+
+    Args:
+        seer: that is to see it.
+
+    Returns:
+        Whether it was not wrapped before.
+    """
+    if seer.wrapped or "opacus" not in sys.modules:
+        return False
+    seer.wrapped = True
+    accountants = importlib.import_module("opacus.accountants")
+    optimizers = importlib.import_module("opacus.optimizers")
+    loaders = importlib.import_module("torch.utils.data.dataloader")._BaseDataLoaderIter
+    for found in [*vars(optimizers).values()]:
+        if isinstance(found, type) and hasattr(found, "pre_step"):
+            _replace(found, seer, pre_step=_step, step=_moved)
+    for found in [*vars(accountants).values()]:
+        if isinstance(found, type) and hasattr(found, "get_epsilon"):
+            _replace(found, seer, step=_told, get_epsilon=_asked)
+    _replace(loaders, seer, _next_index=_drawn)
+    return True
+
+
+def _replace(owner: type, seer: Watch, **wrappers: Wrapper) -> None:
+    for name, wrapper in wrappers.items():
+        if name in vars(owner):
+            setattr(owner, name, wrapper(seer, vars(owner)[name]))
+
+
+def _flat(tensors: list[Any]) -> Floats:
+    return np.concatenate([each.detach().cpu().double().numpy().ravel() for each in tensors])
+
+
+def _step(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap an optimizer's `pre_step`: clip, add noise, divide."""
+
+    @functools.wraps(original)
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if seer.within:  # of a subclass, which is being watched
+            return original(self, *args, **kwargs)
+        here = _flat(self.params)
+        seer.start = here if seer.start is None else seer.start
+        seer.moved |= seer.state is not None and not np.array_equal(here, seer.state)
+        seer.state = here
+        expected, limit = _clipped_sum(self), _sensitivity(self)
+        before = seer.expected.pop(id(self), None)
+        if expected is not None and before is not None:
+            expected = expected + before
+        found: dict[str, Any] = {"told": len(seer.told), "norm": float(self.max_grad_norm)}
+        add_noise, scale_grad = self.add_noise, self.scale_grad
+
+        def noise() -> None:
+            found["sum"] = _flat([each.summed_grad for each in self.params])
+            add_noise()
+            found["noised"] = _flat([each.grad for each in self.params])
+
+        def scale() -> None:
+            scale_grad()
+            found["released"] = _flat([each.grad for each in self.params])
+
+        self.add_noise, self.scale_grad, seer.within = noise, scale, True
+        try:
+            done = original(self, *args, **kwargs)
+        finally:
+            del self.add_noise, self.scale_grad
+            seer.within = False
+        if "released" in found:
+            _record(seer, self, found, expected, limit)
+        else:  # one of several parts of a batch
+            seer.expected[id(self)] = expected
+        return done
+
+    return wrapped
+
+
+def _record(
+    seer: Watch, optimizer: Any, found: dict[str, Any], expected: Any, limit: float
+) -> None:
+    """Keep a step, and the batch that was drawn for it."""
+    drawn = Counter(place for batch in seer.drawn for place in batch)
+    seer.counts.update(drawn)
+    batches, seer.drawn = len(seer.drawn), []
+    if batches:
+        seer.records, (seer.sampler, seer.rate) = len(seer.loader), seer.kind
+    told = seer.told[found["told"] :]
+    lengths = np.linalg.norm(found["released"]), np.linalg.norm(found["noised"])
+    clipped = None
+    if expected is not None:
+        clipped = bool(np.linalg.norm(expected - found["sum"]) <= AGREE * limit)
+    seer.released.append(found["released"])
+    seer.steps.append(
+        StepSeen(
+            optimizer=type(optimizer).__name__,
+            noise_multiplier=float(optimizer.noise_multiplier),
+            noise_norm=found["norm"],
+            sensitivity=limit,
+            divisor=float(lengths[1] / lengths[0]) if lengths[0] else 1.0,
+            noise_energy=float(np.square(found["noised"] - found["sum"]).sum()),
+            coordinates=found["released"].size,
+            clipped=clipped,
+            records=sum(drawn.values()) if batches else -1,
+            repeated=max(drawn.values(), default=0),
+            told=bool(told),
+            told_rate=told[-1][1] if told else 0.0,
+            told_multiplier=told[-1][0] if told else 0.0,
+            adaptive=hasattr(optimizer, "target_unclipped_quantile"),
+            secure=bool(getattr(optimizer, "secure_mode", False)),
+        )
+    )
+
+
+def _sensitivity(optimizer: Any) -> float:
+    """Return how long (L2) a record's gradient is after clipping, at most."""
+    by_layer = getattr(optimizer, "max_grad_norms", None)
+    return float(np.linalg.norm(by_layer)) if by_layer else float(optimizer.max_grad_norm)
+
+
+def _clipped_sum(optimizer: Any) -> Floats | None:
+    """Return the sum of all records' gradients, each clipped, None where they cannot be seen."""
+    gradients = optimizer.grad_samples
+    if not gradients or any(each is None for each in gradients):
+        return None
+    rows = [each.detach().cpu().double().numpy().reshape(len(each), -1) for each in gradients]
+    norms = np.array([np.linalg.norm(each, axis=1) for each in rows])  # [layers, batch]
+    by_layer = getattr(optimizer, "max_grad_norms", None)
+    if by_layer:
+        limits = np.asarray(by_layer, np.float64)[:, None]
+        factors = np.minimum(1, limits / (norms + 1e-6))
+    else:
+        whole = np.linalg.norm(norms, axis=0, keepdims=True)
+        factors = np.minimum(1, float(optimizer.max_grad_norm) / (whole + 1e-6))
+        factors = np.broadcast_to(factors, norms.shape)
+    return np.concatenate([each @ row for each, row in zip(factors, rows, strict=True)])
+
+
+def _moved(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap an optimizer's `step`, after which the model is what the step made of it."""
+
+    @functools.wraps(original)
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
+        seer.state = _flat(self.params)
+        return result
+
+    return wrapped
+
+
+def _told(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapped(self: Any, *, noise_multiplier: float, sample_rate: float) -> Any:
+        if not any(each is self for each in seer.accountants):
+            seer.accountants.append(self)
+        seer.told.append((float(noise_multiplier), float(sample_rate)))
+        return original(self, noise_multiplier=noise_multiplier, sample_rate=sample_rate)
+
+    return wrapped
+
+
+def _asked(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `get_epsilon`; calibration asks accountants that no step was told to."""
+
+    @functools.wraps(original)
+    def wrapped(self: Any, delta: float, *args: Any, **kwargs: Any) -> Any:
+        epsilon = original(self, delta, *args, **kwargs)
+        if any(each is self for each in seer.accountants):
+            counted = sum(int(steps) for *_, steps in self.history)
+            seer.statement = Statement(float(epsilon), float(delta), counted)
+        return epsilon
+
+    return wrapped
+
+
+def _drawn(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap what a loader asks for the places of its next batch."""
+
+    @functools.wraps(original)
+    def wrapped(self: Any) -> Any:
+        places = original(self)
+        if self._dataset is not seer.loader:  # what another loader drew, no step took
+            seer.loader, seer.drawn = self._dataset, []
+        batch = [places] if isinstance(places, int) else list(places)
+        seer.drawn.append(batch)
+        seer.kind = _kind(self._index_sampler)
+        return places
+
+    return wrapped
+
+
+def _kind(sampler: Any) -> tuple[str, float]:
+    """Return what a sampler of batches does, and the rate of a Poisson one."""
+    while hasattr(sampler, "sampler") and type(sampler).__name__ not in SAMPLERS:
+        sampler = sampler.sampler
+    name = type(sampler).__name__
+    if name == "RandomSampler":
+        return ("with replacement" if sampler.replacement else "shuffled"), 0.0
+    kind = SAMPLERS.get(name, name)
+    return kind, float(sampler.sample_rate) if kind == "poisson" else 0.0

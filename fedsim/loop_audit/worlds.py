@@ -1,0 +1,140 @@
+"""The two worlds that a loop is run in: data with a target record, and without it.
+
+Crafted pairs are the worst that an adversary may choose, whom differential privacy grants all other
+records. Which of them betrays a loop most, pilots find out.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries.attacks.poisoning import clipbkd_point
+from adversaries.errors import InputError
+from fedsim.common.randomness import Role, generator
+from fedsim.privacy.mechanism import Neighbouring
+
+LOUD = 10.0
+"""How many times the records' mean norm a loud target has, so that clipping takes from it."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Records.
+
+    Attributes:
+        features: float32 [n, ...].
+        labels: int64 or float32 [n].
+    """
+
+    features: npt.NDArray[np.float32]
+    labels: npt.NDArray[np.generic]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def without(self, place: int) -> "Data":
+        """Return the records but one.
+
+        Args:
+            place: of that one.
+        """
+        return Data(np.delete(self.features, place, 0), np.delete(self.labels, place, 0))
+
+    def with_record(self, place: int, feature: npt.ArrayLike, label: Any) -> "Data":
+        """Return the records with one replaced.
+
+        Args:
+            place: of that one.
+            feature: of what replaces it.
+            label: likewise.
+        """
+        features, labels = self.features.copy(), self.labels.copy()
+        features[place], labels[place] = feature, label
+        return Data(features, labels)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """D and what it differs from.
+
+    Attributes:
+        name: of the way it was made.
+        present: D, with the target.
+        absent: D', by the neighbouring relation that is audited.
+        twin: D with a record like the others in the target's place: as many as D, so that a run
+            with the same seed draws the same numbers.
+        place: of the target in D.
+    """
+
+    name: str
+    present: Data
+    absent: Data
+    twin: Data
+    place: int
+
+
+def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tuple[Pair, ...]:
+    """Return the pairs among which pilots choose.
+
+    Args:
+        data: of as many records as D has.
+        target: "crafted" for all crafted pairs, "real" for a record of the data.
+        neighbouring: whether D' lacks the target, or has another record in its place.
+        seed: of the direction of a crafted target.
+
+    Raises:
+        InputError: fewer than three records.
+    """
+    if len(data) < 3:
+        raise InputError(f"{len(data)} records are too few for an audit; give at least 3")
+    if target == "real":
+        return (_pair("real", data, _unlike(data), neighbouring),)
+    flat = data.features.reshape(len(data), -1).astype(np.float64)
+    towards = generator(seed, Role.CRAFTED).standard_normal(flat.shape[1])
+    point = clipbkd_point(flat, towards).reshape(data.features.shape[1:])
+    if not np.isfinite(point).all() or not np.any(point):  # of records that are all zeros
+        point = (towards / np.linalg.norm(towards)).reshape(point.shape)
+    rare, common = _labels(data.labels)
+    last, zeros = len(data) - 1, np.zeros_like(data.features)
+    blank = Data(zeros, np.full_like(data.labels, common))
+    loud = LOUD * point
+    opposed = Data(zeros - loud.astype(np.float32), np.full_like(data.labels, rare))
+    return (
+        _pair("blank others", blank.with_record(last, loud, rare), last, neighbouring),
+        _pair("opposed others", opposed.with_record(last, loud, rare), last, neighbouring),
+        _pair("poison", data.with_record(last, point, rare), last, neighbouring),
+    )
+
+
+def _pair(name: str, data: Data, place: int, neighbouring: Neighbouring) -> Pair:
+    other = 0 if place else 1
+    twin = data.with_record(place, data.features[other], data.labels[other])
+    absent = twin if neighbouring is Neighbouring.REPLACE else data.without(place)
+    return Pair(name, data, absent, twin, place)
+
+
+def _unlike(data: Data) -> int:
+    """Return the place of the record that is farthest from the mean of its label."""
+    flat = data.features.reshape(len(data), -1).astype(np.float64)
+    distances = np.empty(len(data))
+    for label in np.unique(data.labels):
+        own = data.labels == label
+        # A label of its own is as unlike as can be.
+        distances[own] = (
+            np.linalg.norm(flat[own] - flat[own].mean(axis=0), axis=1) if own.sum() > 1 else np.inf
+        )
+    return int(distances.argmax())
+
+
+def _labels(labels: npt.NDArray[np.generic]) -> tuple[Any, Any]:
+    """Return the rarest label, the target's, and the commonest, or the extremes of numbers."""
+    values, counts = np.unique(labels, return_counts=True)
+    if len(values) == 1:
+        return values[0], values[0]
+    if np.issubdtype(labels.dtype, np.floating):
+        return values[-1], values[0]
+    rare = int(counts.argmin())
+    counts[rare] = -1
+    return values[rare], values[int(counts.argmax())]

@@ -1,0 +1,60 @@
+"""DP-SGD by hand in NumPy, for many seeds at once: the right one, and ways in which it goes wrong.
+
+Softmax regression on full batches; all return every released step, [T, k, P].
+"""
+
+import numpy as np
+
+ROUNDS, RATE, CLIP, NOISE, CLASSES = 4, 0.1, 1.0, 8.0, 10
+
+
+def _clipped(gradients, norm=CLIP):
+    lengths = np.linalg.norm(gradients, axis=-1, keepdims=True)
+    return gradients * np.minimum(1, norm / np.maximum(lengths, 1e-12))
+
+
+def _train(features, labels, seeds, total, std):
+    """total: gradients [n, P] -> their sum; std: of the noise, of n records."""
+    rows = np.asarray(features, np.float64).reshape(len(labels), -1)
+    wanted = np.eye(CLASSES)[np.asarray(labels)]
+    released = np.empty((len(seeds), ROUNDS, rows.shape[1] * CLASSES))
+    for trial, seed in enumerate(seeds):
+        noise, weights = np.random.default_rng(seed), np.zeros((CLASSES, rows.shape[1]))
+        for step in range(ROUNDS):
+            scores = rows @ weights.T
+            shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+            errors = shares / shares.sum(axis=1, keepdims=True) - wanted
+            gradients = np.einsum("nc,nd->ncd", errors, rows).reshape(len(rows), -1)
+            summed = total(gradients) + std(len(rows)) * noise.standard_normal(weights.size)
+            released[trial, step] = summed
+            weights -= RATE / 64 * summed.reshape(weights.shape)
+    return released
+
+
+def correct(features, labels, seeds):
+    """Clip each record's gradient, sum, add noise of z C."""
+    return _train(features, labels, seeds, lambda g: _clipped(g).sum(0), lambda n: NOISE * CLIP)
+
+
+def clip_after_average(features, labels, seeds):
+    """Clip the mean gradient, and scale the noise to a record's share of it."""
+    return _train(
+        features, labels, seeds, lambda g: _clipped(g.mean(0)), lambda n: NOISE * CLIP / 64
+    )
+
+
+def noise_of_a_mean(features, labels, seeds):
+    """Add to the sum the noise of a mean."""
+    return _train(
+        features, labels, seeds, lambda g: _clipped(g).sum(0), lambda n: NOISE * CLIP / 64
+    )
+
+
+def no_clipping(features, labels, seeds):
+    """Forget to clip."""
+    return _train(features, labels, seeds, lambda g: g.sum(0), lambda n: NOISE * CLIP)
+
+
+def data_dependent_noise(features, labels, seeds):
+    """Scale what is released, noise and all, by the number of records."""
+    return correct(features, labels, seeds) / len(labels)

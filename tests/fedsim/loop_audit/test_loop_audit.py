@@ -1,0 +1,113 @@
+"""Training functions in both worlds: wrong ones are convicted, right ones are not accused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from adversaries.errors import InputError
+from fedsim.app_audit.configuration import Claim, Scope
+from fedsim.app_audit.measurement import AppFailedError
+from fedsim.audits.verdict import Verdict
+from fedsim.cli.main import app
+from fedsim.loop_audit.audit import LoopAudit, audit_loop
+from fedsim.loop_audit.contract import loaded
+
+LOOPS = Path(__file__).parents[2] / "apps" / "loops"
+OWN, OPACUS = LOOPS / "own_loops.py", LOOPS / "opacus_loops.py"
+
+
+def outcome(loop: str, epsilon: float | None = None, trials: int = 200, **how: object) -> LoopAudit:
+    claim = None if epsilon is None else Claim(epsilon, 1e-5, Scope.RUN, "given")
+    return audit_loop(loop, claim=claim, trials=trials, **how)  # type: ignore[arg-type]
+
+
+def rules(found: LoopAudit) -> set[str]:
+    return {each.rule for each in found.findings if each.breaks}
+
+
+def test_own_code_that_leaks_is_convicted_by_the_attack_alone() -> None:
+    for name, records in (("clip_after_average", 64), ("data_dependent_noise", 16)):
+        found = outcome(f"{OWN}:{name}", 1.0, records=records)
+        assert (found.verdict, name) == (Verdict.CONVICTED, name)
+        assert found.proven.epsilon > 1
+
+
+def test_own_code_that_is_right_is_not_judged_with_the_reason() -> None:
+    found = outcome(f"{OWN}:correct", 1.0)
+    assert found.verdict is Verdict.NOT_JUDGED
+    assert "Opacus" in found.reasons[0]
+    assert found.lower_bound.epsilon < 1
+
+
+@pytest.mark.slow
+def test_opacus_as_its_pages_say_is_supported_and_the_divisor_of_another_size_is_not() -> None:
+    right, wrong = (outcome(f"{OPACUS}:correct", trials=40, records=n) for n in (63, 64))
+    assert (right.verdict, rules(right)) == (Verdict.SUPPORTED, set())
+    assert right.claim is not None
+    assert right.claim.epsilon == pytest.approx(right.epsilon, rel=0.3)
+    assert "data-dependent-divisor" in rules(wrong)
+    assert wrong.verdict in (Verdict.CONVICTED, Verdict.SUSPECT)
+    assert wrong.score == "energy"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("loop", "rule"),
+    [
+        ("weighted", "sampler"),
+        ("fixed_batches", "sampler"),
+        ("rebuilt", "rebuilt-accountant"),
+    ],
+)
+def test_what_goes_wrong_around_opacus_is_named(loop: str, rule: str) -> None:
+    found = outcome(f"{OPACUS}:{loop}", trials=40, records=63)
+    assert rule in rules(found)
+    assert found.verdict in (Verdict.CONVICTED, Verdict.SUSPECT)
+
+
+def test_a_loop_that_sets_its_own_seed_hides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "seeded.py").write_text(
+        "import numpy as np\n"
+        "def train(features, labels, seed):\n"
+        "    noise = np.random.default_rng(7).standard_normal(64)\n"
+        "    return np.asarray(features).reshape(len(labels), -1).sum(0) + noise\n"
+    )
+    found = outcome(f"{tmp_path / 'seeded.py'}:train", 1.0)
+    assert found.verdict is Verdict.CONVICTED
+    assert "seeded-noise" in rules(found)
+
+
+def test_what_cannot_be_audited_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "odd.py").write_text(
+        "def two(features, labels): ...\n"
+        "def nothing(features, labels, seed): ...\n"
+        "def fails(features, labels, seed): raise KeyError('x')\n"
+    )
+    odd = tmp_path / "odd.py"
+    for name, why in (("two", "features, labels, seed"), ("none", "imported")):
+        with pytest.raises(InputError, match=why):
+            loaded(f"{odd}:{name}")
+    for name, why in (("nothing", "returned nothing"), ("fails", "KeyError")):
+        with pytest.raises(AppFailedError, match=why):
+            outcome(f"{odd}:{name}")
+    with pytest.raises(InputError, match="at most"):
+        outcome(f"{odd}:nothing", records=10**6)
+
+
+def test_the_command_says_the_verdict_by_its_exit_status_and_leaves_a_page(tmp_path: Path) -> None:
+    out = tmp_path / "audit"
+    claim = "--claimed-epsilon 1 --claimed-delta 1e-5"
+    result = run(f"audit loop {OWN}:no_clipping {claim} --trials 100 --out {out}")
+    assert (result.exit_code, "CONVICTED" in result.stdout) == (4, True)
+    report = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    assert (report["verdict"], report["claim"]["source"]) == ("convicted", "given")
+    assert "audit of a training loop" in (out / "report.html").read_text(encoding="utf-8").lower()
+    result = run(f"audit loop {OWN}:correct --trials 40 --strict --json")
+    assert (result.exit_code, json.loads(result.stdout)["verdict"]) == (3, "no claim")
+
+
+def run(arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments, env={"COLUMNS": "200", "NO_COLOR": "1"})
