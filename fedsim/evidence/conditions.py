@@ -21,6 +21,7 @@ from fedsim.results.report import schema
 RUN = "run"
 TRAINING = "training"
 APP = "app audit"
+LOOP = "loop audit"
 TRANSCRIPT = "transcript audit"
 LIVE = "live audit"
 
@@ -45,6 +46,13 @@ NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "alarms": ("alarms.#",),
     },
     APP: {
+        "advantage": ("measured.advantage.point",),
+        "advantage.low": ("measured.advantage.interval.low",),
+        "advantage.high": ("measured.advantage.interval.high",),
+        "epsilon": ("theory.epsilon",),
+        "epsilon.low": ("measured.epsilon_lower_bound",),
+    },
+    LOOP: {
         "advantage": ("measured.advantage.point",),
         "advantage.low": ("measured.advantage.interval.low",),
         "advantage.high": ("measured.advantage.interval.high",),

@@ -123,6 +123,7 @@ class LoopAudit:
         """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""
         steps = self.observation.steps
         document = {
+            "kind": "loop audit",
             "loop": self.loop,
             "verdict": self.verdict.value,
             "reasons": self.reasons,

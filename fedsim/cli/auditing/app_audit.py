@@ -15,6 +15,7 @@ from rich.text import Text
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.app_audit.configuration import Scope
+from fedsim.audits.verdict import Verdict
 from fedsim.cli.auditing.options import OfApps, OfEvery, given
 from fedsim.cli.terminal import Terminal
 from fedsim.common import report_directory

@@ -10,11 +10,11 @@ import typer
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.app_audit.configuration import claim_given
-from fedsim.audits.verdict import Verdict, exit_status
+from fedsim.cli import gate
 from fedsim.cli.auditing import options
 from fedsim.cli.auditing.app_audit import CONTRADICTION, tabulated, trials_shown
 from fedsim.cli.auditing.options import OfEvery, OfLoops, given
-from fedsim.cli.options import AsJson, Confidence, Seed
+from fedsim.cli.options import AsJson, Confidence, FailIf, Seed
 from fedsim.cli.terminal import Terminal
 from fedsim.common import report_directory
 from fedsim.privacy.mechanism import Neighbouring
@@ -28,6 +28,7 @@ def loop(
     claimed_epsilon: options.ClaimedEpsilon = None,
     claimed_delta: options.ClaimedDelta = None,
     strict: options.Strict = False,
+    fail_if: FailIf = None,
     trials: options.TrialsOfLoop = None,
     data: options.DataOfLoop = None,
     records: options.RecordsOfLoop = None,
@@ -48,13 +49,13 @@ def loop(
     Example: fedsim audit loop mine.py:train --claimed-epsilon 2 --claimed-delta 1e-5
     """
     claim = claim_given(claimed_epsilon, claimed_delta, None)
-    every = OfEvery(claim, None, confidence, out, json_, strict)
+    every = OfEvery(claim, None, confidence, out, json_, strict, gate.asked(fail_if, "loop audit"))
     of_loop = OfLoops(trials, data, records, target, neighbouring, seed, time_limit)
-    raise typer.Exit(exit_status(_audit(function, every, of_loop), every.strict))
+    raise typer.Exit(_audit(function, every, of_loop))
 
 
-def _audit(function: str, every: OfEvery, of_loop: OfLoops) -> Verdict:
-    """Audit a function, print the outcome, and return the verdict. Raises InputError."""
+def _audit(function: str, every: OfEvery, of_loop: OfLoops) -> int:
+    """Audit a function, print the outcome, and return the exit status. Raises InputError."""
     from fedsim.loop_audit.audit import TRIALS, audit_loop  # noqa: PLC0415
 
     out: Path | None = every.out
@@ -92,7 +93,7 @@ def _audit(function: str, every: OfEvery, of_loop: OfLoops) -> Verdict:
             page = report_directory.write_report(out, document, page_of)
         if not every.as_json:
             console.print(f"Report: {page}", soft_wrap=True, highlight=False)
-    return outcome.verdict
+    return every.exit_status(outcome.verdict, document)
 
 
 def results(outcome: "LoopAudit") -> list[tuple[str, str]]:
