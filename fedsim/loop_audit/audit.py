@@ -253,7 +253,7 @@ def _audited(
         pair=loop.pairs[pair],
         score=score.name,
         trials=trials,
-        runs=seeds.count,
+        runs=loop.runs,
         seed=order.seed,
     )
 

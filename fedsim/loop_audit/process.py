@@ -89,7 +89,7 @@ class LoopProcess:
     """A training function that runs in another process. Made by `opened`."""
 
     def __init__(self, order: Order, channel: Channel) -> None:
-        self._channel = channel
+        self._channel, self.runs = channel, 0
         answer = self._ask(order)
         self.name, self.pairs, self.many = order.function, answer.pairs, answer.many
 
@@ -104,6 +104,7 @@ class LoopProcess:
         Raises:
             AppFailedError: the loop fails, its process ends, or it is silent past the time limit.
         """
+        self.runs += len(seeds)
         seen = self._ask(Request("observe", pair, tuple(seeds), world)).seen
         if len(seen) != len(seeds):
             raise self._channel.no_measurement()
@@ -119,8 +120,8 @@ class LoopProcess:
         Raises:
             AppFailedError: as of `observed`.
         """
-        for_one = Request("pilots", pair, tuple(seeds))
-        self._ask(for_one)
+        self.runs += 2 * len(seeds)
+        self._ask(Request("pilots", pair, tuple(seeds)))
 
     def features(
         self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]
@@ -135,6 +136,7 @@ class LoopProcess:
         Raises:
             AppFailedError: as of `observed`.
         """
+        self.runs += len(seeds)
         asked = Request("measure", pair, tuple(seeds), worlds=tuple(map(bool, worlds)))
         found = self._ask(asked).features
         if len(found) != len(seeds):
