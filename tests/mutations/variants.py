@@ -339,7 +339,7 @@ def epsilon_reset_every_round() -> Iterator[None]:
         patch.object(
             spending,
             "describe",
-            lambda config, nominal, *_: privacy.describe(one_round(config), nominal),
+            lambda config, nominal, *_, **_of: privacy.describe(one_round(config), nominal),
         ),
     ):
         yield
