@@ -75,7 +75,10 @@ def test_a_loop_keeps_what_it_claims_or_is_convicted(tmp_path: Path) -> None:
     assert report["claim"]["verdict"] == "not judged"
 
 
-@pytest.mark.parametrize("loops", [4, pytest.param(400, marks=pytest.mark.slow)])
+LONG = [pytest.mark.slow, pytest.mark.long]
+
+
+@pytest.mark.parametrize("loops", [4, pytest.param(400, marks=LONG)])
 def test_honest_loops_are_not_accused(tmp_path: Path, loops: int) -> None:
     accused = []
     for seed in range(loops):

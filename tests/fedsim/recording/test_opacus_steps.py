@@ -229,6 +229,7 @@ def _of(factor: float) -> Callable[[Any], Any]:
     return weakened
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("records", "public", "settings", "verdict"),
