@@ -92,6 +92,17 @@ class AuditedRun:
         return of_group(self.of_one, self.config.challenge.copies)
 
     @cached_property
+    def worst_off(self) -> Mapping[Vantage, Releases]:
+        """The same of the client who is worst off towards each vantage."""
+        config, copies = self.config, self.config.challenge.copies
+        return {
+            vantage: of_group(
+                spending.describe(config, self.noise_multiplier, self.rows, vantage=vantage), copies
+            )
+            for vantage in Vantage
+        }
+
+    @cached_property
     def mechanism(self) -> Mechanism:
         """The same as the configured vantage sees it."""
         return self.releases.towards(self.vantage)

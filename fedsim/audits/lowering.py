@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 
 from adversaries.errors import InputError
 from fedsim.audits.audited_run import AuditedRun
-from fedsim.campaign import spending
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.mechanisms import privacy
 from fedsim.privacy import identifiability
@@ -39,26 +38,11 @@ def measure(run: AuditedRun) -> list[Change]:
     if not run.noise_multiplier:
         return []
     known: dict[Mechanism, Towards] = {}
-    found = [Change("", None, None, _towards(run, worst_off(run), known))]
+    found = [Change("", None, None, _towards(run, run.worst_off, known))]
     for key, was, value in _changes(run):
         if (releases := _changed(run, key, value)) is not None:
             found.append(Change(key, value, was, _towards(run, releases, known)))
     return found
-
-
-def worst_off(run: AuditedRun) -> ByVantage:
-    """Return what the run released of the client who is worst off towards each vantage.
-
-    Args:
-        run: that is audited.
-    """
-    config, noise, rows = run.config, run.noise_multiplier, run.rows
-    return {
-        vantage: of_group(
-            spending.describe(config, noise, rows, vantage=vantage), config.challenge.copies
-        )
-        for vantage in Vantage
-    }
 
 
 def _changes(run: AuditedRun) -> Iterator[tuple[str, Scalar, Scalar]]:

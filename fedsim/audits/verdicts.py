@@ -102,7 +102,7 @@ def _allowed(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) 
     limit = report.pac.advantage_bound if pac else row.rho_alpha
     finite = math.isfinite(row.epsilon)
     mechanism = run.releases.towards(vantage)
-    worst = lowering.worst_off(run)[vantage].towards(vantage)
+    worst = run.worst_off[vantage].towards(vantage)
     return AllowedThere(
         advantage=limit,
         kind="none" if limit >= 1 else "pac" if pac else "rho-alpha",
