@@ -63,6 +63,7 @@ class Answer:
     Attributes:
         pairs: the names of the pairs, in answer to an order.
         many: whether the function trains several models at once, likewise.
+        distance: of the worlds, as pilots have it.
         seen: what the observed runs showed.
         features: of the measured runs.
         refused: what is wrong with what was asked, an InputError there.
@@ -71,6 +72,7 @@ class Answer:
 
     pairs: tuple[str, ...] = ()
     many: bool = False
+    distance: float = 0.0
     seen: tuple[Seen, ...] = ()
     features: tuple[Features, ...] = ()
     refused: str | None = None
@@ -110,8 +112,8 @@ class LoopProcess:
             raise self._channel.no_measurement()
         return seen
 
-    def pilot(self, pair: int, seeds: Sequence[int]) -> None:
-        """Have the process learn a pair's direction.
+    def pilot(self, pair: int, seeds: Sequence[int]) -> float:
+        """Have the process learn a pair's direction, and return how far apart that puts its worlds.
 
         Args:
             pair: its place.
@@ -121,7 +123,7 @@ class LoopProcess:
             AppFailedError: as of `observed`.
         """
         self.runs += 2 * len(seeds)
-        self._ask(Request("pilots", pair, tuple(seeds)))
+        return self._ask(Request("pilots", pair, tuple(seeds))).distance
 
     def features(
         self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]

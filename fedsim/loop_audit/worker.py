@@ -54,11 +54,11 @@ def _serve(channel: socket.socket) -> None:
 
 def _answer(request: Request, loop: Loop, trials: Trials, worlds: tuple[Pair, ...]) -> Answer:
     if request.kind == "observe":
-        data = getattr(worlds[request.pair], request.world)
+        here = worlds[request.pair]
+        data = here.twin() if request.world == "twin" else getattr(here, request.world)
         return Answer(seen=tuple(loop.observed(data, seed) for seed in request.seeds))
     if request.kind == "pilots":
-        trials.pilot(request.pair, request.seeds)
-        return Answer()
+        return Answer(distance=trials.pilot(request.pair, request.seeds))
     return Answer(features=tuple(trials.features(request.pair, request.worlds, request.seeds)))
 
 
