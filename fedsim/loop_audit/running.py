@@ -98,7 +98,8 @@ def learnt(present: Sequence[Floats], twin: Sequence[Floats]) -> Direction:
     moved = differences @ unit  # [pilots, k]
     base = without @ unit
     middle = base.mean(axis=0)
-    spread = float(np.sqrt(np.square(base - middle).mean()))
+    # The middle is fitted to the same runs, which takes one degree of freedom of each step.
+    spread = float(np.sqrt(np.square(base - middle).sum() / max(1, base.size - middle.size)))
     influence = float(np.quantile(moved, 0.9))
     influence = influence if influence > 0 else float(np.abs(moved).max()) or 1.0
     rate = float(np.clip(moved.mean() / influence, 0.01, 1))

@@ -15,8 +15,11 @@ from adversaries.errors import InputError
 from fedsim.common.randomness import Role, generator
 from fedsim.privacy.mechanism import Neighbouring
 
-LOUD = 10.0
-"""How many times the records' mean norm a loud target has, so that clipping takes from it."""
+LOUD = 3.0
+"""How many times the records' mean norm a loud target has, so that clipping takes from it.
+
+Not more: the louder, the more the noise in the model turns the direction of the target's gradient.
+"""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
 DELTA = 1e-5
-NOISE, BATCH, EPOCHS = 2.0, 16, 2
+NOISE, BATCH, EPOCHS, ROUNDS = 2.0, 16, 2, 20
 
 
 def model(features: torch.Tensor) -> nn.Module:
@@ -75,7 +75,7 @@ def weighted(features, labels, seed):
 def rebuilt(features, labels, seed, persistent=False):
     """Make a new engine in every round, and say what the last one spent."""
     net, engine = model(features), PrivacyEngine(accountant="rdp")
-    for _ in range(6):
+    for _ in range(ROUNDS):
         if not persistent:
             engine = PrivacyEngine(accountant="rdp")
         plain = model(features)
