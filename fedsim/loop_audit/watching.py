@@ -7,20 +7,24 @@ import functools
 import hashlib
 import importlib
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.loop_audit.measurement import Seen, Statement, StepSeen
+from fedsim.loop_audit.measurement import SHOWN, Seen, Statement, StepSeen
 
 Floats = npt.NDArray[np.float64]
 
 AGREE = 1e-2
 """How far a sum may be from that of clipped gradients, in clipping norms: float32 rounds."""
+
+MAP = 0
+"""PyTorch's kind of data sets that have places."""
 
 SAMPLERS = {
     "UniformWithReplacementSampler": "poisson",
@@ -40,6 +44,7 @@ class Watch:
         accountants: that were told of a step.
         told: noise multiplier and sampling rate, each time.
         statement: what an accountant said last.
+        ahead: batches that an iterator drew and did not yield yet, by iterator.
         drawn: batches since the last step, each a list of places.
         loader: the data set that they were drawn from.
         kind: of their sampler, and its rate.
@@ -48,6 +53,9 @@ class Watch:
         counts: how often each place was drawn for a step.
         records: n, that they were drawn from.
         expected: of a batch in parts, the sum of clipped gradients so far, by optimizer.
+        optimizer: Opacus's, that noised last.
+        due: whether its noised gradients are still to be stepped along.
+        unnoised: steps of other optimizers on the same parameters, since the first.
         state: the model [P] after the last step.
         start: the model before the first.
         moved: whether it changed between steps.
@@ -60,6 +68,7 @@ class Watch:
     accountants: list[Any] = field(default_factory=list)
     told: list[tuple[float, float]] = field(default_factory=list)
     statement: Statement | None = None
+    ahead: WeakKeyDictionary[Any, deque[list[int]]] = field(default_factory=WeakKeyDictionary)
     drawn: list[Any] = field(default_factory=list)
     loader: Any = None
     kind: tuple[str, float] = ("", 0.0)
@@ -68,6 +77,9 @@ class Watch:
     counts: Counter[int] = field(default_factory=Counter)
     records: int = 0
     expected: dict[int, Any] = field(default_factory=dict)
+    optimizer: Any = None
+    due: bool = False
+    unnoised: int = 0
     state: Floats | None = None
     start: Floats | None = None
     moved: bool = False
@@ -93,6 +105,7 @@ class Watch:
             rate=self.rate,
             counts=tuple(self.counts[place] for place in range(self.records)),
             explained=bool(self.steps) and same and not self.moved,
+            unnoised=self.unnoised,
             start="" if self.start is None else _checksum(self.start),
             released=_checksum(released),
         )
@@ -127,11 +140,13 @@ def wrap(seer: Watch) -> bool:
     loaders = importlib.import_module("torch.utils.data.dataloader")._BaseDataLoaderIter
     for found in [*vars(optimizers).values()]:
         if isinstance(found, type) and hasattr(found, "pre_step"):
-            _replace(found, seer, pre_step=_step, step=_moved)
+            _replace(found, seer, pre_step=_step)
     for found in [*vars(accountants).values()]:
         if isinstance(found, type) and hasattr(found, "get_epsilon"):
             _replace(found, seer, step=_told, get_epsilon=_asked)
-    _replace(loaders, seer, _next_index=_drawn)
+    _replace(loaders, seer, _next_index=_drawn, __next__=_taken)
+    hooks = importlib.import_module("torch.optim.optimizer")
+    hooks.register_optimizer_step_post_hook(lambda optimizer, *_: _moved(seer, optimizer))
     return True
 
 
@@ -156,7 +171,7 @@ def _step(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
         seer.start = here if seer.start is None else seer.start
         seer.moved |= seer.state is not None and not np.array_equal(here, seer.state)
         seer.state = here
-        expected, limit = _clipped_sum(self), _sensitivity(self)
+        expected, limits = _clipped_sums(self), _sensitivities(self)
         before = seer.expected.pop(id(self), None)
         if expected is not None and before is not None:
             expected = expected + before
@@ -179,7 +194,8 @@ def _step(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
             del self.add_noise, self.scale_grad
             seer.within = False
         if "released" in found:
-            _record(seer, self, found, expected, limit)
+            _record(seer, self, found, expected, limits)
+            seer.optimizer, seer.due = self, True
         else:  # one of several parts of a batch
             seer.expected[id(self)] = expected
         return done
@@ -188,7 +204,7 @@ def _step(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _record(
-    seer: Watch, optimizer: Any, found: dict[str, Any], expected: Any, limit: float
+    seer: Watch, optimizer: Any, found: dict[str, Any], expected: Any, limits: Floats
 ) -> None:
     """Keep a step, and the batch that was drawn for it."""
     drawn = Counter(place for batch in seer.drawn for place in batch)
@@ -198,9 +214,11 @@ def _record(
         seer.records, (seer.sampler, seer.rate) = len(seer.loader), seer.kind
     told = seer.told[found["told"] :]
     lengths = np.linalg.norm(found["released"]), np.linalg.norm(found["noised"])
-    clipped = None
+    clipped, limit = None, float(limits[0])
     if expected is not None:
-        clipped = bool(np.linalg.norm(expected - found["sum"]) <= AGREE * limit)
+        agree = np.linalg.norm(expected - found["sum"], axis=1) <= AGREE * limit
+        clipped, limit = bool(agree.any()), float(limits[agree.argmax()])
+    noise = found["noised"] - found["sum"]
     seer.released.append(found["released"])
     seer.steps.append(
         StepSeen(
@@ -209,7 +227,8 @@ def _record(
             noise_norm=found["norm"],
             sensitivity=limit,
             divisor=float(lengths[1] / lengths[0]) if lengths[0] else 1.0,
-            noise_energy=float(np.square(found["noised"] - found["sum"]).sum()),
+            noise_energy=float(np.square(noise).sum()),
+            noise=tuple(map(float, noise[:SHOWN])),
             coordinates=found["released"].size,
             clipped=clipped,
             records=sum(drawn.values()) if batches else -1,
@@ -223,14 +242,23 @@ def _record(
     )
 
 
-def _sensitivity(optimizer: Any) -> float:
-    """Return how long (L2) a record's gradient is after clipping, at most."""
+def _sensitivities(optimizer: Any) -> Floats:
+    """Return how long (L2) a record's gradient is at most after each clipping of `_clipped_sums`."""
     by_layer = getattr(optimizer, "max_grad_norms", None)
-    return float(np.linalg.norm(by_layer)) if by_layer else float(optimizer.max_grad_norm)
+    if by_layer:
+        return np.array([np.linalg.norm(by_layer)])
+    norm = float(optimizer.max_grad_norm)
+    return np.array([norm, norm * len(optimizer.params) ** 0.5])
 
 
-def _clipped_sum(optimizer: Any) -> Floats | None:
-    """Return the sum of all records' gradients, each clipped, None where they cannot be seen."""
+def _clipped_sums(optimizer: Any) -> Floats | None:
+    """Return the sum of all records' gradients [clippings, P], clipped as the optimizer should.
+
+    One that has a single norm may clip every layer's gradient to it, too.
+
+    Returns:
+        The sums; None where no gradient of a single record can be seen.
+    """
     gradients = optimizer.grad_samples
     if not gradients or any(each is None for each in gradients):
         return None
@@ -238,25 +266,29 @@ def _clipped_sum(optimizer: Any) -> Floats | None:
     norms = np.array([np.linalg.norm(each, axis=1) for each in rows])  # [layers, batch]
     by_layer = getattr(optimizer, "max_grad_norms", None)
     if by_layer:
-        limits = np.asarray(by_layer, np.float64)[:, None]
-        factors = np.minimum(1, limits / (norms + 1e-6))
+        clippings = [np.asarray(by_layer, np.float64)[:, None] / (norms + 1e-6)]
     else:
-        whole = np.linalg.norm(norms, axis=0, keepdims=True)
-        factors = np.minimum(1, float(optimizer.max_grad_norm) / (whole + 1e-6))
-        factors = np.broadcast_to(factors, norms.shape)
-    return np.concatenate([each @ row for each, row in zip(factors, rows, strict=True)])
+        whole = np.broadcast_to(np.linalg.norm(norms, axis=0), norms.shape)
+        clippings = [float(optimizer.max_grad_norm) / (each + 1e-6) for each in (whole, norms)]
+    return np.array(
+        [
+            np.concatenate([each @ row for each, row in zip(factors, rows, strict=True)])
+            for factors in np.minimum(1, clippings)
+        ]
+    )
 
 
-def _moved(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an optimizer's `step`, after which the model is what the step made of it."""
-
-    @functools.wraps(original)
-    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, *args, **kwargs)
-        seer.state = _flat(self.params)
-        return result
-
-    return wrapped
+def _moved(seer: Watch, optimizer: Any) -> None:
+    """See a step of an ordinary optimizer: along noised gradients once, else without noise."""
+    if seer.optimizer is None:
+        return
+    own = {id(each) for each in seer.optimizer.params}
+    if not any(id(each) in own for group in optimizer.param_groups for each in group["params"]):
+        return
+    if seer.due:
+        seer.state, seer.due = _flat(seer.optimizer.params), False
+    else:
+        seer.unnoised += 1
 
 
 def _told(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -285,17 +317,31 @@ def _asked(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _drawn(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap what a loader asks for the places of its next batch."""
+    """Wrap what an iterator of a loader asks for the places of a batch, with workers some ahead."""
 
     @functools.wraps(original)
     def wrapped(self: Any) -> Any:
         places = original(self)
-        if self._dataset is not seer.loader:  # what another loader drew, no step took
-            seer.loader, seer.drawn = self._dataset, []
-        batch = [places] if isinstance(places, int) else list(places)
-        seer.drawn.append(batch)
-        seer.kind = _kind(self._index_sampler)
+        if self._dataset_kind == MAP:  # what is iterated over has no places
+            batch = [places] if isinstance(places, int) else list(places)
+            seer.ahead.setdefault(self, deque()).append(batch)
         return places
+
+    return wrapped
+
+
+def _taken(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap what an iterator of a loader yields: the first of the batches that it drew ahead."""
+
+    @functools.wraps(original)
+    def wrapped(self: Any) -> Any:
+        yielded = original(self)
+        if seer.ahead.get(self):
+            if self._dataset is not seer.loader:  # what another loader drew, no step took
+                seer.loader, seer.drawn = self._dataset, []
+            seer.drawn.append(seer.ahead[self].popleft())
+            seer.kind = _kind(self._index_sampler)
+        return yielded
 
     return wrapped
 

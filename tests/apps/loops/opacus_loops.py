@@ -401,7 +401,7 @@ def step_without_noise(features, labels, seed):
     net, engine = model(features), PrivacyEngine(accountant="rdp")
     private, optimizer, loader = _private(net, engine, _loader(features, labels))
     _fit(private, optimizer, loader)
-    net.zero_grad()
+    optimizer.zero_grad()
     nn.functional.cross_entropy(private(features), labels).backward()
     optimizer.original_optimizer.step()
     engine.get_epsilon(DELTA)
