@@ -125,7 +125,7 @@ class Observation:
 
     @property
     def noise_off(self) -> Interval | None:
-        """The interval of the step whose noise is farthest below the configured, None if none is."""
+        """The interval of the step whose noise is farthest below the configured, None if none."""
         off = [each for each in self.noise_ratios if each.high < 1]
         return min(off, key=lambda each: each.high, default=None)
 
@@ -220,9 +220,8 @@ def epsilon(observation: Observation, delta: float) -> float | None:
     """
     steps, kind = observation.steps, observation.present[0].sampler
     wrong = any(step.clipped is not True or step.adaptive for step in steps)
-    if not observation.explained or wrong or observation.unlike or observation.seeded:
-        return None
-    if observation.varied:
+    wrong |= bool(observation.unlike or observation.varied or observation.seeded)
+    if wrong or not observation.explained:
         return None
     multipliers = [multiplier(step, observation) for step in steps]
     if min(multipliers) < 1e-6:

@@ -147,7 +147,8 @@ def _untold(seen: Observation) -> Finding | None:
             "step with Opacus's optimizer alone, on data that are private",
         )
     untold = sum(not step.told for step in seen.steps)
-    if not untold or not any(step.told for step in seen.steps):
+    asked = seen.present[0].statement is not None
+    if not untold or not (asked or any(step.told for step in seen.steps)):
         return None
     return Finding(
         "untold-steps",

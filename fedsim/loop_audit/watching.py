@@ -243,7 +243,7 @@ def _record(
 
 
 def _sensitivities(optimizer: Any) -> Floats:
-    """Return how long (L2) a record's gradient is at most after each clipping of `_clipped_sums`."""
+    """Return the longest (L2) gradient of a record after each clipping of `_clipped_sums`."""
     by_layer = getattr(optimizer, "max_grad_norms", None)
     if by_layer:
         return np.array([np.linalg.norm(by_layer)])
@@ -303,12 +303,16 @@ def _told(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _asked(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `get_epsilon`; calibration asks accountants that no step was told to."""
+    """Wrap `get_epsilon`; calibration asks accountants that no step was told to.
+
+    One without a history is none of those: its hook was forgotten, and it says 0.
+    """
 
     @functools.wraps(original)
     def wrapped(self: Any, delta: float, *args: Any, **kwargs: Any) -> Any:
         epsilon = original(self, delta, *args, **kwargs)
-        if any(each is self for each in seer.accountants):
+        forgotten = bool(seer.steps) and not self.history
+        if forgotten or any(each is self for each in seer.accountants):
             counted = sum(int(steps) for *_, steps in self.history)
             seer.statement = Statement(float(epsilon), float(delta), counted)
         return epsilon

@@ -8,7 +8,7 @@ from opacus.optimizers import DPOptimizer
 from opacus.schedulers import ExponentialGradClip, ExponentialNoise
 from opacus.utils.batch_memory_manager import wrap_data_loader
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
+from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler, random_split
 
 DELTA = 1e-5
 NOISE, BATCH, PHYSICAL, EPOCHS = 2.0, 16, 8, 2
@@ -172,7 +172,7 @@ class _NoiseOfAMean(_NoiseOfAPart):
     share = 1 / BATCH
 
 
-def _own_optimizer(kind, features, labels, parts=False, **options):
+def _own_optimizer(kind, features, labels, parts=False, hook=True):
     """Put Opacus together by hand, with an optimizer of one's own."""
     net, accountant = model(features), RDPAccountant()
     private = GradSampleModule(net)
@@ -182,9 +182,9 @@ def _own_optimizer(kind, features, labels, parts=False, **options):
         noise_multiplier=NOISE,
         max_grad_norm=1.0,
         expected_batch_size=15,
-        **options,
     )
-    optimizer.attach_step_hook(accountant.get_optimizer_hook_fn(sample_rate=1 / len(loader)))
+    if hook:
+        optimizer.attach_step_hook(accountant.get_optimizer_hook_fn(sample_rate=1 / len(loader)))
     _fit(private, optimizer, loader, PHYSICAL if parts else None)
     accountant.get_epsilon(DELTA)
     return net
@@ -373,6 +373,11 @@ def parts_of_a_batch(features, labels, seed):
     return net
 
 
+def hook_forgotten(features, labels, seed):
+    """Put Opacus together by hand, and tell the accountant of nothing: it says 0."""
+    return _own_optimizer(DPOptimizer, features, labels, hook=False)
+
+
 def hook_lost(features, labels, seed, kept=False):
     """Log every step from the second epoch on, with the one hook that an optimizer has."""
     net, engine = model(features), PrivacyEngine(accountant="rdp")
@@ -437,3 +442,19 @@ def secure(features, labels, seed):
 def workers(features, labels, seed):
     """Load batches in other processes, some ahead, and in parts."""
     return virtual_steps(features, labels, seed, workers=2)
+
+
+def split(features, labels, seed):
+    """Keep a few records for validation, and watch the loss on them."""
+    train, validation = random_split(TensorDataset(features, labels), (len(labels) - 2, 2))
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = _private(
+        net, engine, DataLoader(train, batch_size=BATCH, shuffle=True)
+    )
+    for _ in range(EPOCHS):
+        _fit(private, optimizer, loader, epochs=1)
+        with torch.no_grad():
+            for batch, target in DataLoader(validation, batch_size=2):
+                nn.functional.cross_entropy(net(batch), target)
+    engine.get_epsilon(DELTA)
+    return net
