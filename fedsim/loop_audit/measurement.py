@@ -85,7 +85,7 @@ class Seen:
         counts: how often each record was drawn, [n]; () where no loader was seen.
         explained: whether the model moved by those steps alone.
         unnoised: steps that an ordinary optimizer took on the same model after the first of them.
-        start: checksum of the model before the first step, "" without any.
+        start: checksum of the model before the first step, and of what no step makes of it.
         released: checksum of all that was released.
     """
 

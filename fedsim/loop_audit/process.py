@@ -22,7 +22,7 @@ class Order:
 
     Attributes:
         function: as of `contract.loaded`.
-        data: a data set's name, or an NPZ file with features and labels.
+        data: as of `records.drawn`.
         records: of D, the target among them.
         target: "crafted" or "real".
         neighbouring: a value of `Neighbouring`.

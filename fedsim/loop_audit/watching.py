@@ -97,16 +97,18 @@ class Watch:
             model: that the loop returned, None for none.
             released: by the run.
         """
-        same = model is None or (self.state is not None and _same(model, self.state))
+        made = np.empty(0) if self.state is None else self.state
+        rest = _rest(made if model is None else model, made)
+        start = made if self.start is None else self.start
         return Seen(
             steps=tuple(self.steps),
             statement=self.statement,
             sampler=self.sampler,
             rate=self.rate,
             counts=tuple(self.counts[place] for place in range(self.records)),
-            explained=bool(self.steps) and same and not self.moved,
+            explained=bool(self.steps) and rest is not None and not self.moved,
             unnoised=self.unnoised,
-            start="" if self.start is None else _checksum(self.start),
+            start=_checksum(start if rest is None else np.append(start, rest)),
             released=_checksum(released),
         )
 
@@ -115,9 +117,19 @@ def _checksum(values: Floats) -> str:
     return hashlib.sha256(values.tobytes()).hexdigest()
 
 
-def _same(model: Floats, state: Floats) -> bool:
-    """Whether two models have the same numbers, in whichever order their parameters come."""
-    return model.shape == state.shape and bool(np.allclose(np.sort(model), np.sort(state)))
+def _rest(model: Floats, made: Floats) -> Floats | None:
+    """Return the numbers of a model that no step made, such as those of frozen layers, in order.
+
+    Returns:
+        Them; None unless all that steps made is in the model, in whichever order.
+    """
+    values, counts = np.unique(model, return_counts=True)
+    wanted, times = np.unique(made, return_counts=True)
+    places = np.searchsorted(values, wanted)
+    if len(wanted) and (places[-1] >= len(values) or (values[places] != wanted).any()):
+        return None
+    counts[places] -= times
+    return None if (counts < 0).any() else np.repeat(values, counts)
 
 
 Wrapper = Callable[[Watch, Callable[..., Any]], Callable[..., Any]]

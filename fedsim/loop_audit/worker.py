@@ -7,17 +7,14 @@ import socket
 import sys
 import warnings
 
-import numpy as np
-
 from adversaries.errors import InputError
 from fedsim.app_audit.measurement import AppFailedError
-from fedsim.common.randomness import Role, generator
-from fedsim.data import BUNDLED, load
 from fedsim.loop_audit.contract import loaded
-from fedsim.loop_audit.process import ORDER, REQUEST, Answer, Order, Request, line
+from fedsim.loop_audit.process import ORDER, REQUEST, Answer, Request, line
+from fedsim.loop_audit.records import drawn
 from fedsim.loop_audit.running import Loop, Trials
 from fedsim.loop_audit.watching import Watch
-from fedsim.loop_audit.worlds import Data, Pair, pairs
+from fedsim.loop_audit.worlds import Pair, pairs
 from fedsim.privacy.mechanism import Neighbouring
 
 
@@ -42,7 +39,8 @@ def _serve(channel: socket.socket) -> None:
         # Opacus warns in every run of what a rule says once.
         warnings.simplefilter("ignore")
         function = loaded(order.function)
-        worlds = pairs(_data(order), order.target, Neighbouring(order.neighbouring), order.seed)
+        data = drawn(order.data, order.records, order.seed)
+        worlds = pairs(data, order.target, Neighbouring(order.neighbouring), order.seed)
         loop = Loop(function, Watch())
         trials = Trials(loop, worlds)
         names = tuple(each.name for each in worlds)
@@ -60,26 +58,6 @@ def _answer(request: Request, loop: Loop, trials: Trials, worlds: tuple[Pair, ..
         trials.pilot(request.pair, request.seeds)
         return Answer()
     return Answer(features=tuple(trials.features(request.pair, request.worlds, request.seeds)))
-
-
-def _data(order: Order) -> Data:
-    """Return as many records as D has, drawn from the data by the seed."""
-    if order.data in BUNDLED:
-        whole = load(order.data).train
-    elif order.data.endswith(".npz"):
-        whole = load("npz", order.data).train
-    else:
-        raise InputError(
-            f"--data is '{order.data}'; give {' or '.join(BUNDLED)}, or a file of features and "
-            "labels, such as mine.npz"
-        )
-    features, labels = np.asarray(whole.features, np.float32), np.asarray(whole.labels)
-    if order.records > len(labels):
-        raise InputError(
-            f"--records is {order.records}, and '{order.data}' has {len(labels)}; give at most that"
-        )
-    places = generator(order.seed, Role.CANDIDATES).permutation(len(labels))[: order.records]
-    return Data(features[places], labels[places])
 
 
 if __name__ == "__main__":

@@ -458,3 +458,22 @@ def split(features, labels, seed):
                 nn.functional.cross_entropy(net(batch), target)
     engine.get_epsilon(DELTA)
     return net
+
+
+def frozen(features, labels, seed):
+    """Train the last layer alone, on what a frozen one makes of the features."""
+    engine = PrivacyEngine(accountant="rdp")
+    below = nn.Sequential(nn.Flatten(), nn.Linear(features[0].numel(), 32), nn.Tanh())
+    net = nn.Sequential(below, nn.Linear(32, 10))
+    below.requires_grad_(False)
+    last = torch.optim.SGD(net[1].parameters(), lr=0.1)
+    private, optimizer, loader = engine.make_private(
+        module=net,
+        optimizer=last,
+        data_loader=_loader(features, labels),
+        noise_multiplier=NOISE,
+        max_grad_norm=1.0,
+    )
+    _fit(private, optimizer, loader)
+    engine.get_epsilon(DELTA)
+    return net.state_dict()
