@@ -140,9 +140,9 @@ class Observation:
             What is wrong, in words, by "repeats", "sizes", "rates".
         """
         runs = self.independent
-        steps = [step for run in runs for step in run.steps if step.told]
-        rates = {step.told_rate for step in steps}
-        if not steps or len(rates) > 1 or min(step.records for step in steps) < 0:
+        steps = [step for run in runs for step in run.steps]
+        rates = {step.told_rate for step in steps if step.told}
+        if not rates or len(rates) > 1 or min(step.records for step in steps) < 0:
             return {}
         found, rate = {}, min(rates.pop(), runs[0].rate or 1)
         repeated = max(step.repeated for step in steps)

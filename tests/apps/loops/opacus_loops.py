@@ -205,6 +205,17 @@ def noise_of_a_mean(features, labels, seed):
     return _own_optimizer(_NoiseOfAMean, features, labels)
 
 
+def divisor_of_the_batch(features, labels, seed):
+    """Divide by the size of the batch that was drawn."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    for batch, target in _epochs(loader, EPOCHS):
+        optimizer.expected_batch_size = len(batch)
+        _step(private, optimizer, batch, target)
+    engine.get_epsilon(DELTA)
+    return net
+
+
 def noise_decays(features, labels, seed, told=True):
     """Let the noise decay from epoch to epoch, by Opacus's scheduler."""
     net, engine = model(features), PrivacyEngine(accountant="rdp")
@@ -349,11 +360,10 @@ def skipped_steps(features, labels, seed):
     return net
 
 
-def virtual_steps(features, labels, seed, workers=0):
+def virtual_steps(features, labels, seed):
     """Sum physical batches for a step with Opacus's BatchMemoryManager."""
     net, engine = model(features), PrivacyEngine(accountant="rdp")
-    loader = _loader(features, labels, num_workers=workers)
-    private, optimizer, loader = _private(net, engine, loader)
+    private, optimizer, loader = _private(net, engine, _loader(features, labels))
     _fit(private, optimizer, loader, PHYSICAL)
     engine.get_epsilon(DELTA)
     return net
@@ -437,11 +447,6 @@ def secure(features, labels, seed):
     _fit(private, optimizer, loader)
     engine.get_epsilon(DELTA)
     return net
-
-
-def workers(features, labels, seed):
-    """Load batches in other processes, some ahead, and in parts."""
-    return virtual_steps(features, labels, seed, workers=2)
 
 
 def split(features, labels, seed):

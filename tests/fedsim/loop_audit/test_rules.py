@@ -16,7 +16,7 @@ from fedsim.privacy.mechanism import Neighbouring
 
 LOOPS = Path(__file__).parents[2] / "apps" / "loops" / "opacus_loops.py"
 
-RECORDS, SEEDS = 63, 4
+RECORDS, SEEDS = 63, 6
 
 WRONG = {
     "weighted": "sampler",
@@ -38,6 +38,7 @@ WRONG = {
     "constant_seed": "seeded-noise",
     "constant_noise_generator": "seeded-noise",
     "full_batch": "data-dependent-divisor",
+    "divisor_of_the_batch": "data-dependent-divisor",
 }
 
 RIGHT = {
