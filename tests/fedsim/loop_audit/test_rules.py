@@ -16,7 +16,7 @@ from fedsim.privacy.mechanism import Neighbouring
 
 LOOPS = Path(__file__).parents[2] / "apps" / "loops" / "opacus_loops.py"
 
-RECORDS, SEEDS = 63, 6
+RECORDS, SEEDS = 63, range(1000, 1004)
 
 WRONG = {
     "weighted": "sampler",
@@ -70,9 +70,9 @@ def observation(loop: Loop, neighbouring: Neighbouring = Neighbouring.ADD_REMOVE
     data = Data(np.float32(digits.features[:RECORDS]), np.asarray(digits.labels[:RECORDS]))
     pair = pairs(data, "crafted", neighbouring, 0)[-1]
     return Observation(
-        present=tuple(loop.observed(pair.present, seed) for seed in range(SEEDS)),
-        absent=(loop.observed(pair.absent, 0),),
-        twin=(loop.observed(pair.twin, 0),),
+        present=tuple(loop.observed(pair.present, seed) for seed in SEEDS),
+        absent=(loop.observed(pair.absent, SEEDS[0]),),
+        twin=(loop.observed(pair.twin, SEEDS[0]),),
         records=RECORDS,
         neighbouring=neighbouring,
     )
