@@ -12,10 +12,12 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators, lower_bounds
 from adversaries.statistics.estimators import Advantage
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
+from adversaries.statistics.rate_bounds import trade_off_bound
 from fedsim.app_audit.audit import check
 from fedsim.app_audit.configuration import Claim, Scope
 from fedsim.app_audit.directory import LONGEST_TIME
 from fedsim.app_audit.rules import Finding
+from fedsim.audits.noise_family import noise_family
 from fedsim.audits.verdict import Verdict
 from fedsim.common.randomness import Role, generator
 from fedsim.common.strict_json import strict_json
@@ -25,10 +27,13 @@ from fedsim.loop_audit.measurement import Features
 from fedsim.loop_audit.process import LoopProcess, Order, opened
 from fedsim.loop_audit.rules import findings
 from fedsim.privacy.delta import ASSUMED
-from fedsim.privacy.mechanism import Neighbouring
+from fedsim.privacy.mechanism import Mechanism, Neighbouring
 
 BOUNDS = ("clopper_pearson", "clopper_pearson_split")
-"""The lower bounds that judge a claim; neither knows the mechanism."""
+"""The lower bounds that know nothing of the mechanism."""
+
+TRADE_OFF = "trade_off"
+"""The one beside them that knows the mechanism but for its noise, where theory knows it."""
 
 TRIALS, RECORDS = 400, 64
 """Judged runs, and records of D, unless somebody says."""
@@ -39,8 +44,14 @@ HONEST, WITHOUT = 6, 2
 PILOTS, CHOOSING = 10, 16
 """Seeds that a pair's direction is learnt from, and runs by which the pair is chosen."""
 
+CHANCE = 1.5
+"""Standard deviations that so few runs are apart by chance, in one of six features."""
+
 BATCH = 25
 """Runs that are asked for at a time."""
+
+Runs = tuple[scoring.Bools, scoring.Floats]
+"""Worlds [T] and features [T, features]."""
 
 UNKNOWN = (
     "theory does not know the loop: it knows those whose every step is taken by Opacus's optimizer "
@@ -59,12 +70,12 @@ class LoopAudit:
         delta: at which every epsilon is stated.
         epsilon: by theory, inf without noise; None where theory cannot tell.
         advantage: as measured, with its interval.
-        lower_bounds: on epsilon, by the names of `BOUNDS`, both at `confidence` together.
+        lower_bounds: on epsilon, by name, all at `confidence` together.
         proven: the largest at `ALARM_CONFIDENCE`, which alone convicts.
         confidence: of what is shown.
         findings: what the rules object to.
         pair: the name of the pair of worlds that betrayed the loop most.
-        score: what decided, as pilots chose it.
+        score: what decided, as pilots chose it, of the counting bounds.
         trials: judged runs.
         runs: of the function, all told.
         seed: of everything.
@@ -88,8 +99,8 @@ class LoopAudit:
 
     @property
     def lower_bound(self) -> LowerBound:
-        """The largest lower bound; it holds with `confidence`, as both do."""
-        return max(self.lower_bounds.values(), key=lambda bound: bound.epsilon)
+        """The largest lower bound; it holds with `confidence`, as all do."""
+        return _largest(self.lower_bounds)
 
     @property
     def verdict(self) -> Verdict:
@@ -230,13 +241,13 @@ def _audited(
     claim = claim or _said(observation)
     delta = ASSUMED if claim is None else claim.delta
     learning = max(40, trials // 4)
-    worlds, features = _measured(loop, pair, learning, seeds, lambda done: None)
-    score = scoring.learnt(worlds, features, delta)
-    worlds, features = _measured(loop, pair, trials, seeds, progress)
-    scores = score.of(features)
-    kind = lower_bounds.MechanismKind.OTHER
+    pilots = _measured(loop, pair, learning, seeds, lambda done: None)
+    judged = _measured(loop, pair, trials, seeds, progress)
+    score = scoring.learnt(*pilots, delta)
+    worlds, scores = judged[0], score.of(judged[1])
+    known = guarantee.mechanism(observation)
     shown, sure = (
-        lower_bounds.lower_bounds(worlds, scores, delta, (1 + level) / 2, kind, names=BOUNDS)
+        _bounds(pilots, judged, score, known, delta, level)
         for level in (confidence, ALARM_CONFIDENCE)
     )
     return LoopAudit(
@@ -247,7 +258,7 @@ def _audited(
         epsilon=guarantee.epsilon(observation, delta) if observation.steps else None,
         advantage=estimators.advantage(worlds, scores, confidence),
         lower_bounds=shown,
-        proven=max(sure.values(), key=lambda bound: bound.epsilon),
+        proven=_largest(sure),
         confidence=confidence,
         findings=findings(observation),
         pair=loop.pairs[pair],
@@ -256,6 +267,33 @@ def _audited(
         runs=loop.runs,
         seed=order.seed,
     )
+
+
+def _bounds(
+    pilots: Runs,
+    judged: Runs,
+    score: scoring.Score,
+    known: Mechanism | None,
+    delta: float,
+    confidence: float,
+) -> dict[str, LowerBound]:
+    """Return the lower bounds that judged runs prove, all of them together with `confidence`.
+
+    A known mechanism's trade-off curve has a threshold of its own, since far in the tails, where
+    counts prove most, the curve proves little.
+    """
+    level = 1 - (1 - confidence) / (len(BOUNDS) + (known is not None))
+    worlds, features = judged
+    other = lower_bounds.MechanismKind.OTHER
+    found = lower_bounds.lower_bounds(worlds, score.of(features), delta, level, other, names=BOUNDS)
+    if known is not None:
+        scores = scoring.learnt(*pilots, delta, for_mu=True).of(features)
+        found[TRADE_OFF] = trade_off_bound(worlds, scores, delta, level, noise_family(known))
+    return found
+
+
+def _largest(bounds: dict[str, LowerBound]) -> LowerBound:
+    return max(bounds.values(), key=lambda bound: bound.epsilon)
 
 
 class _Seeds:
@@ -282,16 +320,17 @@ def _betraying(loop: LoopProcess, seeds: _Seeds) -> int:
     """Return the pair of worlds that pilots tell apart best."""
     apart = []
     for pair in range(len(loop.pairs)):
-        loop.pilot(pair, seeds.next(PILOTS))
+        by_steps = loop.pilot(pair, seeds.next(PILOTS))
         if len(loop.pairs) == 1:
             return pair
-        apart.append(scoring.separation(*_measured(loop, pair, CHOOSING, seeds, lambda _: None)))
+        measured = scoring.separation(*_measured(loop, pair, CHOOSING, seeds, lambda _: None))
+        apart.append(max(by_steps, measured - CHANCE))
     return int(np.argmax(apart))
 
 
 def _measured(
     loop: LoopProcess, pair: int, count: int, seeds: _Seeds, progress: Callable[[int], None]
-) -> tuple[scoring.Bools, scoring.Floats]:
+) -> Runs:
     """Return worlds [T] and features [T, features] of so many new runs."""
     found: list[Features] = []
     worlds, numbers = seeds.worlds(count), seeds.next(count)

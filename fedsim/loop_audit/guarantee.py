@@ -22,6 +22,9 @@ from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
 
 ALPHA = 1 - ALARM_CONFIDENCE
 
+LEAST_NOISE = 1e-6
+"""The noise multiplier below which there is no privacy to speak of."""
+
 
 @dataclass(frozen=True)
 class Observation:
@@ -211,6 +214,38 @@ def multiplier(step: StepSeen, observation: Observation) -> float:
     return share * step.noise_multiplier * step.noise_norm / limit
 
 
+def mechanism(observation: Observation) -> Mechanism | None:
+    """Return the Gaussian steps that a loop is, None where it is none that theory composes.
+
+    Args:
+        observation: of honest runs.
+    """
+    steps, kind = observation.steps, observation.present[0].sampler
+    multipliers = _multipliers(observation)
+    if multipliers is None or min(multipliers) < LEAST_NOISE:
+        return None
+    rate = None
+    if kind == "poisson" and not observation.batches():
+        rate = observation.present[0].rate
+    elif kind in ("shuffled", "in order"):
+        records = len(observation.present[0].counts)  # without those kept for something else
+        full = all(step.records == records for step in steps)
+        rate = 1.0 if full else None
+    if rate is None:
+        return None
+    return Mechanism(tuple(Steps(z, 1, rate) for z in multipliers), observation.neighbouring)
+
+
+def _multipliers(observation: Observation) -> list[float] | None:
+    """Return the true noise multiplier of every step, None where steps are not all there is."""
+    steps = observation.steps
+    wrong = any(step.clipped is not True or step.adaptive for step in steps)
+    wrong |= bool(observation.unlike or observation.varied or observation.seeded)
+    if wrong or not observation.explained:
+        return None
+    return [multiplier(step, observation) for step in steps]
+
+
 def epsilon(observation: Observation, delta: float) -> float | None:
     """Return epsilon of all steps by theory, None where theory does not know the loop.
 
@@ -218,24 +253,15 @@ def epsilon(observation: Observation, delta: float) -> float | None:
         observation: of honest runs.
         delta: in (0, 1).
     """
-    steps, kind = observation.steps, observation.present[0].sampler
-    wrong = any(step.clipped is not True or step.adaptive for step in steps)
-    wrong |= bool(observation.unlike or observation.varied or observation.seeded)
-    if wrong or not observation.explained:
+    multipliers = _multipliers(observation)
+    if multipliers is None:
         return None
-    multipliers = [multiplier(step, observation) for step in steps]
-    if min(multipliers) < 1e-6:
+    if min(multipliers) < LEAST_NOISE:
         return math.inf
-    broken = set(observation.batches())
-    if kind == "poisson" and not broken:
-        rate = observation.present[0].rate
-        parts = tuple(Steps(z, 1, rate) for z in multipliers)
-        return PLD.epsilon(Mechanism(parts, observation.neighbouring), delta)
-    records = len(observation.present[0].counts)
-    if kind in ("shuffled", "in order") and all(step.records == records for step in steps):
-        parts = tuple(Steps(z) for z in multipliers)
-        return PLD.epsilon(Mechanism(parts, observation.neighbouring), delta)
-    if kind == "shuffled" and "repeats" not in broken:
+    composed = mechanism(observation)
+    if composed is not None:
+        return PLD.epsilon(composed, delta)
+    if observation.present[0].sampler == "shuffled" and "repeats" not in observation.batches():
         epochs = max(observation.present[0].counts)
         # Under replacement the multiplier counts on twice the clipping norm already.
         apart = math.sqrt(5) if observation.neighbouring is Neighbouring.ADD_REMOVE else 1.0

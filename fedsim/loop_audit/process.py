@@ -60,12 +60,14 @@ class Answer(Reply):
     Attributes:
         pairs: the names of the pairs, in answer to an order.
         many: whether the function trains several models at once, likewise.
+        distance: of the worlds, as pilots have it.
         seen: what the observed runs showed.
         features: of the measured runs.
     """
 
     pairs: tuple[str, ...] = ()
     many: bool = False
+    distance: float = 0.0
     seen: tuple[Seen, ...] = ()
     features: tuple[Features, ...] = ()
 
@@ -99,8 +101,8 @@ class LoopProcess:
             raise self._channel.no_measurement()
         return seen
 
-    def pilot(self, pair: int, seeds: Sequence[int]) -> None:
-        """Have the process learn a pair's direction.
+    def pilot(self, pair: int, seeds: Sequence[int]) -> float:
+        """Have the process learn a pair's direction, and return how far apart that puts its worlds.
 
         Args:
             pair: its place.
@@ -110,7 +112,7 @@ class LoopProcess:
             AppFailedError: as of `observed`.
         """
         self.runs += 2 * len(seeds)
-        self._channel.ask(Request("pilots", pair, tuple(seeds)), ANSWER)
+        return self._channel.ask(Request("pilots", pair, tuple(seeds)), ANSWER).distance
 
     def features(
         self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]

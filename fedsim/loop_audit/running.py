@@ -5,6 +5,7 @@ record in its place. They draw the same numbers, so that most of what they relea
 the direction is, what is decided of other runs by it is valid.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,9 @@ Floats = npt.NDArray[np.float64]
 LARGEST = 50.0
 """The largest log-likelihood ratio of a step that is counted."""
 
+FULL = 0.95
+"""The rate of participation from which the target is taken to be in every step."""
+
 
 @dataclass(frozen=True)
 class Direction:
@@ -43,6 +47,19 @@ class Direction:
     std: float
     influence: float
     rate: float
+
+    @property
+    def distance(self) -> float:
+        """How far apart the worlds are, about, in standard deviations of the best score of steps.
+
+        By the central limit theorem of sampled Gaussian steps.
+
+        Source:
+            Bu et al., "Deep learning with Gaussian differential privacy", 2020, Theorem 5.
+        """
+        signal, steps = self.influence / self.std, len(self.middle)
+        each = math.expm1(min(signal**2, LARGEST)) if self.rate < FULL else signal**2
+        return self.rate * math.sqrt(steps * each)
 
     def features(self, released: Floats) -> Features:
         """Return what is measured of a run, in the order of `FEATURES`.
@@ -167,16 +184,20 @@ class Trials:
         self._loop, self._pairs = loop, pairs
         self._directions: dict[int, Direction] = {}
 
-    def pilot(self, pair: int, seeds: Sequence[int]) -> None:
-        """Learn the direction of a pair.
+    def pilot(self, pair: int, seeds: Sequence[int]) -> float:
+        """Learn the direction of a pair, and return how far apart that puts its worlds.
 
         Args:
             pair: its place.
             seeds: of runs in each world.
         """
         here = self._pairs[pair]
-        present, twin = (self._loop.released(each, seeds) for each in (here.present, here.twin))
+        present, twin = [], []
+        for number, seed in enumerate(seeds):
+            present += self._loop.released(here.present, [seed])
+            twin += self._loop.released(here.twin(number), [seed])
         self._directions[pair] = learnt(present, twin)
+        return self._directions[pair].distance
 
     def features(self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]) -> list[Features]:
         """Return what is measured of runs.

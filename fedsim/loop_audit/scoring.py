@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
 from adversaries.statistics.lower_bounds import clopper_pearson_bound
 from fedsim.loop_audit.measurement import FEATURES
@@ -53,7 +54,7 @@ def separation(worlds: Bools, features: Floats) -> float:
     return float((apart / np.maximum(spread, 1e-3 * apart + 1e-12)).max())
 
 
-def learnt(worlds: Bools, features: Floats, delta: float) -> Score:
+def learnt(worlds: Bools, features: Floats, delta: float, *, for_mu: bool = False) -> Score:
     """Return the score and threshold that prove most on these trials, which judge nothing else.
 
     Among them are each feature alone and Fisher's discriminant of all.
@@ -62,28 +63,40 @@ def learnt(worlds: Bools, features: Floats, delta: float) -> Score:
         worlds: bool [T].
         features: [T, features].
         delta: of the guarantee.
+        for_mu: they shall prove most mu of Gaussian privacy, instead of epsilon.
     """
-    with_it, without = features[worlds].mean(axis=0), features[~worlds].mean(axis=0)
-    signs = np.where(with_it >= without, 1.0, -1.0)
-    candidates = [
-        (name, np.eye(len(FEATURES))[place] * signs[place]) for place, name in enumerate(FEATURES)
-    ]
-    within = np.concatenate([features[worlds] - with_it, features[~worlds] - without])
-    scale = np.maximum(within.std(axis=0), 1e-9)
-    covariance = np.cov(within / scale, rowvar=False) + 0.1 * np.eye(len(scale))
-    fisher = np.linalg.solve(covariance, (with_it - without) / scale) / scale
-    candidates.append(("all together", fisher))
-    best, chosen = (-1.0, -1.0), Score("total", tuple(candidates[1][1]), 0.0)
-    for name, weights in candidates:
+    best, chosen = (-1.0, -1.0), Score("total", tuple(np.eye(len(FEATURES))[1]), 0.0)
+    for name, weights in _candidates(worlds, features):
         scores = features @ weights
         values = np.unique(scores)
         cuts = (values[1:] + values[:-1]) / 2
         if len(cuts) > THRESHOLDS:
             cuts = cuts[np.linspace(0, len(cuts) - 1, THRESHOLDS).astype(int)]
         for cut in cuts:
-            bound = clopper_pearson_bound(worlds, scores, delta, LEARNING_CONFIDENCE, float(cut))
+            limits = clopper_pearson_bound(worlds, scores, delta, LEARNING_CONFIDENCE, float(cut))
+            rates = limits.details
+            proven = limits.epsilon
+            if for_mu:
+                mu = ndtri(rates["true_positive_rate_low"]) - ndtri(
+                    rates["false_positive_rate_high"]
+                )
+                proven = max(0.0, float(mu))
             gap = float((scores[worlds] > cut).mean() - (scores[~worlds] > cut).mean())
-            if (bound.epsilon, gap) > best:
-                best = bound.epsilon, gap
+            if (proven, gap) > best:
+                best = proven, gap
                 chosen = Score(name, tuple(map(float, weights)), float(cut))
     return chosen
+
+
+def _candidates(worlds: Bools, features: Floats) -> list[tuple[str, Floats]]:
+    """Return names and weights of what is tried."""
+    with_it, without = features[worlds].mean(axis=0), features[~worlds].mean(axis=0)
+    signs = np.where(with_it >= without, 1.0, -1.0)
+    found = [
+        (name, np.eye(len(FEATURES))[place] * signs[place]) for place, name in enumerate(FEATURES)
+    ]
+    within = np.concatenate([features[worlds] - with_it, features[~worlds] - without])
+    scale = np.maximum(within.std(axis=0), 1e-9)
+    covariance = np.cov(within / scale, rowvar=False) + 0.1 * np.eye(len(scale))
+    fisher = np.linalg.solve(covariance, (with_it - without) / scale) / scale
+    return [*found, ("all together", fisher)]

@@ -37,11 +37,11 @@ def _answers(first: bytes, asked: Iterator[bytes]) -> Iterator[Answer]:
 
 def _answer(request: Request, loop: Loop, trials: Trials, worlds: tuple[Pair, ...]) -> Answer:
     if request.kind == "observe":
-        data = getattr(worlds[request.pair], request.world)
+        here = worlds[request.pair]
+        data = here.twin() if request.world == "twin" else getattr(here, request.world)
         return Answer(seen=tuple(loop.observed(data, seed) for seed in request.seeds))
     if request.kind == "pilots":
-        trials.pilot(request.pair, request.seeds)
-        return Answer()
+        return Answer(distance=trials.pilot(request.pair, request.seeds))
     return Answer(features=tuple(trials.features(request.pair, request.worlds, request.seeds)))
 
 

@@ -63,16 +63,32 @@ class Pair:
         name: of the way it was made.
         present: D, with the target.
         absent: D', by the neighbouring relation that is audited.
-        twin: D with a record like the others in the target's place: as many as D, so that a run
-            with the same seed draws the same numbers.
         place: of the target in D.
+        other: features [...] of what takes its place in twins.
+        labels: of that, in turn.
     """
 
     name: str
     present: Data
     absent: Data
-    twin: Data
     place: int
+    other: npt.NDArray[np.float32]
+    labels: npt.NDArray[np.generic]
+
+    def twin(self, number: int = 0) -> Data:
+        """Return D with another record in the target's place, where D' has as many records: D'.
+
+        As many as D, so that a run with the same seed draws the same numbers. What tells it from D
+        is the target's influence less the other record's, which is no part of D' unless that has as
+        many: over all labels of one record the gradients of a cross-entropy sum to little.
+
+        Args:
+            number: of the twin.
+        """
+        if len(self.absent) == len(self.present):
+            return self.absent
+        label = self.labels[number % len(self.labels)]
+        return self.present.with_record(self.place, self.other, label)
 
 
 def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tuple[Pair, ...]:
@@ -90,7 +106,7 @@ def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tup
     if len(data) < 3:
         raise InputError(f"{len(data)} records are too few for an audit; give at least 3")
     if target == "real":
-        return (_pair("real", data, _unlike(data), neighbouring),)
+        return (_pair("real", data, _unlike(data), data, neighbouring),)
     flat = data.features.reshape(len(data), -1).astype(np.float64)
     towards = generator(seed, Role.CRAFTED).standard_normal(flat.shape[1])
     point = clipbkd_point(flat, towards).reshape(data.features.shape[1:])
@@ -101,18 +117,22 @@ def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tup
     blank = Data(zeros, np.full_like(data.labels, common))
     loud = LOUD * point
     opposed = Data(zeros - loud.astype(np.float32), np.full_like(data.labels, rare))
-    return (
-        _pair("blank others", blank.with_record(last, loud, rare), last, neighbouring),
-        _pair("opposed others", opposed.with_record(last, loud, rare), last, neighbouring),
-        _pair("poison", data.with_record(last, point, rare), last, neighbouring),
+    return tuple(
+        _pair(name, crafted, last, data, neighbouring)
+        for name, crafted in (
+            ("blank others", blank.with_record(last, loud, rare)),
+            ("opposed others", opposed.with_record(last, loud, rare)),
+            ("poison", data.with_record(last, point, rare)),
+        )
     )
 
 
-def _pair(name: str, data: Data, place: int, neighbouring: Neighbouring) -> Pair:
+def _pair(name: str, data: Data, place: int, real: Data, neighbouring: Neighbouring) -> Pair:
     other = 0 if place else 1
-    twin = data.with_record(place, data.features[other], data.labels[other])
-    absent = twin if neighbouring is Neighbouring.REPLACE else data.without(place)
-    return Pair(name, data, absent, twin, place)
+    absent = data.without(place)
+    if neighbouring is Neighbouring.REPLACE:
+        absent = data.with_record(place, data.features[other], data.labels[other])
+    return Pair(name, data, absent, place, real.features[other], np.unique(real.labels))
 
 
 def _unlike(data: Data) -> int:

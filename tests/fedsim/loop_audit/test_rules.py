@@ -72,7 +72,7 @@ def observation(loop: Loop, neighbouring: Neighbouring = Neighbouring.ADD_REMOVE
     return Observation(
         present=tuple(loop.observed(pair.present, seed) for seed in SEEDS),
         absent=(loop.observed(pair.absent, SEEDS[0]),),
-        twin=(loop.observed(pair.twin, SEEDS[0]),),
+        twin=(loop.observed(pair.twin(), SEEDS[0]),),
         records=RECORDS,
         neighbouring=neighbouring,
     )

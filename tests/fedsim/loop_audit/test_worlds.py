@@ -34,11 +34,11 @@ def test_worlds_are_neighbours_by_either_relation(target: str, floating: bool) -
     data = records(floating=floating)
     for pair in pairs(data, target, Neighbouring.REPLACE, 0):
         assert differing(pair.present, pair.absent) == [pair.place]
-        assert differing(pair.present, pair.twin) == [pair.place]
+        assert differing(pair.present, pair.twin()) == [pair.place]
     for pair in pairs(data, target, Neighbouring.ADD_REMOVE, 0):
         assert len(pair.absent) == len(data) - 1
         assert differing(pair.present.without(pair.place), pair.absent) == []
-        assert differing(pair.present, pair.twin) == [pair.place]
+        assert differing(pair.present, pair.twin()) == [pair.place]
     assert differing(data, records(floating=floating)) == []
 
 
