@@ -67,6 +67,9 @@ def imported(name: str) -> Any:
     Args:
         name: as of `loaded`.
 
+    Returns:
+        What has that name.
+
     Raises:
         InputError: it cannot be imported.
     """
