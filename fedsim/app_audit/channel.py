@@ -1,7 +1,7 @@
 """Code of somebody else in a process of its own, so that nothing it does there is a verdict.
 
-The audit sends a line of JSON over a private socket and gets one back. A process that ends, or
-falls silent past the time limit, is an error.
+The audit sends a line of JSON over a private socket and gets one back. A process that ends,
+falls silent past the time limit or answers something else is an error.
 """
 
 import contextlib
@@ -13,8 +13,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import IO
+from dataclasses import dataclass
+from typing import IO, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
+
+from adversaries.errors import InputError
 from fedsim.app_audit.measurement import AppFailedError
 
 LONGEST_ANSWER = 64 * 2**20
@@ -27,6 +32,22 @@ GRACE = 2.0
 """Seconds in which a process may end in order before it is killed."""
 
 NO_MEASUREMENT = "the {}'s process answered with something else than measurements; no verdict"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the process says, or why it does not.
+
+    Attributes:
+        refused: what is wrong with what was asked, an InputError there.
+        failed: what is wrong with the code, an AppFailedError there.
+    """
+
+    refused: str | None = None
+    failed: str | None = None
+
+
+Answer = TypeVar("Answer", bound=Reply)
 
 
 class Channel:
@@ -42,15 +63,29 @@ class Channel:
         self._what, self._channel = what, channel
         self._process, self._time_limit = process, time_limit
 
-    def exchange(self, request: bytes) -> bytes:
-        """Return the line that answers a request.
+    def ask(self, message: object, answers: TypeAdapter[Answer]) -> Answer:
+        """Return what the process says to a message.
 
         Args:
-            request: a line.
+            message: a dataclass.
+            answers: the type of what it says.
 
         Raises:
-            AppFailedError: the process ended, is silent past the time limit, or does not stop.
+            InputError: it refuses.
+            AppFailedError: the code fails; the process ended, is silent past the time limit, does
+                not stop, or says something else.
         """
+        try:
+            answer = answers.validate_json(self._exchange(_line(message)), strict=True)
+        except ValidationError:
+            raise self.no_measurement() from None
+        if answer.refused is not None:
+            raise InputError(answer.refused)
+        if answer.failed is not None:
+            raise AppFailedError(answer.failed)
+        return answer
+
+    def _exchange(self, request: bytes) -> bytes:
         deadline, received = time.monotonic() + self._time_limit, bytearray()
         try:
             self._channel.settimeout(self._time_limit)
@@ -129,6 +164,32 @@ def started(
             with contextlib.suppress(ProcessLookupError):  # neither it nor what it started is left
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def serve(answers: Callable[[bytes, Iterator[bytes]], Iterator[Reply]]) -> None:
+    """Answer, in the process, until nobody asks any more. Its argument is the descriptor.
+
+    Args:
+        answers: takes the first message and the later ones, and yields an answer to each.
+    """
+    with socket.socket(fileno=int(sys.argv[1])) as channel:
+        channel.set_inheritable(False)
+        try:
+            with channel.makefile("rb") as asked:
+                first = asked.readline()
+                if not first:  # the audit ended before it asked for anything
+                    return
+                for answer in answers(first, asked):
+                    channel.sendall(_line(answer))
+        except InputError as error:
+            channel.sendall(_line(Reply(refused=str(error))))
+        except AppFailedError as error:
+            channel.sendall(_line(Reply(failed=str(error))))
+
+
+def _line(message: object) -> bytes:
+    """Return a message as a line of JSON, which has NaN and infinity."""
+    return to_json(message, inf_nan_mode="constants") + b"\n"
 
 
 def _relay(output: IO[bytes], show: Callable[[str], None]) -> None:

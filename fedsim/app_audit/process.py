@@ -1,8 +1,7 @@
-"""An app in a process of its own, so that nothing its code does there is a verdict.
+"""An app in a process of its own, and what may be asked of it there.
 
-The audit asks for one run after another over a private socket and gets measurements back, a line of
-JSON each; the verdict is worked out here, from them. A process that ends, falls silent or answers
-something else is an error.
+The audit asks for one run after another and gets measurements back; the verdict is worked out here,
+from them.
 """
 
 import contextlib
@@ -10,12 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import to_json
+from pydantic import TypeAdapter
 
-from adversaries.errors import InputError
-from fedsim.app_audit.channel import Channel, started
-from fedsim.app_audit.measurement import AppFailedError, Execution, Script
+from fedsim.app_audit.channel import Channel, Reply, started
+from fedsim.app_audit.measurement import Execution, Script
 from fedsim.config import Scalar
 
 
@@ -48,28 +45,19 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Reply):
     """What the process says to an order or a request; one of the fields is not None.
 
     Attributes:
         name: the app's, in answer to an order.
         execution: what a run showed, in answer to a request.
-        refused: what is wrong with the directory or its configuration, an InputError there.
-        failed: what is wrong with the app's code, an AppFailedError there.
     """
 
     name: str | None = None
     execution: Execution | None = None
-    refused: str | None = None
-    failed: str | None = None
 
 
 ORDER, REQUEST, ANSWER = TypeAdapter(Order), TypeAdapter(Request), TypeAdapter(Answer)
-
-
-def line(message: Order | Request | Answer) -> bytes:
-    """Return a message as a line of JSON, which has NaN and infinity."""
-    return to_json(message, inf_nan_mode="constants") + b"\n"
 
 
 class AppProcess:
@@ -78,7 +66,7 @@ class AppProcess:
     def __init__(self, order: Order, channel: Channel) -> None:
         self._channel = channel
         self.clients = order.clients
-        self.name = self._ask(order).name or ""
+        self.name = channel.ask(order, ANSWER).name or ""
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:
         """Return what one run of the app in its process showed.
@@ -91,21 +79,10 @@ class AppProcess:
         Raises:
             AppFailedError: the app fails, its process ends, or it is silent past the time limit.
         """
-        answer = self._ask(Request(seed, script))
+        answer = self._channel.ask(Request(seed, script), ANSWER)
         if answer.execution is None:
             raise self._channel.no_measurement()
         return answer.execution
-
-    def _ask(self, message: Order | Request) -> Answer:
-        try:
-            answer = ANSWER.validate_json(self._channel.exchange(line(message)), strict=True)
-        except ValidationError:
-            raise self._channel.no_measurement() from None
-        if answer.refused is not None:
-            raise InputError(answer.refused)
-        if answer.failed is not None:
-            raise AppFailedError(answer.failed)
-        return answer
 
 
 @contextlib.contextmanager

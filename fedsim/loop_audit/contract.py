@@ -52,26 +52,41 @@ def loaded(name: str) -> Function:
     Raises:
         InputError: it cannot be imported, or is no function of three parameters.
     """
-    place, _, attribute = name.rpartition(":")
-    if not place or not attribute.isidentifier():
-        raise InputError(
-            f"'{name}' names no function; write MODULE:FUNCTION, such as mine:train, or "
-            "path/to/mine.py:train"
-        )
-    try:
-        module = importlib.import_module(_on_path(place))
-        found = getattr(module, attribute)
-    except Exception as error:
-        raise InputError(
-            f"'{name}' cannot be imported: {type(error).__name__}: {error}; name its file, or a "
-            "module in this directory or on PYTHONPATH"
-        ) from error
+    found = imported(name)
     if not callable(found):
         raise InputError(f"'{name}' is no function; name one that takes features, labels, seed")
     parameters = list(inspect.signature(found).parameters)
     if len(parameters) < 3:
         raise InputError(f"'{name}' takes {', '.join(parameters)}; give it features, labels, seed")
     return Function(found, parameters[2] == "seeds")
+
+
+def imported(name: str) -> Any:
+    """Import something of the user's own.
+
+    Args:
+        name: as of `loaded`.
+
+    Returns:
+        What has that name.
+
+    Raises:
+        InputError: it cannot be imported.
+    """
+    place, _, attribute = name.rpartition(":")
+    if not place or not attribute.isidentifier():
+        raise InputError(
+            f"'{name}' names nothing; write MODULE:NAME, such as mine:train, or "
+            "path/to/mine.py:train"
+        )
+    try:
+        module = importlib.import_module(_on_path(place))
+        return getattr(module, attribute)
+    except Exception as error:
+        raise InputError(
+            f"'{name}' cannot be imported: {type(error).__name__}: {error}; name its file, or a "
+            "module in this directory or on PYTHONPATH"
+        ) from error
 
 
 def _on_path(place: str) -> str:
@@ -95,10 +110,10 @@ def array(value: Any) -> Floats:
     """
     state = getattr(value, "state_dict", None)
     if callable(state) and not hasattr(value, "shape"):
-        value = {name: each for name, each in state().items() if each.is_floating_point()}
+        value = state()
     try:
         if isinstance(value, Mapping):
-            parts = [_numbers(each).ravel() for each in value.values()]
+            parts = [_numbers(each).ravel() for each in value.values() if _learnt(each)]
             found = np.concatenate(parts) if parts else np.empty(0)
         else:
             found = _numbers(value)
@@ -109,6 +124,12 @@ def array(value: Any) -> Floats:
     if not np.isfinite(found).all():
         raise AppFailedError("the loop released numbers that are not finite; no verdict")
     return found
+
+
+def _learnt(value: Any) -> bool:
+    """Whether a model's part is no counter, as a layer of batches has one."""
+    floating = getattr(value, "is_floating_point", None)
+    return not callable(floating) or bool(floating())
 
 
 def _numbers(value: Any) -> Floats:

@@ -16,7 +16,7 @@ from scipy.stats import binom, chi2
 from adversaries.attacks.residuals import sampling_test
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
-from fedsim.loop_audit.measurement import Seen, StepSeen
+from fedsim.loop_audit.measurement import SHOWN, Seen, StepSeen
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
 
@@ -51,8 +51,32 @@ class Observation:
 
     @property
     def seeded(self) -> bool:
-        """Whether runs of different seeds released the same."""
-        return len({each.released for each in self.present}) < len(self.present)
+        """Whether runs of different seeds released the same, or two steps have the same noise."""
+        if len({each.released for each in self.present}) < len(self.present):
+            return True
+        noises = [
+            tuple(round(each / std, 3) for each in step.noise)
+            for run in self.present
+            for step in run.steps
+            if (std := step.noise_multiplier * step.noise_norm) and len(step.noise) == SHOWN
+        ]
+        return len(set(noises)) < len(noises)
+
+    @property
+    def independent(self) -> tuple[Seen, ...]:
+        """The runs with the target that statistics may count."""
+        return self.present[:1] if self.seeded else self.present
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """What of a step is set to something else in other runs, in words."""
+        runs = (*self.present, *self.absent, *self.twin)
+        steps = list(zip(*(each.steps for each in runs), strict=False))
+        return tuple(
+            what
+            for what, value in SETTINGS.items()
+            if any(len({_rounded(value(step)) for step in together}) > 1 for together in steps)
+        )
 
     @property
     def explained(self) -> bool:
@@ -88,7 +112,7 @@ class Observation:
 
         By the chi-square distribution of its squared length.
         """
-        runs = [each.steps for each in self.present]
+        runs = [each.steps for each in self.independent]
         if not runs[0] or len({len(each) for each in runs}) > 1:
             return ()
         found, tail = [], ALPHA / 2 / len(runs[0])
@@ -104,40 +128,43 @@ class Observation:
 
     @property
     def noise_off(self) -> Interval | None:
-        """The interval of the step whose noise is farthest from the configured, None if none is."""
-        off = [each for each in self.noise_ratios if not each.low <= 1 <= each.high]
-        return max(off, key=lambda each: abs(math.log(each.low * each.high)), default=None)
+        """The interval of the step whose noise is farthest below the configured, None if none."""
+        off = [each for each in self.noise_ratios if each.high < 1]
+        return min(off, key=lambda each: each.high, default=None)
 
     def batches(self) -> dict[str, str]:
         """Return what the batches contradict of Poisson sampling at the accountants' rate.
 
+        At the sampler's own rate, where that is lower: what was told holds all the more.
         Exact tests, together with `ALARM_CONFIDENCE`: of the batches' sizes, of the rate, and of
         every record's count. Records of a batch more than once need no test.
 
         Returns:
             What is wrong, in words, by "repeats", "sizes", "rates".
         """
-        steps = [step for run in self.present for step in run.steps if step.told]
-        rates = {step.told_rate for step in steps}
-        if not steps or len(rates) > 1 or min(step.records for step in steps) < 0:
+        runs = self.independent
+        steps = [step for run in runs for step in run.steps]
+        rates = {step.told_rate for step in steps if step.told}
+        if not rates or len(rates) > 1 or min(step.records for step in steps) < 0:
             return {}
-        found, rate = {}, rates.pop()
+        found, rate = {}, min(rates.pop(), runs[0].rate or 1)
         repeated = max(step.repeated for step in steps)
         if repeated > 1:
             found["repeats"] = f"a record was in one batch {repeated} times"
         if not 0 < rate < 1:
             return found
         sizes = np.array([float(step.records) for step in steps])
-        test = sampling_test(sizes, self.records, rate)
+        records = len(runs[0].counts)  # a loop may keep some of the data for something else
+        test = sampling_test(sizes, records, rate)
         if test.p_value < ALPHA / 2:
             found["sizes"] = (
                 f"{len(steps)} batches have {test.rate:.3g} of the records each and "
                 f"{test.dispersion:.2g} of the variance that coins of {rate:.3g} give them "
                 f"(p = {test.p_value:.1g})"
             )
-        counts = np.sum([run.counts for run in self.present], axis=0)
+        counts = np.sum([run.counts for run in runs], axis=0)
         most = int(counts.max())
-        chance = self.records * float(binom.sf(most - 1, len(steps), rate))
+        chance = records * float(binom.sf(most - 1, len(steps), rate))
         if chance < ALPHA / 2:
             found["rates"] = (
                 f"a record was drawn {most} times in {len(steps)} batches, where coins of "
@@ -167,6 +194,12 @@ VALUES: dict[str, Callable[[Seen], set[float]]] = {
 }
 """What a mechanism must not take from the data, as it is seen in a run."""
 
+SETTINGS: dict[str, Callable[[StepSeen], float]] = {
+    "clipping norm": lambda step: step.noise_norm,
+    "noise multiplier": lambda step: step.noise_multiplier,
+}
+"""What a mechanism may change from step to step, but not by what it saw."""
+
 
 def multiplier(step: StepSeen, observation: Observation) -> float:
     """Return the true noise multiplier of a step, by what was measured where that differs.
@@ -195,7 +228,8 @@ def mechanism(observation: Observation) -> Mechanism | None:
     if kind == "poisson" and not observation.batches():
         rate = observation.present[0].rate
     elif kind in ("shuffled", "in order"):
-        full = all(step.records == observation.records for step in steps)
+        records = len(observation.present[0].counts)  # without those kept for something else
+        full = all(step.records == records for step in steps)
         rate = 1.0 if full else None
     if rate is None:
         return None
@@ -206,7 +240,8 @@ def _multipliers(observation: Observation) -> list[float] | None:
     """Return the true noise multiplier of every step, None where steps are not all there is."""
     steps = observation.steps
     wrong = any(step.clipped is not True or step.adaptive for step in steps)
-    if not observation.explained or wrong or observation.unlike or observation.seeded:
+    wrong |= bool(observation.unlike or observation.varied or observation.seeded)
+    if wrong or not observation.explained:
         return None
     return [multiplier(step, observation) for step in steps]
 

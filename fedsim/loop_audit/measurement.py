@@ -12,6 +12,9 @@ direction; energy: the logarithm of the released numbers' squared length; steps:
 
 Features = tuple[float, ...]
 
+SHOWN = 4
+"""Coordinates of a step's noise by which it is known again."""
+
 
 @dataclass(frozen=True)
 class StepSeen:
@@ -24,6 +27,7 @@ class StepSeen:
         sensitivity: how long (L2) a clipped gradient can be.
         divisor: what the noised sum was divided by.
         noise_energy: squared length of the noise that was added.
+        noise: its first coordinates.
         coordinates: P, of the model.
         clipped: whether the sum is that of the records' clipped gradients; None where no gradient
             of a single record can be seen.
@@ -42,6 +46,7 @@ class StepSeen:
     sensitivity: float
     divisor: float
     noise_energy: float
+    noise: tuple[float, ...]
     coordinates: int
     clipped: bool | None
     records: int
@@ -79,7 +84,8 @@ class Seen:
         rate: of a Poisson sampler, else 0.
         counts: how often each record was drawn, [n]; () where no loader was seen.
         explained: whether the model moved by those steps alone.
-        start: checksum of the model before the first step, "" without any.
+        unnoised: steps that an ordinary optimizer took on the same model after the first of them.
+        start: checksum of the model before the first step, and of what no step makes of it.
         released: checksum of all that was released.
     """
 
@@ -89,5 +95,6 @@ class Seen:
     rate: float
     counts: tuple[int, ...]
     explained: bool
+    unnoised: int
     start: str
     released: str

@@ -5,12 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import to_json
+from pydantic import TypeAdapter
 
-from adversaries.errors import InputError
-from fedsim.app_audit.channel import Channel, started
-from fedsim.app_audit.measurement import AppFailedError
+from fedsim.app_audit.channel import Channel, Reply, started
 from fedsim.loop_audit.measurement import Features, Seen
 
 World = Literal["present", "absent", "twin"]
@@ -22,7 +19,7 @@ class Order:
 
     Attributes:
         function: as of `contract.loaded`.
-        data: a data set's name, or an NPZ file with features and labels.
+        data: as of `records.drawn`.
         records: of D, the target among them.
         target: "crafted" or "real".
         neighbouring: a value of `Neighbouring`.
@@ -57,7 +54,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Reply):
     """What the process says.
 
     Attributes:
@@ -66,8 +63,6 @@ class Answer:
         distance: of the worlds, as pilots have it.
         seen: what the observed runs showed.
         features: of the measured runs.
-        refused: what is wrong with what was asked, an InputError there.
-        failed: what is wrong with the loop's code, an AppFailedError there.
     """
 
     pairs: tuple[str, ...] = ()
@@ -75,16 +70,9 @@ class Answer:
     distance: float = 0.0
     seen: tuple[Seen, ...] = ()
     features: tuple[Features, ...] = ()
-    refused: str | None = None
-    failed: str | None = None
 
 
 ORDER, REQUEST, ANSWER = TypeAdapter(Order), TypeAdapter(Request), TypeAdapter(Answer)
-
-
-def line(message: Order | Request | Answer) -> bytes:
-    """Return a message as a line of JSON, which has NaN and infinity."""
-    return to_json(message, inf_nan_mode="constants") + b"\n"
 
 
 class LoopProcess:
@@ -92,7 +80,7 @@ class LoopProcess:
 
     def __init__(self, order: Order, channel: Channel) -> None:
         self._channel, self.runs = channel, 0
-        answer = self._ask(order)
+        answer = channel.ask(order, ANSWER)
         self.name, self.pairs, self.many = order.function, answer.pairs, answer.many
 
     def observed(self, pair: int, world: World, seeds: Sequence[int]) -> tuple[Seen, ...]:
@@ -107,7 +95,8 @@ class LoopProcess:
             AppFailedError: the loop fails, its process ends, or it is silent past the time limit.
         """
         self.runs += len(seeds)
-        seen = self._ask(Request("observe", pair, tuple(seeds), world)).seen
+        asked = Request("observe", pair, tuple(seeds), world)
+        seen = self._channel.ask(asked, ANSWER).seen
         if len(seen) != len(seeds):
             raise self._channel.no_measurement()
         return seen
@@ -123,7 +112,7 @@ class LoopProcess:
             AppFailedError: as of `observed`.
         """
         self.runs += 2 * len(seeds)
-        return self._ask(Request("pilots", pair, tuple(seeds))).distance
+        return self._channel.ask(Request("pilots", pair, tuple(seeds)), ANSWER).distance
 
     def features(
         self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]
@@ -140,21 +129,10 @@ class LoopProcess:
         """
         self.runs += len(seeds)
         asked = Request("measure", pair, tuple(seeds), worlds=tuple(map(bool, worlds)))
-        found = self._ask(asked).features
+        found = self._channel.ask(asked, ANSWER).features
         if len(found) != len(seeds):
             raise self._channel.no_measurement()
         return found
-
-    def _ask(self, message: Order | Request) -> Answer:
-        try:
-            answer = ANSWER.validate_json(self._channel.exchange(line(message)))
-        except ValidationError:
-            raise self._channel.no_measurement() from None
-        if answer.refused is not None:
-            raise InputError(answer.refused)
-        if answer.failed is not None:
-            raise AppFailedError(answer.failed)
-        return answer
 
 
 @contextlib.contextmanager

@@ -41,13 +41,14 @@ def _sampler(seen: Observation) -> Finding | None:
 
 def _rebuilt(seen: Observation) -> Finding | None:
     """An engine of every round knows of its own steps alone."""
-    said, steps = seen.present[0].statement, len(seen.steps)
-    if said is None or said.steps >= steps:
+    said, told = seen.present[0].statement, sum(step.told for step in seen.steps)
+    if said is None or said.steps >= told:
         return None
     return Finding(
         "rebuilt-accountant",
         True,
-        f"the accountant's last word counts {said.steps} steps of {steps}",
+        f"the accountant's last word counts {said.steps} steps of {told} that accountants were "
+        "told of",
         "keep one PrivacyEngine, or load the accountant's state into the next one",
     )
 
@@ -75,13 +76,13 @@ def _multiplier(seen: Observation) -> Finding | None:
 
 
 def _realised(seen: Observation) -> Finding | None:
-    """The noise that was added is not the one configured."""
+    """Less noise was added than is configured."""
     off = seen.noise_off
     if off is None:
         return None
     return Finding(
         "realised-noise",
-        off.high < 1,
+        True,
         f"in some step the noise is {off.low:.3g} to {off.high:.3g} of the configured one "
         "(chi-square, 99.99 % for all steps together)",
         "leave adding noise to Opacus's optimizer, once for each step",
@@ -102,15 +103,28 @@ def _clipping(seen: Observation) -> Finding | None:
 
 
 def _adaptive(seen: Observation) -> Finding | None:
-    """Opacus divides the noisy count of unclipped gradients by the true size of the batch."""
+    """What is clipped at follows the data; the noise of Opacus's count pays for a part of it."""
     if not any(step.adaptive for step in seen.steps):
-        return None
+        return _own_adaptive(seen)
     return Finding(
         "adaptive-clipping",
         True,
         "the clipping norm follows the share of unclipped gradients, whose denominator, the true "
         "size of the batch, has no noise and is in no accountant",
         "divide by the expected size of a batch, or fix the clipping norm",
+    )
+
+
+def _own_adaptive(seen: Observation) -> Finding | None:
+    if "clipping norm" not in seen.varied:
+        return None
+    return Finding(
+        "adaptive-clipping",
+        True,
+        "the clipping norm of one and the same step is another in other runs: it follows the "
+        "data, and no accountant was told",
+        "fix the clipping norm or its schedule beforehand, or add noise to what it follows and "
+        "account for that",
     )
 
 
@@ -125,14 +139,23 @@ def _no_noise(seen: Observation) -> Finding | None:
 
 def _untold(seen: Observation) -> Finding | None:
     """Steps that no accountant was told of."""
+    if unnoised := seen.present[0].unnoised:
+        return Finding(
+            "untold-steps",
+            True,
+            f"an ordinary optimizer took {unnoised} steps on the model, without noise",
+            "step with Opacus's optimizer alone, on data that are private",
+        )
     untold = sum(not step.told for step in seen.steps)
-    if not untold or not any(step.told for step in seen.steps):
+    asked = seen.present[0].statement is not None
+    if not untold or not (asked or any(step.told for step in seen.steps)):
         return None
     return Finding(
         "untold-steps",
         True,
         f"no accountant was told of {untold} of {len(seen.steps)} steps",
-        "attach the accountant's hook to every optimizer: PrivacyEngine.make_private does",
+        "attach the accountant's hook to every optimizer, as PrivacyEngine.make_private does, and "
+        "call it in a hook that takes its place",
     )
 
 
@@ -143,7 +166,8 @@ def _seeded(seen: Observation) -> Finding | None:
     return Finding(
         "seeded-noise",
         True,
-        "runs of different seeds release the same: the loop sets a seed of its own",
+        "runs of different seeds, or two steps, have the same noise: the loop sets a seed of its "
+        "own",
         "draw noise from a generator that nobody seeds with a constant",
     )
 

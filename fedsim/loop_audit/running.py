@@ -124,9 +124,7 @@ class Loop:
         """
         returned = self._called(data, [seed])
         released = self._released(returned, 1)[0]
-        model = None
-        if not self._function.many and returned is not None:
-            model = contract.array(returned).ravel()
+        model = None if returned is None else contract.array(returned).ravel()
         return self._watch.seen(model, released)
 
     def released(self, data: Data, seeds: Sequence[int]) -> list[Floats]:

@@ -7,20 +7,24 @@ import functools
 import hashlib
 import importlib
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.loop_audit.measurement import Seen, Statement, StepSeen
+from fedsim.loop_audit.measurement import SHOWN, Seen, Statement, StepSeen
 
 Floats = npt.NDArray[np.float64]
 
 AGREE = 1e-2
 """How far a sum may be from that of clipped gradients, in clipping norms: float32 rounds."""
+
+MAP = 0
+"""PyTorch's kind of data sets that have places."""
 
 SAMPLERS = {
     "UniformWithReplacementSampler": "poisson",
@@ -40,6 +44,7 @@ class Watch:
         accountants: that were told of a step.
         told: noise multiplier and sampling rate, each time.
         statement: what an accountant said last.
+        ahead: batches that an iterator drew and did not yield yet, by iterator.
         drawn: batches since the last step, each a list of places.
         loader: the data set that they were drawn from.
         kind: of their sampler, and its rate.
@@ -48,6 +53,9 @@ class Watch:
         counts: how often each place was drawn for a step.
         records: n, that they were drawn from.
         expected: of a batch in parts, the sum of clipped gradients so far, by optimizer.
+        optimizer: Opacus's, that noised last.
+        due: whether its noised gradients are still to be stepped along.
+        unnoised: steps of other optimizers on the same parameters, since the first.
         state: the model [P] after the last step.
         start: the model before the first.
         moved: whether it changed between steps.
@@ -60,6 +68,7 @@ class Watch:
     accountants: list[Any] = field(default_factory=list)
     told: list[tuple[float, float]] = field(default_factory=list)
     statement: Statement | None = None
+    ahead: WeakKeyDictionary[Any, deque[list[int]]] = field(default_factory=WeakKeyDictionary)
     drawn: list[Any] = field(default_factory=list)
     loader: Any = None
     kind: tuple[str, float] = ("", 0.0)
@@ -68,6 +77,9 @@ class Watch:
     counts: Counter[int] = field(default_factory=Counter)
     records: int = 0
     expected: dict[int, Any] = field(default_factory=dict)
+    optimizer: Any = None
+    due: bool = False
+    unnoised: int = 0
     state: Floats | None = None
     start: Floats | None = None
     moved: bool = False
@@ -85,15 +97,18 @@ class Watch:
             model: that the loop returned, None for none.
             released: by the run.
         """
-        same = model is None or (self.state is not None and _same(model, self.state))
+        made = np.empty(0) if self.state is None else self.state
+        rest = _rest(made if model is None else model, made)
+        start = made if self.start is None else self.start
         return Seen(
             steps=tuple(self.steps),
             statement=self.statement,
             sampler=self.sampler,
             rate=self.rate,
             counts=tuple(self.counts[place] for place in range(self.records)),
-            explained=bool(self.steps) and same and not self.moved,
-            start="" if self.start is None else _checksum(self.start),
+            explained=bool(self.steps) and rest is not None and not self.moved,
+            unnoised=self.unnoised,
+            start=_checksum(start if rest is None else np.append(start, rest)),
             released=_checksum(released),
         )
 
@@ -102,9 +117,19 @@ def _checksum(values: Floats) -> str:
     return hashlib.sha256(values.tobytes()).hexdigest()
 
 
-def _same(model: Floats, state: Floats) -> bool:
-    """Whether two models have the same numbers, in whichever order their parameters come."""
-    return model.shape == state.shape and bool(np.allclose(np.sort(model), np.sort(state)))
+def _rest(model: Floats, made: Floats) -> Floats | None:
+    """Return the numbers of a model that no step made, such as those of frozen layers, in order.
+
+    Returns:
+        Them; None unless all that steps made is in the model, in whichever order.
+    """
+    values, counts = np.unique(model, return_counts=True)
+    wanted, times = np.unique(made, return_counts=True)
+    places = np.searchsorted(values, wanted)
+    if len(wanted) and (places[-1] >= len(values) or (values[places] != wanted).any()):
+        return None
+    counts[places] -= times
+    return None if (counts < 0).any() else np.repeat(values, counts)
 
 
 Wrapper = Callable[[Watch, Callable[..., Any]], Callable[..., Any]]
@@ -127,11 +152,13 @@ def wrap(seer: Watch) -> bool:
     loaders = importlib.import_module("torch.utils.data.dataloader")._BaseDataLoaderIter
     for found in [*vars(optimizers).values()]:
         if isinstance(found, type) and hasattr(found, "pre_step"):
-            _replace(found, seer, pre_step=_step, step=_moved)
+            _replace(found, seer, pre_step=_step)
     for found in [*vars(accountants).values()]:
         if isinstance(found, type) and hasattr(found, "get_epsilon"):
             _replace(found, seer, step=_told, get_epsilon=_asked)
-    _replace(loaders, seer, _next_index=_drawn)
+    _replace(loaders, seer, _next_index=_drawn, __next__=_taken)
+    hooks = importlib.import_module("torch.optim.optimizer")
+    hooks.register_optimizer_step_post_hook(lambda optimizer, *_: _moved(seer, optimizer))
     return True
 
 
@@ -156,7 +183,7 @@ def _step(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
         seer.start = here if seer.start is None else seer.start
         seer.moved |= seer.state is not None and not np.array_equal(here, seer.state)
         seer.state = here
-        expected, limit = _clipped_sum(self), _sensitivity(self)
+        expected, limits = _clipped_sums(self), _sensitivities(self)
         before = seer.expected.pop(id(self), None)
         if expected is not None and before is not None:
             expected = expected + before
@@ -179,7 +206,8 @@ def _step(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
             del self.add_noise, self.scale_grad
             seer.within = False
         if "released" in found:
-            _record(seer, self, found, expected, limit)
+            _record(seer, self, found, expected, limits)
+            seer.optimizer, seer.due = self, True
         else:  # one of several parts of a batch
             seer.expected[id(self)] = expected
         return done
@@ -188,7 +216,7 @@ def _step(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _record(
-    seer: Watch, optimizer: Any, found: dict[str, Any], expected: Any, limit: float
+    seer: Watch, optimizer: Any, found: dict[str, Any], expected: Any, limits: Floats
 ) -> None:
     """Keep a step, and the batch that was drawn for it."""
     drawn = Counter(place for batch in seer.drawn for place in batch)
@@ -198,9 +226,11 @@ def _record(
         seer.records, (seer.sampler, seer.rate) = len(seer.loader), seer.kind
     told = seer.told[found["told"] :]
     lengths = np.linalg.norm(found["released"]), np.linalg.norm(found["noised"])
-    clipped = None
+    clipped, limit = None, float(limits[0])
     if expected is not None:
-        clipped = bool(np.linalg.norm(expected - found["sum"]) <= AGREE * limit)
+        agree = np.linalg.norm(expected - found["sum"], axis=1) <= AGREE * limit
+        clipped, limit = bool(agree.any()), float(limits[agree.argmax()])
+    noise = found["noised"] - found["sum"]
     seer.released.append(found["released"])
     seer.steps.append(
         StepSeen(
@@ -209,7 +239,8 @@ def _record(
             noise_norm=found["norm"],
             sensitivity=limit,
             divisor=float(lengths[1] / lengths[0]) if lengths[0] else 1.0,
-            noise_energy=float(np.square(found["noised"] - found["sum"]).sum()),
+            noise_energy=float(np.square(noise).sum()),
+            noise=tuple(map(float, noise[:SHOWN])),
             coordinates=found["released"].size,
             clipped=clipped,
             records=sum(drawn.values()) if batches else -1,
@@ -223,14 +254,23 @@ def _record(
     )
 
 
-def _sensitivity(optimizer: Any) -> float:
-    """Return how long (L2) a record's gradient is after clipping, at most."""
+def _sensitivities(optimizer: Any) -> Floats:
+    """Return the longest (L2) gradient of a record after each clipping of `_clipped_sums`."""
     by_layer = getattr(optimizer, "max_grad_norms", None)
-    return float(np.linalg.norm(by_layer)) if by_layer else float(optimizer.max_grad_norm)
+    if by_layer:
+        return np.array([np.linalg.norm(by_layer)])
+    norm = float(optimizer.max_grad_norm)
+    return np.array([norm, norm * len(optimizer.params) ** 0.5])
 
 
-def _clipped_sum(optimizer: Any) -> Floats | None:
-    """Return the sum of all records' gradients, each clipped, None where they cannot be seen."""
+def _clipped_sums(optimizer: Any) -> Floats | None:
+    """Return the sum of all records' gradients [clippings, P], clipped as the optimizer should.
+
+    One that has a single norm may clip every layer's gradient to it, too.
+
+    Returns:
+        The sums; None where no gradient of a single record can be seen.
+    """
     gradients = optimizer.grad_samples
     if not gradients or any(each is None for each in gradients):
         return None
@@ -238,25 +278,29 @@ def _clipped_sum(optimizer: Any) -> Floats | None:
     norms = np.array([np.linalg.norm(each, axis=1) for each in rows])  # [layers, batch]
     by_layer = getattr(optimizer, "max_grad_norms", None)
     if by_layer:
-        limits = np.asarray(by_layer, np.float64)[:, None]
-        factors = np.minimum(1, limits / (norms + 1e-6))
+        clippings = [np.asarray(by_layer, np.float64)[:, None] / (norms + 1e-6)]
     else:
-        whole = np.linalg.norm(norms, axis=0, keepdims=True)
-        factors = np.minimum(1, float(optimizer.max_grad_norm) / (whole + 1e-6))
-        factors = np.broadcast_to(factors, norms.shape)
-    return np.concatenate([each @ row for each, row in zip(factors, rows, strict=True)])
+        whole = np.broadcast_to(np.linalg.norm(norms, axis=0), norms.shape)
+        clippings = [float(optimizer.max_grad_norm) / (each + 1e-6) for each in (whole, norms)]
+    return np.array(
+        [
+            np.concatenate([each @ row for each, row in zip(factors, rows, strict=True)])
+            for factors in np.minimum(1, clippings)
+        ]
+    )
 
 
-def _moved(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an optimizer's `step`, after which the model is what the step made of it."""
-
-    @functools.wraps(original)
-    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, *args, **kwargs)
-        seer.state = _flat(self.params)
-        return result
-
-    return wrapped
+def _moved(seer: Watch, optimizer: Any) -> None:
+    """See a step of an ordinary optimizer: along noised gradients once, else without noise."""
+    if seer.optimizer is None:
+        return
+    own = {id(each) for each in seer.optimizer.params}
+    if not any(id(each) in own for group in optimizer.param_groups for each in group["params"]):
+        return
+    if seer.due:
+        seer.state, seer.due = _flat(seer.optimizer.params), False
+    else:
+        seer.unnoised += 1
 
 
 def _told(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -272,6 +316,8 @@ def _told(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _asked(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `get_epsilon`; calibration asks accountants that no step was told to.
+
+    One without a history is none of those: its hook was forgotten, and it says 0.
 
     Answers are remembered: an accountant takes ten times as long as the training of a small model,
     and is asked the same after every run. It answers from its history alone.
@@ -292,7 +338,8 @@ def _asked(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapped(self: Any, delta: float, *args: Any, **kwargs: Any) -> Any:
         epsilon = answer(self, delta, *args, **kwargs)
-        if any(each is self for each in seer.accountants):
+        forgotten = bool(seer.steps) and not self.history
+        if forgotten or any(each is self for each in seer.accountants):
             counted = sum(int(steps) for *_, steps in self.history)
             seer.statement = Statement(float(epsilon), float(delta), counted)
         return epsilon
@@ -301,17 +348,31 @@ def _asked(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _drawn(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap what a loader asks for the places of its next batch."""
+    """Wrap what an iterator of a loader asks for the places of a batch, with workers some ahead."""
 
     @functools.wraps(original)
     def wrapped(self: Any) -> Any:
         places = original(self)
-        if self._dataset is not seer.loader:  # what another loader drew, no step took
-            seer.loader, seer.drawn = self._dataset, []
-        batch = [places] if isinstance(places, int) else list(places)
-        seer.drawn.append(batch)
-        seer.kind = _kind(self._index_sampler)
+        if self._dataset_kind == MAP:  # what is iterated over has no places
+            batch = [places] if isinstance(places, int) else list(places)
+            seer.ahead.setdefault(self, deque()).append(batch)
         return places
+
+    return wrapped
+
+
+def _taken(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap what an iterator of a loader yields: the first of the batches that it drew ahead."""
+
+    @functools.wraps(original)
+    def wrapped(self: Any) -> Any:
+        yielded = original(self)
+        if seer.ahead.get(self):
+            if self._dataset is not seer.loader:  # what another loader drew, no step took
+                seer.loader, seer.drawn = self._dataset, []
+            seer.drawn.append(seer.ahead[self].popleft())
+            seer.kind = _kind(self._index_sampler)
+        return yielded
 
     return wrapped
 

@@ -139,11 +139,14 @@ def _pair(name: str, data: Data, place: int, real: Data, neighbouring: Neighbour
 
 
 def _unlike(data: Data) -> int:
-    """Return the place of the record that is farthest from the mean of its label."""
+    """Return the place of the record that is farthest from the mean of its label, or of all."""
     flat = data.features.reshape(len(data), -1).astype(np.float64)
     distances = np.empty(len(data))
-    for label in np.unique(data.labels):
-        own = data.labels == label
+    labels = data.labels
+    if np.issubdtype(labels.dtype, np.floating):  # of a regression, no classes
+        labels = np.zeros(len(data))
+    for label in np.unique(labels):
+        own = labels == label
         # A label of its own is as unlike as can be.
         distances[own] = (
             np.linalg.norm(flat[own] - flat[own].mean(axis=0), axis=1) if own.sum() > 1 else np.inf

@@ -324,6 +324,21 @@ def weighted_batches() -> Iterator[None]:
         yield
 
 
+def divisor_of_the_data() -> AbstractContextManager[Any]:
+    """Divide by q times the records that there are, noise and all, in place of the public q n.
+
+    As Opacus does, which takes it from the loader: without the target the noise has another scale.
+    """
+    added = noise.add
+
+    def add(mechanism: noise.NoiseMechanism, batch: Batch, *rest: Any) -> noise.Noised:
+        noised, records = added(mechanism, batch, *rest), batch.config.data.records
+        there = records - ~batch.worlds
+        return replace(noised, total=noised.total * (records / there)[:, None])
+
+    return patch.object(noise, "add", add)
+
+
 @contextmanager
 def epsilon_reset_every_round() -> Iterator[None]:
     """Calibrate and claim one round's epsilon, and run them all."""
@@ -364,6 +379,7 @@ MUTANTS = (
     Variant("weighted mean after clipping", UNEQUAL, weighted_mean_after_clipping),
     Variant("shuffled instead of Poisson", POISSON, shuffled_batches),
     Variant("rare records drawn more often", POISSON, weighted_batches),
+    Variant("divisor of the data at hand", POISSON, divisor_of_the_data),
     Variant("reused seed", broken=reused_seed),
     Variant("one layer left unclipped", broken=one_layer_unclipped),
     Variant(

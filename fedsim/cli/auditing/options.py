@@ -84,8 +84,9 @@ TrialsOfLoop = Annotated[
 DataOfLoop = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME|NPZ",
-        help="What it trains on: digits, breast-cancer, or a file of features and labels.",
+        metavar="NAME|NPZ|MODULE:NAME",
+        help="What it trains on: digits, breast-cancer, a file of features and labels, or a pair "
+        "of arrays in your own code (or a function without parameters that returns one).",
         show_default="digits",
     ),
 ]

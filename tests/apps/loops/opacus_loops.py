@@ -1,12 +1,17 @@
 """Training loops with Opacus as it is installed: the right one, and ways in which it goes wrong."""
 
 import torch
-from opacus import PrivacyEngine
+from opacus import GradSampleModule, PrivacyEngine
+from opacus.accountants import RDPAccountant
+from opacus.data_loader import DPDataLoader
+from opacus.optimizers import DPOptimizer
+from opacus.schedulers import ExponentialGradClip, ExponentialNoise
+from opacus.utils.batch_memory_manager import wrap_data_loader
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
+from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler, random_split
 
 DELTA = 1e-5
-NOISE, BATCH, EPOCHS, ROUNDS = 2.0, 16, 2, 20
+NOISE, BATCH, PHYSICAL, EPOCHS, ROUNDS = 2.0, 16, 8, 2, 20
 
 
 def model(features: torch.Tensor) -> nn.Module:
@@ -14,8 +19,8 @@ def model(features: torch.Tensor) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(features[0].numel(), 10))
 
 
-def _train(net, engine, loader, noise=NOISE, epochs=EPOCHS, **options):
-    private, optimizer, loader = engine.make_private(
+def _private(net, engine, loader, noise=NOISE, **options):
+    return engine.make_private(
         module=net,
         optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
         data_loader=loader,
@@ -23,11 +28,29 @@ def _train(net, engine, loader, noise=NOISE, epochs=EPOCHS, **options):
         max_grad_norm=options.pop("max_grad_norm", 1.0),
         **options,
     )
+
+
+def _fit(private, optimizer, loader, physical=None, epochs=EPOCHS, criterion=None):
+    if physical:
+        loader = wrap_data_loader(data_loader=loader, max_batch_size=physical, optimizer=optimizer)
+    for batch, target in _epochs(loader, epochs):
+        _step(private, optimizer, batch, target, criterion or nn.functional.cross_entropy)
+
+
+def _epochs(loader, epochs):
     for _ in range(epochs):
-        for batch, target in loader:
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(private(batch), target).backward()
-            optimizer.step()
+        yield from loader
+
+
+def _step(private, optimizer, batch, target, criterion=nn.functional.cross_entropy):
+    optimizer.zero_grad()
+    criterion(private(batch), target).backward()
+    optimizer.step()
+
+
+def _train(net, engine, loader, noise=NOISE, epochs=EPOCHS, **options):
+    private, optimizer, loader = _private(net, engine, loader, noise, **options)
+    _fit(private, optimizer, loader, epochs=epochs)
     return net
 
 
@@ -99,3 +122,363 @@ def per_layer(features, labels, seed):
     _train(net, engine, loader, clipping="per_layer", max_grad_norm=norms)
     engine.get_epsilon(DELTA)
     return net
+
+
+# Ways to get the noise wrong.
+
+
+def no_noise(features, labels, seed):
+    """Leave the noise multiplier at 0, as it was for debugging."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    _train(net, engine, _loader(features, labels), noise=0.0)
+    return net
+
+
+def constant_seed(features, labels, seed):
+    """Set a seed, as every script does for its results to be the same again."""
+    torch.manual_seed(0)
+    return correct(features, labels, seed)
+
+
+def constant_noise_generator(features, labels, seed, noise_seed=0):
+    """Draw the noise from a generator of its own, whose seed stands in the code."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    generator = torch.Generator().manual_seed(noise_seed)
+    _train(net, engine, _loader(features, labels), noise_generator=generator)
+    engine.get_epsilon(DELTA)
+    return net
+
+
+def secret_noise_generator(features, labels, seed):
+    """Draw the noise from a generator of its own, whose seed nobody knows."""
+    return constant_noise_generator(features, labels, seed, noise_seed=seed)
+
+
+class _NoiseOfAPart(DPOptimizer):
+    """Scales the noise to one physical batch, of which a step sums several."""
+
+    share = PHYSICAL / BATCH
+
+    def add_noise(self):
+        configured = self.noise_multiplier
+        self.noise_multiplier = configured * self.share
+        super().add_noise()
+        self.noise_multiplier = configured
+
+
+class _NoiseOfAMean(_NoiseOfAPart):
+    """Scales the noise to a mean, and adds it to the sum."""
+
+    share = 1 / BATCH
+
+
+def _own_optimizer(kind, features, labels, parts=False, hook=True):
+    """Put Opacus together by hand, with an optimizer of one's own."""
+    net, accountant = model(features), RDPAccountant()
+    private = GradSampleModule(net)
+    loader = DPDataLoader.from_data_loader(_loader(features, labels))
+    optimizer = kind(
+        torch.optim.SGD(net.parameters(), lr=0.1),
+        noise_multiplier=NOISE,
+        max_grad_norm=1.0,
+        expected_batch_size=15,
+    )
+    if hook:
+        optimizer.attach_step_hook(accountant.get_optimizer_hook_fn(sample_rate=1 / len(loader)))
+    _fit(private, optimizer, loader, PHYSICAL if parts else None)
+    accountant.get_epsilon(DELTA)
+    return net
+
+
+def by_hand(features, labels, seed):
+    """Put Opacus's parts together as it does itself, with physical batches of half a batch."""
+    return _own_optimizer(DPOptimizer, features, labels, parts=True)
+
+
+def noise_of_a_part(features, labels, seed):
+    """Accumulate two physical batches with the noise of one."""
+    return _own_optimizer(_NoiseOfAPart, features, labels, parts=True)
+
+
+def noise_of_a_mean(features, labels, seed):
+    """Add to the sum the noise of a mean."""
+    return _own_optimizer(_NoiseOfAMean, features, labels)
+
+
+def divisor_of_the_batch(features, labels, seed):
+    """Divide by the size of the batch that was drawn."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    for batch, target in _epochs(loader, EPOCHS):
+        optimizer.expected_batch_size = len(batch)
+        _step(private, optimizer, batch, target)
+    engine.get_epsilon(DELTA)
+    return net
+
+
+def noise_decays(features, labels, seed, told=True):
+    """Let the noise decay from epoch to epoch, by Opacus's scheduler."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    loader = _loader(features, labels)
+    private, optimizer, loader = _private(net, engine, loader)
+    if not told:
+        accountant, rate = engine.accountant, 1 / len(loader)
+        optimizer.attach_step_hook(
+            lambda _: accountant.step(noise_multiplier=NOISE, sample_rate=rate)
+        )
+    scheduler = ExponentialNoise(optimizer, gamma=0.9)
+    for _ in range(EPOCHS):
+        _fit(private, optimizer, loader, epochs=1)
+        scheduler.step()
+    engine.get_epsilon(DELTA)
+    return net
+
+
+def noise_decays_untold(features, labels, seed):
+    """Let the noise decay, and tell the accountant of the noise that it began with."""
+    return noise_decays(features, labels, seed, told=False)
+
+
+# Ways to get the clipping wrong.
+
+
+class _ClipAfterAverage(DPOptimizer):
+    """Clips the mean gradient of a batch."""
+
+    def clip_and_accumulate(self):
+        means = [each.mean(dim=0) for each in self.grad_samples]
+        length = torch.stack([each.norm() for each in means]).norm()
+        for p, mean in zip(self.params, means, strict=True):
+            p.summed_grad = mean * (self.max_grad_norm / length).clamp(max=1)
+
+
+def clip_after_average(features, labels, seed):
+    """Clip with `clip_grad_norm_`'s meaning: the gradient of the batch."""
+    return _own_optimizer(_ClipAfterAverage, features, labels)
+
+
+class _ClipByLayer(DPOptimizer):
+    """Clips every layer's gradient to the norm that the whole may have."""
+
+    def clip_and_accumulate(self):
+        for p, each in zip(self.params, self.grad_samples, strict=True):
+            norms = each.reshape(len(each), -1).norm(dim=1)
+            factors = (self.max_grad_norm / (norms + 1e-6)).clamp(max=1)
+            p.summed_grad = torch.einsum("i,i...", factors, each)
+
+
+def per_layer_by_hand(features, labels, seed):
+    """Clip each layer by itself, with noise for the norm of one."""
+    return _own_optimizer(_ClipByLayer, features, labels)
+
+
+def per_layer_noise_of_one(features, labels, seed):
+    """Clip each layer by itself as Opacus does, and put the norm of one where that of all was."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    loader, norms = _loader(features, labels), [0.8, 0.6]
+    private, optimizer, loader = _private(
+        net, engine, loader, clipping="per_layer", max_grad_norm=norms
+    )
+    optimizer.max_grad_norm = max(norms)
+    _fit(private, optimizer, loader)
+    engine.get_epsilon(DELTA)
+    return net
+
+
+def adaptive(features, labels, seed):
+    """Take Opacus's own adaptive clipping."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    options = {
+        "target_unclipped_quantile": 0.5,
+        "clipbound_learning_rate": 0.2,
+        "max_clipbound": 10.0,
+        "min_clipbound": 0.01,
+        "unclipped_num_std": 4.0,
+    }
+    _train(net, engine, _loader(features, labels), clipping="adaptive", **options)
+    engine.get_epsilon(DELTA)
+    return net
+
+
+def median_norm(features, labels, seed):
+    """Clip to the median norm of the batch, which nobody counts."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    step = optimizer.step
+
+    def clipped_to_the_median():
+        rows = [each.reshape(len(each), -1) for each in optimizer.grad_samples]
+        optimizer.max_grad_norm = float(torch.cat(rows, dim=1).norm(dim=1).median())
+        step()
+
+    optimizer.step = clipped_to_the_median
+    _fit(private, optimizer, loader)
+    engine.get_epsilon(DELTA)
+    return net
+
+
+def scheduled_norm(features, labels, seed):
+    """Lower the clipping norm from epoch to epoch, by a schedule that no data are asked for."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    scheduler = ExponentialGradClip(optimizer, gamma=0.8)
+    for _ in range(EPOCHS):
+        _fit(private, optimizer, loader, epochs=1)
+        scheduler.step()
+    engine.get_epsilon(DELTA)
+    return net
+
+
+def ghost(features, labels, seed):
+    """Clip by the norms alone, which no gradient of a single record is kept for."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    private, optimizer, criterion, loader = engine.make_private(
+        module=net,
+        optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+        criterion=nn.CrossEntropyLoss(),
+        data_loader=_loader(features, labels),
+        noise_multiplier=NOISE,
+        max_grad_norm=1.0,
+        grad_sample_mode="ghost",
+    )
+    _fit(private, optimizer, loader, criterion=criterion)
+    engine.get_epsilon(DELTA)
+    return net
+
+
+# Ways to lose the account.
+
+
+def skipped_steps(features, labels, seed):
+    """Sum two batches for a step, by the signal that physical batches are held back with."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    for place, (batch, target) in enumerate(_epochs(loader, 2 * EPOCHS)):
+        optimizer.signal_skip_step(do_skip=place % 2 == 0)
+        _step(private, optimizer, batch, target)
+    engine.get_epsilon(DELTA)
+    return net
+
+
+def virtual_steps(features, labels, seed):
+    """Sum physical batches for a step with Opacus's BatchMemoryManager."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    _fit(private, optimizer, loader, PHYSICAL)
+    engine.get_epsilon(DELTA)
+    return net
+
+
+def parts_of_a_batch(features, labels, seed):
+    """Take a batch's gradients in two parts, of which Opacus's hook makes two batches."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    private.allow_grad_accumulation()
+    for batch, target in _epochs(loader, EPOCHS):
+        optimizer.zero_grad()
+        for part, of_it in zip(batch.chunk(2), target.chunk(2), strict=True):
+            nn.functional.cross_entropy(private(part), of_it).backward()
+        optimizer.step()
+    engine.get_epsilon(DELTA)
+    return net
+
+
+def hook_forgotten(features, labels, seed):
+    """Put Opacus together by hand, and tell the accountant of nothing: it says 0."""
+    return _own_optimizer(DPOptimizer, features, labels, hook=False)
+
+
+def hook_lost(features, labels, seed, kept=False):
+    """Log every step from the second epoch on, with the one hook that an optimizer has."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    _fit(private, optimizer, loader, epochs=1)
+    account, lengths = optimizer.step_hook, []
+
+    def log(optimizer):
+        lengths.append(float(optimizer.params[0].grad.norm()))
+        if kept:
+            account(optimizer)
+
+    optimizer.attach_step_hook(log)
+    _fit(private, optimizer, loader, epochs=1)
+    engine.get_epsilon(DELTA)
+    return net
+
+
+def hook_kept(features, labels, seed):
+    """Log every step, and call the hook that was there."""
+    return hook_lost(features, labels, seed, kept=True)
+
+
+def step_without_noise(features, labels, seed):
+    """End with a step of the ordinary optimizer, on all records, for good measure."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    _fit(private, optimizer, loader)
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(private(features), labels).backward()
+    optimizer.original_optimizer.step()
+    engine.get_epsilon(DELTA)
+    return net
+
+
+def step_in_two(features, labels, seed):
+    """Noise the gradients, and take the step of the ordinary optimizer with them, by hand."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    for batch, target in _epochs(loader, EPOCHS):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(private(batch), target).backward()
+        if optimizer.pre_step():
+            optimizer.original_optimizer.step()
+    engine.get_epsilon(DELTA)
+    return net
+
+
+# Right in ways that few loops are.
+
+
+def secure(features, labels, seed):
+    """Draw noise as the secure mode does; its generator, torchcsprng's, is not installed here."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    optimizer.secure_mode = True
+    _fit(private, optimizer, loader)
+    engine.get_epsilon(DELTA)
+    return net
+
+
+def split(features, labels, seed):
+    """Keep a few records for validation, and watch the loss on them."""
+    train, validation = random_split(TensorDataset(features, labels), (len(labels) - 2, 2))
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = _private(
+        net, engine, DataLoader(train, batch_size=BATCH, shuffle=True)
+    )
+    for _ in range(EPOCHS):
+        _fit(private, optimizer, loader, epochs=1)
+        with torch.no_grad():
+            for batch, target in DataLoader(validation, batch_size=2):
+                nn.functional.cross_entropy(net(batch), target)
+    engine.get_epsilon(DELTA)
+    return net
+
+
+def frozen(features, labels, seed):
+    """Train the last layer alone, on what a frozen one makes of the features."""
+    engine = PrivacyEngine(accountant="rdp")
+    below = nn.Sequential(nn.Flatten(), nn.Linear(features[0].numel(), 32), nn.Tanh())
+    net = nn.Sequential(below, nn.Linear(32, 10))
+    below.requires_grad_(False)
+    last = torch.optim.SGD(net[1].parameters(), lr=0.1)
+    private, optimizer, loader = engine.make_private(
+        module=net,
+        optimizer=last,
+        data_loader=_loader(features, labels),
+        noise_multiplier=NOISE,
+        max_grad_norm=1.0,
+    )
+    _fit(private, optimizer, loader)
+    engine.get_epsilon(DELTA)
+    return net.state_dict()
