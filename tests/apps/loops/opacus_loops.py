@@ -22,12 +22,22 @@ def model(features: torch.Tensor) -> nn.Module:
 def _private(net, engine, loader, noise=NOISE, **options):
     return engine.make_private(
         module=net,
-        optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+        optimizer=torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.1),
         data_loader=loader,
         noise_multiplier=noise,
         max_grad_norm=options.pop("max_grad_norm", 1.0),
         **options,
     )
+
+
+def _all(features, labels, **options):
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    return net, engine, *_private(net, engine, _loader(features, labels), **options)
+
+
+def _counted(net, engine):
+    engine.get_epsilon(DELTA)
+    return net
 
 
 def _fit(private, optimizer, loader, physical=None, epochs=EPOCHS, criterion=None):
@@ -63,8 +73,7 @@ def correct(features, labels, seed, noise=NOISE, epochs=EPOCHS):
     """Train as Opacus's own documentation says."""
     net, engine = model(features), PrivacyEngine(accountant="rdp")
     _train(net, engine, _loader(features, labels), noise, epochs)
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def full_batch(features, labels, seed):
@@ -72,16 +81,14 @@ def full_batch(features, labels, seed):
     net, engine = model(features), PrivacyEngine(accountant="rdp")
     loader = _loader(features, labels, batch_size=len(labels))
     _train(net, engine, loader, noise=8.0, epochs=8)
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def fixed_batches(features, labels, seed):
     """Keep PyTorch's batches of one size, with the accountant that counts on Poisson's."""
     net, engine = model(features), PrivacyEngine(accountant="rdp")
     _train(net, engine, _loader(features, labels), poisson_sampling=False)
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def weighted(features, labels, seed):
@@ -91,8 +98,7 @@ def weighted(features, labels, seed):
     net, engine = model(features), PrivacyEngine(accountant="rdp")
     loader = _loader(features, labels, shuffle=False, sampler=draws)
     _train(net, engine, loader, poisson_sampling=False)
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def rebuilt(features, labels, seed, persistent=False):
@@ -105,8 +111,7 @@ def rebuilt(features, labels, seed, persistent=False):
         plain.load_state_dict(net.state_dict())
         net = plain
         _train(net, engine, _loader(features, labels), epochs=1)
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def persistent(features, labels, seed):
@@ -120,8 +125,7 @@ def per_layer(features, labels, seed):
     norms = [0.8, 0.6]
     loader = _loader(features, labels)
     _train(net, engine, loader, clipping="per_layer", max_grad_norm=norms)
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 # Ways to get the noise wrong.
@@ -145,8 +149,7 @@ def constant_noise_generator(features, labels, seed, noise_seed=0):
     net, engine = model(features), PrivacyEngine(accountant="rdp")
     generator = torch.Generator().manual_seed(noise_seed)
     _train(net, engine, _loader(features, labels), noise_generator=generator)
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def secret_noise_generator(features, labels, seed):
@@ -207,20 +210,16 @@ def noise_of_a_mean(features, labels, seed):
 
 def divisor_of_the_batch(features, labels, seed):
     """Divide by the size of the batch that was drawn."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
-    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    net, engine, private, optimizer, loader = _all(features, labels)
     for batch, target in _epochs(loader, EPOCHS):
         optimizer.expected_batch_size = len(batch)
         _step(private, optimizer, batch, target)
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def noise_decays(features, labels, seed, told=True):
     """Let the noise decay from epoch to epoch, by Opacus's scheduler."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
-    loader = _loader(features, labels)
-    private, optimizer, loader = _private(net, engine, loader)
+    net, engine, private, optimizer, loader = _all(features, labels)
     if not told:
         accountant, rate = engine.accountant, 1 / len(loader)
         optimizer.attach_step_hook(
@@ -230,8 +229,7 @@ def noise_decays(features, labels, seed, told=True):
     for _ in range(EPOCHS):
         _fit(private, optimizer, loader, epochs=1)
         scheduler.step()
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def noise_decays_untold(features, labels, seed):
@@ -274,15 +272,13 @@ def per_layer_by_hand(features, labels, seed):
 
 def per_layer_noise_of_one(features, labels, seed):
     """Clip each layer by itself as Opacus does, and put the norm of one where that of all was."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
-    loader, norms = _loader(features, labels), [0.8, 0.6]
-    private, optimizer, loader = _private(
-        net, engine, loader, clipping="per_layer", max_grad_norm=norms
+    norms = [0.8, 0.6]
+    net, engine, private, optimizer, loader = _all(
+        features, labels, clipping="per_layer", max_grad_norm=norms
     )
     optimizer.max_grad_norm = max(norms)
     _fit(private, optimizer, loader)
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def adaptive(features, labels, seed):
@@ -296,14 +292,12 @@ def adaptive(features, labels, seed):
         "unclipped_num_std": 4.0,
     }
     _train(net, engine, _loader(features, labels), clipping="adaptive", **options)
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def median_norm(features, labels, seed):
     """Clip to the median norm of the batch, which nobody counts."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
-    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    net, engine, private, optimizer, loader = _all(features, labels)
     step = optimizer.step
 
     def clipped_to_the_median():
@@ -313,20 +307,17 @@ def median_norm(features, labels, seed):
 
     optimizer.step = clipped_to_the_median
     _fit(private, optimizer, loader)
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def scheduled_norm(features, labels, seed):
     """Lower the clipping norm from epoch to epoch, by a schedule that no data are asked for."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
-    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    net, engine, private, optimizer, loader = _all(features, labels)
     scheduler = ExponentialGradClip(optimizer, gamma=0.8)
     for _ in range(EPOCHS):
         _fit(private, optimizer, loader, epochs=1)
         scheduler.step()
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def ghost(features, labels, seed):
@@ -342,8 +333,7 @@ def ghost(features, labels, seed):
         grad_sample_mode="ghost",
     )
     _fit(private, optimizer, loader, criterion=criterion)
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 # Ways to lose the account.
@@ -351,36 +341,30 @@ def ghost(features, labels, seed):
 
 def skipped_steps(features, labels, seed):
     """Sum two batches for a step, by the signal that physical batches are held back with."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
-    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    net, engine, private, optimizer, loader = _all(features, labels)
     for place, (batch, target) in enumerate(_epochs(loader, 2 * EPOCHS)):
         optimizer.signal_skip_step(do_skip=place % 2 == 0)
         _step(private, optimizer, batch, target)
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def virtual_steps(features, labels, seed):
     """Sum physical batches for a step with Opacus's BatchMemoryManager."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
-    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    net, engine, private, optimizer, loader = _all(features, labels)
     _fit(private, optimizer, loader, PHYSICAL)
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def parts_of_a_batch(features, labels, seed):
     """Take a batch's gradients in two parts, of which Opacus's hook makes two batches."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
-    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    net, engine, private, optimizer, loader = _all(features, labels)
     private.allow_grad_accumulation()
     for batch, target in _epochs(loader, EPOCHS):
         optimizer.zero_grad()
         for part, of_it in zip(batch.chunk(2), target.chunk(2), strict=True):
             nn.functional.cross_entropy(private(part), of_it).backward()
         optimizer.step()
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def hook_forgotten(features, labels, seed):
@@ -390,8 +374,7 @@ def hook_forgotten(features, labels, seed):
 
 def hook_lost(features, labels, seed, kept=False):
     """Log every step from the second epoch on, with the one hook that an optimizer has."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
-    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    net, engine, private, optimizer, loader = _all(features, labels)
     _fit(private, optimizer, loader, epochs=1)
     account, lengths = optimizer.step_hook, []
 
@@ -402,8 +385,7 @@ def hook_lost(features, labels, seed, kept=False):
 
     optimizer.attach_step_hook(log)
     _fit(private, optimizer, loader, epochs=1)
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def hook_kept(features, labels, seed):
@@ -413,27 +395,23 @@ def hook_kept(features, labels, seed):
 
 def step_without_noise(features, labels, seed):
     """End with a step of the ordinary optimizer, on all records, for good measure."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
-    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    net, engine, private, optimizer, loader = _all(features, labels)
     _fit(private, optimizer, loader)
     optimizer.zero_grad()
     nn.functional.cross_entropy(private(features), labels).backward()
     optimizer.original_optimizer.step()
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def step_in_two(features, labels, seed):
     """Noise the gradients, and take the step of the ordinary optimizer with them, by hand."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
-    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    net, engine, private, optimizer, loader = _all(features, labels)
     for batch, target in _epochs(loader, EPOCHS):
         optimizer.zero_grad()
         nn.functional.cross_entropy(private(batch), target).backward()
         if optimizer.pre_step():
             optimizer.original_optimizer.step()
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 # Right in ways that few loops are.
@@ -441,12 +419,10 @@ def step_in_two(features, labels, seed):
 
 def secure(features, labels, seed):
     """Draw noise as the secure mode does; its generator, torchcsprng's, is not installed here."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
-    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    net, engine, private, optimizer, loader = _all(features, labels)
     optimizer.secure_mode = True
     _fit(private, optimizer, loader)
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def split(features, labels, seed):
@@ -461,8 +437,7 @@ def split(features, labels, seed):
         with torch.no_grad():
             for batch, target in DataLoader(validation, batch_size=2):
                 nn.functional.cross_entropy(net(batch), target)
-    engine.get_epsilon(DELTA)
-    return net
+    return _counted(net, engine)
 
 
 def frozen(features, labels, seed):
@@ -471,14 +446,6 @@ def frozen(features, labels, seed):
     below = nn.Sequential(nn.Flatten(), nn.Linear(features[0].numel(), 32), nn.Tanh())
     net = nn.Sequential(below, nn.Linear(32, 10))
     below.requires_grad_(False)
-    last = torch.optim.SGD(net[1].parameters(), lr=0.1)
-    private, optimizer, loader = engine.make_private(
-        module=net,
-        optimizer=last,
-        data_loader=_loader(features, labels),
-        noise_multiplier=NOISE,
-        max_grad_norm=1.0,
-    )
-    _fit(private, optimizer, loader)
+    _train(net, engine, _loader(features, labels))
     engine.get_epsilon(DELTA)
     return net.state_dict()
