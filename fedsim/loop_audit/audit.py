@@ -216,10 +216,10 @@ def audit_loop(
         )
     order = Order(function, data, records, target, neighbouring.value, seed)
     with opened(order, time_limit, show) as loop:
-        return _audited(loop, order, trials, claim, neighbouring, confidence, progress)
+        return audited(loop, order, trials, claim, neighbouring, confidence, progress)
 
 
-def _audited(
+def audited(
     loop: LoopProcess,
     order: Order,
     trials: int,
@@ -228,6 +228,20 @@ def _audited(
     confidence: float,
     progress: Callable[[int], None],
 ) -> LoopAudit:
+    """Return the audit of a training function that is loaded.
+
+    Args:
+        loop: the function.
+        order: by which it was loaded.
+        trials: as of `audit_loop`, like all that follow.
+        claim: likewise.
+        neighbouring: likewise.
+        confidence: likewise.
+        progress: likewise.
+
+    Raises:
+        AppFailedError: the loop fails.
+    """
     seeds = _Seeds(order.seed)
     pair = _betraying(loop, seeds)
     honest = seeds.next(HONEST)
@@ -279,15 +293,15 @@ def _bounds(
 ) -> dict[str, LowerBound]:
     """Return the lower bounds that judged runs prove, all of them together with `confidence`.
 
-    A known mechanism's trade-off curve has a threshold of its own, since far in the tails, where
-    counts prove most, the curve proves little.
+    A known mechanism's trade-off curve has a score and threshold of its own: counts prove most
+    epsilon far in the tails, where they prove little of a curve.
     """
     level = 1 - (1 - confidence) / (len(BOUNDS) + (known is not None))
     worlds, features = judged
     other = lower_bounds.MechanismKind.OTHER
     found = lower_bounds.lower_bounds(worlds, score.of(features), delta, level, other, names=BOUNDS)
     if known is not None:
-        scores = scoring.learnt(*pilots, delta, for_mu=True).of(features)
+        scores = scoring.learnt_of_steps(*pilots).of(features)
         found[TRADE_OFF] = trade_off_bound(worlds, scores, delta, level, noise_family(known))
     return found
 

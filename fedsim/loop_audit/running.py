@@ -179,11 +179,15 @@ class Loop:
 
 
 class Trials:
-    """Pairs of worlds, and directions once pilots ran."""
+    """Pairs of worlds.
+
+    Attributes:
+        directions: by the places of pairs, of those whose pilots ran.
+    """
 
     def __init__(self, loop: Loop, pairs: Sequence[Pair]) -> None:
         self._loop, self._pairs = loop, pairs
-        self._directions: dict[int, Direction] = {}
+        self.directions: dict[int, Direction] = {}
 
     def pilot(self, pair: int, seeds: Sequence[int]) -> float:
         """Learn the direction of a pair, and return how far apart that puts its worlds.
@@ -197,8 +201,8 @@ class Trials:
         for number, seed in enumerate(seeds):
             present += self._loop.released(here.present, [seed])
             twin += self._loop.released(here.twin(number), [seed])
-        self._directions[pair] = learnt(present, twin)
-        return self._directions[pair].distance
+        self.directions[pair] = learnt(present, twin)
+        return self.directions[pair].distance
 
     def features(self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]) -> list[Features]:
         """Return what is measured of runs.
@@ -208,7 +212,7 @@ class Trials:
             worlds: whether the target is there, of each.
             seeds: of each.
         """
-        here, direction = self._pairs[pair], self._directions[pair]
+        here, direction = self._pairs[pair], self.directions[pair]
         found: dict[int, Features] = {}
         for world, data in ((True, here.present), (False, here.absent)):
             chosen = [place for place, each in enumerate(worlds) if bool(each) is world]

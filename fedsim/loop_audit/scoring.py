@@ -1,10 +1,10 @@
 """How measured features decide: by a rule that trials learn which judge nothing."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 from adversaries.statistics.lower_bounds import clopper_pearson_bound
 from fedsim.loop_audit.measurement import FEATURES
@@ -13,6 +13,9 @@ Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
 LEARNING_CONFIDENCE = 0.9
+OF_STEPS = ("sampled", "total")
+"""The features that add up what every step tells."""
+
 THRESHOLDS = 32
 """How many thresholds of each score are tried."""
 
@@ -54,8 +57,8 @@ def separation(worlds: Bools, features: Floats) -> float:
     return float((apart / np.maximum(spread, 1e-3 * apart + 1e-12)).max())
 
 
-def learnt(worlds: Bools, features: Floats, delta: float, *, for_mu: bool = False) -> Score:
-    """Return the score and threshold that prove most on these trials, which judge nothing else.
+def learnt(worlds: Bools, features: Floats, delta: float) -> Score:
+    """Return the score and threshold that prove most epsilon on these trials, which judge nothing.
 
     Among them are each feature alone and Fisher's discriminant of all.
 
@@ -63,29 +66,57 @@ def learnt(worlds: Bools, features: Floats, delta: float, *, for_mu: bool = Fals
         worlds: bool [T].
         features: [T, features].
         delta: of the guarantee.
-        for_mu: they shall prove most mu of Gaussian privacy, instead of epsilon.
     """
-    best, chosen = (-1.0, -1.0), Score("total", tuple(np.eye(len(FEATURES))[1]), 0.0)
-    for name, weights in _candidates(worlds, features):
+
+    def proven(scores: Floats, cut: float) -> float:
+        return clopper_pearson_bound(worlds, scores, delta, LEARNING_CONFIDENCE, cut).epsilon
+
+    return _best(worlds, features, _candidates(worlds, features), proven)
+
+
+def learnt_of_steps(worlds: Bools, features: Floats) -> Score:
+    """Return the score of Gaussian steps, and the threshold at which the rates are farthest apart.
+
+    For a bound that knows the trade-off curve, all of whose points prove the same: those in the
+    middle are counted best.
+
+    Args:
+        worlds: bool [T].
+        features: [T, features].
+    """
+
+    def apart(scores: Floats, cut: float) -> float:
+        rates = clopper_pearson_bound(worlds, scores, 0.0, LEARNING_CONFIDENCE, cut).details
+        return rates["true_positive_rate_low"] - rates["false_positive_rate_high"]
+
+    candidates = [each for each in _candidates(worlds, features) if each[0] in OF_STEPS]
+    return _best(worlds, features, candidates, apart)
+
+
+def _best(
+    worlds: Bools,
+    features: Floats,
+    candidates: list[tuple[str, Floats]],
+    worth: Callable[[Floats, float], float],
+) -> Score:
+    """Return the most worth of all scores and thresholds; of several, that of the largest gap."""
+    best, chosen = (-1.0, -1.0), Score(*_weighted(*candidates[0]), 0.0)
+    for name, weights in candidates:
         scores = features @ weights
         values = np.unique(scores)
         cuts = (values[1:] + values[:-1]) / 2
         if len(cuts) > THRESHOLDS:
             cuts = cuts[np.linspace(0, len(cuts) - 1, THRESHOLDS).astype(int)]
         for cut in cuts:
-            limits = clopper_pearson_bound(worlds, scores, delta, LEARNING_CONFIDENCE, float(cut))
-            rates = limits.details
-            proven = limits.epsilon
-            if for_mu:
-                mu = ndtri(rates["true_positive_rate_low"]) - ndtri(
-                    rates["false_positive_rate_high"]
-                )
-                proven = max(0.0, float(mu))
             gap = float((scores[worlds] > cut).mean() - (scores[~worlds] > cut).mean())
-            if (proven, gap) > best:
-                best = proven, gap
-                chosen = Score(name, tuple(map(float, weights)), float(cut))
+            found = worth(scores, float(cut)), gap
+            if found > best:
+                best, chosen = found, Score(*_weighted(name, weights), float(cut))
     return chosen
+
+
+def _weighted(name: str, weights: Floats) -> tuple[str, tuple[float, ...]]:
+    return name, tuple(map(float, weights))
 
 
 def _candidates(worlds: Bools, features: Floats) -> list[tuple[str, Floats]]:

@@ -20,6 +20,9 @@ from fedsim.loop_audit.measurement import SHOWN, Seen, Statement, StepSeen
 
 Floats = npt.NDArray[np.float64]
 
+ORIGINAL = "_fedsim_original"
+"""The attribute of a wrapped method that holds what it wraps."""
+
 AGREE = 1e-2
 """How far a sum may be from that of clipped gradients, in clipping norms: float32 rounds."""
 
@@ -165,7 +168,12 @@ def wrap(seer: Watch) -> bool:
 def _replace(owner: type, seer: Watch, **wrappers: Wrapper) -> None:
     for name, wrapper in wrappers.items():
         if name in vars(owner):
-            setattr(owner, name, wrapper(seer, vars(owner)[name]))
+            method = vars(owner)[name]
+            # Of several that were to see it, the last one sees it.
+            original = getattr(method, ORIGINAL, method)
+            wrapped = wrapper(seer, original)
+            setattr(wrapped, ORIGINAL, original)
+            setattr(owner, name, wrapped)
 
 
 def _flat(tensors: list[Any]) -> Floats:

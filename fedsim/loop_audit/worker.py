@@ -18,10 +18,20 @@ from fedsim.privacy.mechanism import Neighbouring
 
 def main() -> None:
     """Answer until nobody asks any more."""
-    channel.serve(_answers)
+    channel.serve(answers)
 
 
-def _answers(first: bytes, asked: Iterator[bytes]) -> Iterator[Answer]:
+def answers(first: bytes, asked: Iterator[bytes]) -> Iterator[Answer]:
+    """Yield the answer to an order, then that to every request.
+
+    Args:
+        first: the order, a line of JSON.
+        asked: requests, each a line of JSON.
+
+    Raises:
+        InputError: there is no such function or data.
+        AppFailedError: the loop fails.
+    """
     order = ORDER.validate_json(first, strict=True)
     # Opacus warns in every run of what a rule says once.
     warnings.simplefilter("ignore")

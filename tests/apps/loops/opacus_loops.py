@@ -208,6 +208,25 @@ def noise_of_a_mean(features, labels, seed):
     return _own_optimizer(_NoiseOfAMean, features, labels)
 
 
+def _noise_at(share, features, labels):
+    return _own_optimizer(type("Less", (_NoiseOfAPart,), {"share": share}), features, labels)
+
+
+def noise_at_90(features, labels, seed):
+    """Add nine tenths of the configured noise."""
+    return _noise_at(0.9, features, labels)
+
+
+def noise_at_70(features, labels, seed):
+    """Add seven tenths of the configured noise."""
+    return _noise_at(0.7, features, labels)
+
+
+def noise_at_50(features, labels, seed):
+    """Add half of the configured noise."""
+    return _noise_at(0.5, features, labels)
+
+
 def divisor_of_the_batch(features, labels, seed):
     """Divide by the size of the batch that was drawn."""
     net, engine, private, optimizer, loader = _all(features, labels)

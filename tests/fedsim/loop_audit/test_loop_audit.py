@@ -48,24 +48,27 @@ def test_opacus_as_its_pages_say_is_supported_and_the_divisor_of_another_size_is
     assert (right.verdict, rules(right)) == (Verdict.SUPPORTED, set())
     assert right.claim is not None
     assert right.claim.epsilon == pytest.approx(right.epsilon, rel=0.3)
+    assert "trade_off" in right.lower_bounds
+    assert "trade_off" not in wrong.lower_bounds
     assert "data-dependent-divisor" in rules(wrong)
     assert wrong.verdict in (Verdict.CONVICTED, Verdict.SUSPECT)
     assert wrong.score == "energy"
 
 
+@pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("loop", "rule"),
-    [
-        ("weighted", "sampler"),
-        ("fixed_batches", "sampler"),
-        ("rebuilt", "rebuilt-accountant"),
-    ],
-)
-def test_what_goes_wrong_around_opacus_is_named(loop: str, rule: str) -> None:
-    found = outcome(f"{OPACUS}:{loop}", trials=40, records=63)
-    assert rule in rules(found)
-    assert found.verdict in (Verdict.CONVICTED, Verdict.SUSPECT)
+def test_an_engine_of_every_round_is_convicted_and_one_for_all_is_not() -> None:
+    wrong, right = (
+        outcome(f"{OPACUS}:{name}", trials=trials, records=63)
+        for name, trials in (("rebuilt", 1000), ("persistent", 40))
+    )
+    assert (wrong.verdict, rules(wrong)) == (Verdict.CONVICTED, {"rebuilt-accountant"})
+    assert wrong.lower_bound is wrong.lower_bounds["trade_off"]
+    assert wrong.epsilon is not None
+    assert wrong.claim is not None
+    assert wrong.claim.epsilon < wrong.proven.epsilon < wrong.epsilon
+    assert (right.verdict, rules(right)) == (Verdict.SUPPORTED, set())
+    assert right.epsilon == wrong.epsilon
 
 
 def test_a_loop_that_sets_its_own_seed_hides_nothing(tmp_path: Path) -> None:

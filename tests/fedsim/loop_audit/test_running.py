@@ -1,26 +1,31 @@
 """What a loop may be: how it draws its batches, and what it returns."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from opacus import PrivacyEngine
+from opacus.accountants import RDPAccountant
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from fedsim.app_audit.measurement import AppFailedError
-from fedsim.loop_audit.contract import Function
+from fedsim.data import load
+from fedsim.loop_audit.contract import Function, loaded
 from fedsim.loop_audit.guarantee import Observation
-from fedsim.loop_audit.measurement import Seen
-from fedsim.loop_audit.running import Loop
-from fedsim.loop_audit.watching import Watch
-from fedsim.loop_audit.worlds import Data
+from fedsim.loop_audit.measurement import Seen, Statement
+from fedsim.loop_audit.running import Loop, Trials
+from fedsim.loop_audit.watching import Watch, wrap
+from fedsim.loop_audit.worlds import Data, pairs
 from fedsim.privacy.mechanism import Neighbouring
 
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+OWN = Path(__file__).parents[2] / "apps" / "loops" / "own_loops.py"
 
 DATA = Data(
     np.random.default_rng(0).standard_normal((40, 3)).astype(np.float32),
@@ -211,3 +216,43 @@ def test_what_many_models_hold_beside_opacus_s_steps_is_not_supported(watch: Wat
 
     assert run(lambda net, _: flat(net)).explained
     assert not run(lambda net, data: data.sum(0)).explained
+
+
+def test_an_accountant_works_out_the_same_history_once(watch: Watch) -> None:
+    """It is asked after every run, and takes longer than the training of a small model."""
+    wrap(watch)
+    asked = []
+
+    def work(self: RDPAccountant, **how: Any) -> tuple[float, float]:
+        asked.append(how["delta"])
+        return len(self.history) + how["delta"], 2.0
+
+    original, RDPAccountant.get_privacy_spent = RDPAccountant.get_privacy_spent, work
+    try:
+        answers = []
+        for steps, delta in ((1, 0.1), (1, 0.1), (1, 0.2), (2, 0.1)):
+            accountant = RDPAccountant()
+            for step in range(steps):
+                accountant.step(noise_multiplier=1.0 + step, sample_rate=0.5)
+            answers.append(accountant.get_epsilon(delta))
+            assert watch.statement == Statement(answers[-1], delta, steps)
+        assert answers == [1.1, 1.1, 1.2, 2.1]
+        assert asked == [0.1, 0.2, 0.1]
+        assert accountant.get_epsilon(0.1, alphas=[2.0, 3.0]) == 2.1  # no key of a dictionary
+        assert len(asked) == 4
+    finally:
+        RDPAccountant.get_privacy_spent = original
+
+
+def test_pilots_learn_the_targets_gradient_and_not_a_stand_ins(watch: Watch) -> None:
+    """By hand: at a model of zeros the mean error of all labels of one record is 0."""
+    bundled = load("digits").train
+    data = Data(np.float32(bundled.features[:20]), np.asarray(bundled.labels[:20]))
+    hand = Loop(loaded(f"{OWN}:correct"), watch)
+    for pair in pairs(data, "crafted", Neighbouring.ADD_REMOVE, 0):
+        trials = Trials(hand, [pair])
+        assert trials.pilot(0, range(10)) == pytest.approx(4**0.5 / 8, rel=0.2)
+        error = np.full(10, 0.1) - np.eye(10)[int(pair.present.labels[pair.place])]
+        gradient = np.outer(error, pair.present.features[pair.place].ravel()).ravel()
+        unit = trials.directions[0].unit
+        assert unit @ gradient / np.linalg.norm(gradient) > 0.97
