@@ -152,6 +152,7 @@ class AppAudit:
     def as_json(self) -> dict[str, Any]:
         """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""
         document = {
+            "kind": "app audit",
             "app": self.app,
             "verdict": self.verdict.value,
             "reasons": self.reasons,

@@ -54,9 +54,11 @@ def audit_app(app: Path, every: OfEvery, options: OfApps) -> int:
         raise InputError(f"'{out}' holds a finished audit; name a new directory with --out")
     if out is not None:
         report_directory.check(out)
-    console = Terminal(stderr=True)
+    from fedsim.evidence import digests  # noqa: PLC0415
+
+    console, code = Terminal(stderr=True), digests.of_app(app)
     outcome = _outcome(app, every, options, console)
-    document = outcome.as_json()
+    document = outcome.as_json() | {"code": code}
     if every.as_json:
         print(json.dumps(document, indent=2, allow_nan=False))
     else:

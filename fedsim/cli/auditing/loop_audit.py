@@ -56,6 +56,7 @@ def loop(
 
 def _audit(function: str, every: OfEvery, of_loop: OfLoops) -> int:
     """Audit a function, print the outcome, and return the exit status. Raises InputError."""
+    from fedsim.evidence import digests  # noqa: PLC0415
     from fedsim.loop_audit.audit import TRIALS, audit_loop  # noqa: PLC0415
 
     out: Path | None = every.out
@@ -63,7 +64,7 @@ def _audit(function: str, every: OfEvery, of_loop: OfLoops) -> int:
         if (out / "report.json").exists():
             raise InputError(f"'{out}' holds a finished audit; name a new directory with --out")
         report_directory.check(out)
-    console = Terminal(stderr=True)
+    console, code = Terminal(stderr=True), digests.of_function(function)
 
     def show(text: str) -> None:  # so that nobody takes it for the audit's
         console.print(f"loop: {text}", soft_wrap=True, highlight=False)
@@ -78,7 +79,7 @@ def _audit(function: str, every: OfEvery, of_loop: OfLoops) -> int:
             show=show,
             progress=progress,
         )
-    document = outcome.as_json()
+    document = outcome.as_json() | {"code": code}
     if every.as_json:
         print(json.dumps(document, indent=2, allow_nan=False))
     else:
