@@ -123,7 +123,8 @@ class Found:
         cost_within: of a search among those settings alone that meet the limit; None where none
             does, or no guarantee can be stated.
         needed: the least nominal noise multiplier that meets the limit in theory, with the other
-            keys of the chosen setting; None where it is among those that were tried anyway.
+            keys of the chosen setting; None where it is among those that were tried anyway, or
+            no multiplier can be worked out for them.
     """
 
     request: Request
@@ -186,6 +187,7 @@ def search(
             raise InputError(f"{point.name}: {said}") from None
 
     plans = [planned(point) for point in points]
+    cost = _cost(plans)  # what it refuses is refused before hours of training
     report_directory.create(out)
     trials = plans[0].config.trials.count
     say(f"{len(points)} settings, {trials} trials each")
@@ -201,7 +203,7 @@ def search(
         config,
         tuple(outcomes),
         choice,
-        cost=_cost(plans),
+        cost=cost,
         cost_within=_cost(meeting),
         needed=_needed(request, choice, load),
     ), out
@@ -260,8 +262,11 @@ def _extended(config: Config) -> Config:
 def _needed(request: Request, choice: Choice, load: Load) -> float | None:
     if choice.chosen is None or not set(request.over) & set(KEYS):
         return None
-    limit = {request.limit.key: request.limit.value}
-    return privacy.noise_multiplier(load({**request.played, **dict(choice.chosen.others), **limit}))
+    values = {**dict(choice.chosen.others), request.limit.key: request.limit.value}
+    try:
+        return privacy.noise_multiplier(load({**request.played, **values}))
+    except InputError:  # it is said beside the answer, which stands without it
+        return None
 
 
 def _cost(plans: Sequence["Plan"]) -> SearchCost | None:

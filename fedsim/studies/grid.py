@@ -77,9 +77,10 @@ class Outcome:
             confidence: in (0, 1).
 
         Returns:
-            The interval; None for fewer than two trainings.
+            The interval; None for fewer than two trainings, and where all are alike: what did not
+            vary does not say how much it varies.
         """
-        if self.accuracy is None or len(self.accuracies) < 2:
+        if self.accuracy is None or len(set(self.accuracies)) < 2:
             return None
         found = mean_interval(self.accuracies, confidence)
         return Interval(max(0.0, found.low), min(1.0, found.high), confidence)
