@@ -132,7 +132,7 @@ def canary_mu(releases: Releases) -> float:
         multiplier = aggregate_noise_multiplier(
             alike.noise_multiplier,
             releases.trust,
-            releases.joining_rate * releases.clients,
+            releases.clients,
             alike.participants or releases.clients,
         )
         total += math.inf if not multiplier else alike.count * (relative / multiplier) ** 2
