@@ -20,7 +20,7 @@ from fedsim.audits import (
     set_up,
     trust_report,
     vantage_report,
-    verdicts,
+    vantage_verdicts,
     yeom,
 )
 from fedsim.audits.audited_run import AuditedRun
@@ -63,7 +63,7 @@ def assemble(
         chance_alarms=check.chance_alarms(checks),
         warnings=[*raised.values(), *_cautions(run, report)],
     )
-    report = replace(report, verdicts=verdicts.measure(run, report))
+    report = replace(report, verdicts=vantage_verdicts.measure(run, report))
     return one_training.without_rates(report) if run.trials == 1 else report
 
 
