@@ -182,8 +182,11 @@ def test_every_figure_has_a_text_alternative(html):
     assert html.count("The numbers behind this figure") == drawn
 
 
-def test_the_same_run_gives_the_same_page(written, drawn, html):
+def test_the_same_run_gives_the_same_page_which_leads_back_to_a_sweeps(written, drawn, html):
     assert html == render_html(written("central").report, drawn("central"))
+    back = 'href="../report.html"'
+    assert back not in html
+    assert back in render_html(written("central").report, drawn("central"), True)
 
 
 def test_the_appendix_lists_every_value_of_the_report(report, html):
