@@ -11,7 +11,8 @@ from rich.live import Live
 
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import significance
-from fedsim.auditor.live_audit import Belief, LiveAudit, Look
+from fedsim.auditor.live_audit import LiveAudit
+from fedsim.auditor.live_rounds import Belief, Look
 from fedsim.audits.verdict import verdict_of
 from fedsim.campaign import run_transcript
 from fedsim.campaign.run_directory import RunDirectory
@@ -60,7 +61,7 @@ def audit_live(
     Raises:
         InputError: the options do not fit the transcript, or there is none.
     """
-    from fedsim.auditor import live_report  # noqa: PLC0415  (matplotlib is slow to import)
+    from fedsim.auditor import live_report, live_words  # noqa: PLC0415  (matplotlib is slow to import)
 
     check(every, options)  # what is wrong with them shows before the run, not after
     run = None if options.worlds is None else RunDirectory.open(options.worlds)
@@ -95,17 +96,17 @@ def audit_live(
                 if streaming:
                     print(line, flush=True)
                 seen.append(belief)
-                show(live_report.table(seen))
+                show(live_words.table(seen))
         with Reader(path) as reader:
             report = live_report.assemble(
                 audit, reader.facts, every.level, worlds, every.claim, has_ended(path)
             )
-        page = live_report.write(report, directory, audit.looks)
+        page = live_words.write(report, directory, audit.looks)
     if streaming:
         print(json.dumps(report_json(report), allow_nan=False), flush=True)
     elif every.as_json:
         print_json(report_json(report))
-    console.print(live_report.summary(report))
+    console.print(live_words.summary(report))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
     return every.exit_status(verdict_of(report), report_json(report))
 
