@@ -78,7 +78,7 @@ def _measurement(
 def distances(
     config: Config, known: Federation, request: Request, partition: int, parameters: torch.Tensor
 ) -> dict[str, ArrayRecord]:
-    """Return the record that the Bayesian accountant asks of a client; none where it asks nothing.
+    """Return the record that the Bayesian accountant asks of a client, if it asks anything.
 
     Args:
         config: the experiment.
@@ -94,4 +94,6 @@ def distances(
     found = gradient_distances(
         config, known, partition, parameters[:evaluated], trials, request.round
     )
+    if found is None:
+        return {}
     return {messages.DISTANCES: messages.array_record(distances=found.cpu().numpy())}
