@@ -9,7 +9,7 @@ import numpy as np
 from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.audits import guarantee
-from fedsim.audits.bayesian_audit import bayesian_report
+from fedsim.audits.measurements.bayesian_audit import bayesian_report
 from fedsim.campaign import ledger, run_transcript, spending
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.common import reading

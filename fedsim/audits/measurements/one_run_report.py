@@ -10,7 +10,7 @@ from adversaries.statistics import gaussian, intervals
 from adversaries.statistics import one_run as estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.order_statistics import order_bound, order_bounds
-from fedsim.audits.check import Check
+from fedsim.audits.measurements.check import Check
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
 from fedsim.game import one_run

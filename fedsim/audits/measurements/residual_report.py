@@ -13,7 +13,7 @@ import numpy as np
 from adversaries.attacks import residuals
 from adversaries.statistics.design import INDEPENDENT, Design
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.check import Check
+from fedsim.audits.measurements.check import Check
 from fedsim.campaign.run_directory import Arrays
 from fedsim.campaign.run_transcript import RESIDUALS
 from fedsim.config import Config
