@@ -129,8 +129,9 @@ def _in_range(name: str, value: Scalar) -> bool:
     table, last = name.split(".")
     described: Any = Config.model_fields[table].annotation
     field = described.model_fields[last.replace("-", "_")]
+    limited: Any = Annotated[(field.annotation, None, *field.metadata)]
     try:
-        TypeAdapter(Annotated[(field.annotation, None, *field.metadata)]).validate_python(value)
+        TypeAdapter(limited).validate_python(value)
     except ValidationError:
         return False
     return True
