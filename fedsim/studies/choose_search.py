@@ -175,18 +175,10 @@ def search(
     if _refuse_another(out, request, varied, first.federation.vantage):
         say(f"the answer in '{out}' is replaced: it is for another --min-accuracy")
 
-    def planned(point: Point) -> "Plan":
-        own: dict[str, Scalar] = {
-            "run.out": str(out / point.name),
-            "run.name": f"{first.run.name} {point.name}",
-        }
-        try:
-            return prepare(_extended(load({**request.played, **point.values, **own})))
-        except InputError as error:
-            said = str(error).replace("(run.out)", "with --out")
-            raise InputError(f"{point.name}: {said}") from None
-
-    plans = [planned(point) for point in points]
+    plans = []
+    for point in points:
+        own = {"run.out": str(out / point.name), "run.name": f"{first.run.name} {point.name}"}
+        plans.append(_planned({**request.played, **point.values, **own}, point, load, prepare))
     cost = _cost(plans)  # what it refuses is refused before hours of training
     report_directory.create(out)
     trials = plans[0].config.trials.count
@@ -207,6 +199,17 @@ def search(
         cost_within=_cost(meeting),
         needed=_needed(request, choice, load),
     ), out
+
+
+def _planned(
+    values: Mapping[str, Scalar], point: Point, load: Load, prepare: Callable[[Config], "Plan"]
+) -> "Plan":
+    """Return the plan of a setting. Raises InputError that names it."""
+    try:
+        return prepare(_extended(load(values)))
+    except InputError as error:
+        said = str(error).replace("(run.out)", "with --out")
+        raise InputError(f"{point.name}: {said}") from None
 
 
 def _refuse_another(

@@ -69,7 +69,6 @@ def report(
     if one_run.KINDS[kind].orthogonal:
         everybody["order"] = order_bounds(coins, scores, delta, confidence)
     everybody["estimate"] = estimators.client_canary_estimates(coins, scores, delta)
-    estimate = estimators.client_canary_estimate(*mine, delta, confidence)
     return OneRun(
         kind=kind,
         known_data=config.canaries.known_data,
@@ -88,16 +87,7 @@ def report(
             name: LowerBound(**asdict(bound))
             for name, bound in _bounds(kind, mine, guesses, delta, confidence).items()
         },
-        estimate=CanaryEstimate(
-            mu=estimate.mu,
-            mu_interval=Interval(**asdict(estimate.mu_interval)),
-            epsilon=estimate.epsilon,
-            epsilon_interval=Interval(**asdict(estimate.epsilon_interval)),
-            delta=estimate.delta,
-            method=estimate.method,
-            assumes=estimate.assumes,
-            reason=estimate.reason,
-        ),
+        estimate=_estimate(mine, delta, confidence),
         spread={
             name: _spread(there, limit)
             for name, found in everybody.items()
@@ -118,6 +108,20 @@ def leading(kind: str) -> str:
     that the trade-off curve is Gaussian, and orthogonal canaries do not interfere.
     """
     return "order" if one_run.KINDS[kind].orthogonal else "f_dp"
+
+
+def _estimate(mine: Mine, delta: float, confidence: float) -> CanaryEstimate:
+    found = estimators.client_canary_estimate(*mine, delta, confidence)
+    return CanaryEstimate(
+        mu=found.mu,
+        mu_interval=Interval(**asdict(found.mu_interval)),
+        epsilon=found.epsilon,
+        epsilon_interval=Interval(**asdict(found.epsilon_interval)),
+        delta=found.delta,
+        method=found.method,
+        assumes=found.assumes,
+        reason=found.reason,
+    )
 
 
 def canary_mu(releases: Releases) -> float:

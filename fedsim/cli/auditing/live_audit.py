@@ -72,17 +72,7 @@ def audit_live(
     report_directory.check(directory)
     rounds = _rounds(path, stop)
     for observed in itertools.islice(rounds, 1):
-        # No sum comes with the first message, but the configuration: of another run, or of one
-        # that cannot be audited, nothing is left behind.
-        audit.observe(observed)
-        assert audit.config is not None
-        if run is not None:
-            _check_same(run, audit.config)
-        if options.no_challenge and audit.canaries is None and audit.noise is None:
-            raise InputError(
-                "--no-challenge leaves nothing to audit in a run of several trials but canaries; "
-                "give their seeds with --canary-seed-file, or leave --no-challenge out"
-            )
+        _begin(audit, observed, run, options)
     report_directory.create(directory)
     with report_directory.refusing(directory):
         with private_files.opened_new(directory / "beliefs.jsonl") as file, view(console) as show:
@@ -109,6 +99,25 @@ def audit_live(
     console.print(live_words.summary(report))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
     return every.exit_status(verdict_of(report), report_json(report))
+
+
+def _begin(
+    audit: LiveAudit, observed: ObservedRound, run: RunDirectory | None, options: OfAuditors
+) -> None:
+    """Take in the first message. Raises InputError.
+
+    No sum comes with it, but the configuration: of another run, or of one that cannot be audited,
+    nothing is left behind.
+    """
+    audit.observe(observed)
+    assert audit.config is not None
+    if run is not None:
+        _check_same(run, audit.config)
+    if options.no_challenge and audit.canaries is None and audit.noise is None:
+        raise InputError(
+            "--no-challenge leaves nothing to audit in a run of several trials but canaries; "
+            "give their seeds with --canary-seed-file, or leave --no-challenge out"
+        )
 
 
 def _audit(options: OfAuditors, confidence: float) -> LiveAudit:
