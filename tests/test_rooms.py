@@ -42,6 +42,7 @@ ROOMS = (
     "fedsim.protocol",
     "fedsim.client",
     "fedsim.transcripts",
+    "fedsim.audits.measurements",
     "fedsim.audits",
     "fedsim.figures",
     "fedsim.pages",
@@ -86,7 +87,7 @@ WITHOUT_FLOWER = ROOMS[: ROOMS.index("fedsim.protocol")]
 """The numerical core and the game."""
 
 ROLES = {
-    "client": ("fedsim.client_app", "fedsim.audits"),
+    "client": ("fedsim.client_app", "fedsim.audits.measurements"),
     "auditor": ("fedsim.auditor.app", "fedsim.campaign"),
     "server": ("fedsim.server.server_app", "fedsim.runtimes"),
 }

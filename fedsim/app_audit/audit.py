@@ -152,6 +152,7 @@ class AppAudit:
     def as_json(self) -> dict[str, Any]:
         """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""
         document = {
+            "kind": "app audit",
             "app": self.app,
             "verdict": self.verdict.value,
             "reasons": self.reasons,
@@ -217,28 +218,18 @@ def audit(
     check(trials, confidence)
     configuration = attack.observe(audited, seed, ALARM_CONFIDENCE)
     claim = claim or claim_of(configuration)
-    scope = Scope.RUN if claim is None else claim.scope
+    scope, delta = (Scope.RUN, ASSUMED) if claim is None else (claim.scope, claim.delta)
     vantage = theory.vantage_of(configuration, claim)
     guarantee = theory.guarantee(configuration, neighbouring, vantage)
     # Both noises at once: the clients' passes through clipping, and the attack counts on one alone.
     mixed = vantage is Vantage.PARTICIPANT and configuration.local is not None
     foretold = None if guarantee is None or mixed else guarantee.advantage(scope)
     game = attack.play(
-        audited,
-        configuration,
-        guarantee,
-        neighbouring,
-        vantage,
-        trials,
-        seed,
-        progress,
+        audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
     )
-    delta = ASSUMED if claim is None else claim.delta
     worlds, scores = game.scores(scope)
-    reason = _not_normal(configuration, guarantee)
-    shown, sure = (
-        _bounds(worlds, scores, delta, level, reason) for level in (confidence, ALARM_CONFIDENCE)
-    )
+    given = worlds, scores, delta, _not_normal(configuration, guarantee)
+    shown, sure = _bounds(*given, confidence), _bounds(*given, ALARM_CONFIDENCE)
     return AppAudit(
         app=audited.name,
         configuration=configuration,
@@ -280,8 +271,8 @@ def _bounds(
     worlds: npt.NDArray[np.bool_],
     scores: npt.NDArray[np.float64],
     delta: float,
-    level: float,
     reason: str | None,
+    level: float,
 ) -> dict[str, LowerBound]:
     """Return the lower bounds that judge a claim, which hold together with confidence `level`.
 

@@ -12,18 +12,18 @@ records: the noise of the sums (`noise_watch`) and consenting clients' canaries 
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.special import expit
 
 from adversaries.attacks.posterior import log_odds
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.auditor.canary_watch import CanaryWatch
+from fedsim.auditor.live_rounds import Belief, Look, Training, epsilon_so_far, steps_of, worst_case
 from fedsim.audits.noise_watch import NoiseWatch, claimed_std, watchable
 from fedsim.common import device
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
@@ -33,109 +33,13 @@ from fedsim.game.canary import Canaries
 from fedsim.game.round_game import RoundGame
 from fedsim.mechanisms.composition import adds_up
 from fedsim.privacy import identifiability
-from fedsim.privacy.accounting import PLD
-from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplier
+from fedsim.privacy.mechanism import Mechanism
 from fedsim.seats import participant
 from fedsim.seats.known_round import KnownRound
 from fedsim.training.sampling import participation
 from fedsim.transcripts.records import ObservedRound, not_of_an_auditor
 
 Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Belief:
-    """What an auditor believes of one batch of trials after a round.
-
-    Of rounds that the auditor missed, the models that it did see carry what they released; so do
-    they of attempts at this training that were interrupted. All of them count in epsilon.
-
-    Attributes:
-        first_trial: of the batch.
-        round: counts from 1.
-        log_odds: for D, float64 [T].
-        sensitivities: of the round, float64 [T].
-        noise_stds: of the round, float64 [T].
-        epsilon: what the noise so far allows this vantage point at the configured delta.
-        rho_beta: the bound on belief that it gives.
-        missed: how many rounds of this training the auditor did not see.
-    """
-
-    first_trial: int
-    round: int
-    log_odds: Floats
-    sensitivities: Floats
-    noise_stds: Floats
-    epsilon: float
-    rho_beta: float
-    missed: int
-
-    def as_json(self) -> dict[str, Any]:
-        """Return one line of beliefs.jsonl, before infinity is worded."""
-        beliefs = expit(self.log_odds)
-        return {
-            "trials": [self.first_trial, self.first_trial + len(self.log_odds)],
-            "round": self.round,
-            "log_odds": self.log_odds.tolist(),
-            "belief": {"mean": float(beliefs.mean()), "highest": float(beliefs.max())},
-            "epsilon": self.epsilon,
-            "rho_beta": self.rho_beta,
-            "missed": self.missed,
-        }
-
-
-@dataclass(frozen=True)
-class Look:
-    """What an auditor without records finds after a round of a batch of trials.
-
-    Attributes:
-        trials: the numbers of the batch's.
-        round: counts from 1.
-        epsilon: as of `Belief`.
-        rho_beta: likewise.
-        missed: likewise.
-        noise_at_most: how many times the claimed noise the sum, and each client's message, has at
-            most; empty where that is not judged.
-        canaries: what they show, as of `canary_findings`; None without any.
-    """
-
-    trials: range
-    round: int
-    epsilon: float
-    rho_beta: float
-    missed: int
-    noise_at_most: Mapping[str, float]
-    canaries: Mapping[str, Any] | None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return one line of beliefs.jsonl, before infinity is worded."""
-        return {**vars(self), "trials": [self.trials.start, self.trials.stop]}
-
-
-@dataclass
-class _Training:
-    """One batch of trials, as far as it was seen.
-
-    nominal: the noise multiplier; earlier: the rounds of attempts that were interrupted; before:
-    how many rounds all trainings had released when it began; groups, rounds: those that are
-    accounted; concluded: the last round whose sum is known.
-    """
-
-    trials: range
-    memory: participant.Memory
-    nominal: float
-    earlier: int
-    before: int
-    groups: list[Steps]
-    rounds: int = 0
-    previous: ObservedRound | None = None
-    concluded: int = 0
-    missed: int = 0
-
-    def add(self, steps: Steps, rounds: int) -> None:
-        """Count rounds alike, of these steps together."""
-        self.groups.append(steps)
-        self.rounds += rounds
 
 
 class LiveAudit:
@@ -161,7 +65,7 @@ class LiveAudit:
     ) -> None:
         self._data_root, self._device_name = data_root, device_name
         self._planted, self._challenge, self._confidence = planted, challenge, confidence
-        self._trainings: dict[int, _Training] = {}
+        self._trainings: dict[int, Training] = {}
         self._given: Mapping[str, Any] = {}
         self.config: Config | None = None
         self.beliefs: dict[int, list[Belief]] = {}
@@ -190,7 +94,7 @@ class LiveAudit:
             # A batch of trials that begins, or begins anew. Messages arrive in order: one that does
             # not is never put together with those before it.
             seen = training.rounds if training is not None and adds_up(config) else 0
-            training = _Training(
+            training = Training(
                 trials,
                 participant.Memory.empty(len(trials)),
                 request["noise-multiplier"],
@@ -199,7 +103,7 @@ class LiveAudit:
                 [],
             )
             if training.earlier:
-                steps = _worst(config, training.nominal, training.earlier)
+                steps = worst_case(config, training.nominal, training.earlier)
                 training.add(steps, training.earlier)
             self._miss(config, training, observed.round - request["begun"])
             self._trainings[first] = training
@@ -266,7 +170,7 @@ class LiveAudit:
             for training in trainings
         )
         if last.before > seen:
-            groups.append(_worst(self.config, last.nominal, last.before - seen))
+            groups.append(worst_case(self.config, last.nominal, last.before - seen))
         return Mechanism(tuple(groups), self.config.privacy.neighbouring)
 
     @property
@@ -323,20 +227,20 @@ class LiveAudit:
             self.config, self._given = config, given
         return self.config
 
-    def _miss(self, config: Config, training: _Training, rounds: int) -> None:
+    def _miss(self, config: Config, training: Training, rounds: int) -> None:
         """Note rounds that were not seen; of their noise there was as little as is tolerated."""
         if rounds:
             training.missed += rounds
-            training.add(_worst(config, training.nominal, rounds), rounds)
+            training.add(worst_case(config, training.nominal, rounds), rounds)
 
     def _conclude(
-        self, config: Config, training: _Training, before: ObservedRound, now: ObservedRound
+        self, config: Config, training: Training, before: ObservedRound, now: ObservedRound
     ) -> Belief | Look:
         """Learn from the sum of the round before, whose participants are known now."""
         trials, everybody = training.trials, range(config.federation.clients)
         present = everybody if now.participants is None else now.participants
         nominal = _request(before)["noise-multiplier"]
-        training.add(_steps(config, nominal, len(present), 1), 1)
+        training.add(steps_of(config, nominal, len(present), 1), 1)
         training.concluded = before.round
         self._watch(config, trials, before.round, now, len(present), nominal)
         if not self.challenged:
@@ -376,9 +280,9 @@ class LiveAudit:
             sent = {client: reply.arrays["sum"][0] for client, reply in now.replies.items()}
             self.noise.observe(released[0], std, sent, own_std)
 
-    def _look(self, config: Config, training: _Training, round: int) -> Look:
+    def _look(self, config: Config, training: Training, round: int) -> Look:
         """Return what is found without records after a round."""
-        epsilon = _epsilon(config, training)
+        epsilon = epsilon_so_far(config, training)
         return Look(
             training.trials,
             round,
@@ -392,7 +296,7 @@ class LiveAudit:
 
 def _remembered(
     config: Config,
-    training: _Training,
+    training: Training,
     before: ObservedRound,
     now: ObservedRound,
     present: Collection[int],
@@ -433,9 +337,9 @@ def _remembered(
     return participant.observe(memory, torch.tensor(now.model["sum"]).to(known.device))
 
 
-def _belief(config: Config, training: _Training, round: int) -> Belief:
+def _belief(config: Config, training: Training, round: int) -> Belief:
     """Return what the memory after the sum of a round comes to, beside what was spent by then."""
-    epsilon = _epsilon(config, training)
+    epsilon = epsilon_so_far(config, training)
     return Belief(
         training.trials.start,
         round,
@@ -446,40 +350,6 @@ def _belief(config: Config, training: _Training, round: int) -> Belief:
         identifiability.rho_beta_of_epsilon(epsilon),
         training.missed,
     )
-
-
-def _epsilon(config: Config, training: _Training) -> float:
-    """Return what the claimed noise of all rounds so far allows."""
-    mechanism = Mechanism(tuple(training.groups), config.privacy.neighbouring)
-    return PLD.epsilon(mechanism, config.privacy.delta)
-
-
-def _steps(config: Config, nominal: float, sources: int, rounds: int) -> Steps:
-    """Return rounds in which so many clients took part, as somebody without own noise faces them.
-
-    Who is sent single messages faces as much as the server does.
-    """
-    federation, training = config.federation, config.training
-    # Of a group of k: what k records change together is k times as long.
-    nominal /= config.challenge.copies
-    if federation.auditor_sees == "messages":
-        sources = 1  # each of them hides behind its own client's noise alone
-    multiplier = nominal
-    if training.local_steps == 1:
-        # Within a round of local steps others' noise does not hide the models in between.
-        multiplier = aggregate_noise_multiplier(
-            nominal, federation.trust, federation.clients, sources
-        )
-    return Steps(
-        multiplier if training.clipping else 0.0,
-        rounds * training.local_steps,
-        training.sampling_rate,
-    )
-
-
-def _worst(config: Config, nominal: float, rounds: int) -> Steps:
-    """Return rounds that nobody saw, with as many clients missing as are tolerated."""
-    return _steps(config, nominal, config.federation.fewest_participants, rounds)
 
 
 def is_training(config: Config) -> bool:

@@ -7,15 +7,10 @@ from scipy.special import logit
 from adversaries.statistics import estimators, forecast
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.trials import two_sided
-from fedsim.audits import (
-    bounds_audit,
-    crafted_report,
-    one_run_report,
-    residual_report,
-    vantage_report,
-)
+from fedsim.audits import crafted_report
 from fedsim.audits.audited_run import AuditedRun
-from fedsim.audits.check import Check
+from fedsim.audits.measurements import bounds_audit, one_run_report, residual_report, vantage_report
+from fedsim.audits.measurements.check import Check
 from fedsim.results.report import Report
 from fedsim.seats import at_server
 

@@ -8,23 +8,25 @@ from fedsim.audits import (
     alarms,
     budget,
     cautions,
-    check,
     crafted_report,
     empirical,
     lowering,
-    membership_audit,
-    one_run_report,
     one_training,
     pac_report,
-    residual_report,
     set_up,
-    trust_report,
-    vantage_report,
-    verdicts,
+    vantage_verdicts,
     yeom,
 )
 from fedsim.audits.audited_run import AuditedRun
-from fedsim.audits.bayesian_audit import bayesian_report
+from fedsim.audits.measurements import (
+    check,
+    membership_audit,
+    one_run_report,
+    residual_report,
+    trust_report,
+    vantage_report,
+)
+from fedsim.audits.measurements.bayesian_audit import bayesian_report
 from fedsim.campaign import precision
 from fedsim.campaign.ledger_row import Row
 from fedsim.campaign.run_directory import Arrays
@@ -63,7 +65,7 @@ def assemble(
         chance_alarms=check.chance_alarms(checks),
         warnings=[*raised.values(), *_cautions(run, report)],
     )
-    report = replace(report, verdicts=verdicts.measure(run, report))
+    report = replace(report, verdicts=vantage_verdicts.measure(run, report))
     return one_training.without_rates(report) if run.trials == 1 else report
 
 

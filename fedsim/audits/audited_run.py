@@ -10,8 +10,9 @@ from adversaries.statistics.agreement import Comparison
 from adversaries.statistics.design import Design
 from adversaries.statistics.estimators import Advantage
 from adversaries.statistics.trials import Bools, Floats
-from fedsim.audits import bounds_audit, cautions, guarantee, membership_audit, prediction
+from fedsim.audits import cautions, guarantee
 from fedsim.audits.guarantee import Guarantee
+from fedsim.audits.measurements import bounds_audit, membership_audit, prediction
 from fedsim.campaign import precision, spending
 from fedsim.campaign.ledger_row import Row
 from fedsim.campaign.run_directory import Arrays

@@ -1,7 +1,7 @@
 """What every reader must know of a run before the numbers, in whole sentences."""
 
 from fedsim.config import Config
-from fedsim.config.refused import UNBOUNDED
+from fedsim.config.refused_kinds import UNBOUNDED
 from fedsim.results.theory import Budget
 from fedsim.trust.model import Vantage
 

@@ -16,9 +16,9 @@ from adversaries.statistics.forecast import trial_mu
 from adversaries.statistics.gaussian_bounds import gaussian_bound, lessened
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.lower_bounds import clopper_pearson_bound, clopper_pearson_split
-from fedsim.audits import bounds_audit
 from fedsim.audits.audited_run import AuditedRun
-from fedsim.audits.check import Check
+from fedsim.audits.measurements import bounds_audit
+from fedsim.audits.measurements.check import Check
 from fedsim.campaign.run_directory import Arrays
 from fedsim.privacy.accounting import PLD
 from fedsim.results import measured

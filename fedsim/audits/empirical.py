@@ -10,8 +10,8 @@ from scipy.special import logit
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.trials import two_sided
-from fedsim.audits import bounds_audit
 from fedsim.audits.audited_run import AuditedRun
+from fedsim.audits.measurements import bounds_audit
 from fedsim.campaign.run_directory import Arrays
 from fedsim.privacy.accountant import Accountant
 from fedsim.privacy.accounting import PLD, accountant

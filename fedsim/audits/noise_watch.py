@@ -125,10 +125,9 @@ def claimed_std(config: Config, noise_multiplier: float, sources: int) -> float:
         noise_multiplier: nominal.
         sources: how many clients' messages are in what is looked at.
     """
-    federation, training = config.federation, config.training
-    bound = sensitivity(config.privacy.neighbouring, training.clipping_norm)
+    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
     together = aggregate_noise_multiplier(
-        noise_multiplier, federation.trust, federation.clients, sources
+        noise_multiplier, config.federation.trust, config.expected_clients, sources
     )
     return bound * together
 

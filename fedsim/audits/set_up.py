@@ -1,7 +1,7 @@
 """How a run was set up: data, model, training, challenge and mechanism of its report."""
 
-from fedsim.audits import trust_report
 from fedsim.audits.audited_run import AuditedRun
+from fedsim.audits.measurements import trust_report
 from fedsim.privacy.mechanism import Mechanism as Accounted
 from fedsim.results.setting import Challenge, Data, Mechanism, Model, Timing, Training
 

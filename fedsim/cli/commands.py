@@ -279,7 +279,8 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         Command(
             "sign",
             "evidence:sign",
-            "Sign what a run found: report, configuration, ledger, transcript, code and versions.",
+            "Sign what a run or an audit found: report, configuration, ledger, transcript, code, "
+            "versions.",
         ),
         Command(
             "verify",
@@ -302,8 +303,8 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
                 Command(
                     "explain",
                     "config:explain",
-                    "Say what a key of a configuration means, which values it may have, and what "
-                    "it goes with.",
+                    "Say what a key of a configuration means, its type, range and default, and "
+                    "what it goes with.",
                 ),
                 Command(
                     "examples",

@@ -1,6 +1,8 @@
 """`fedsim config`: every key of a configuration, what one means, and the bundled files."""
 
+import shlex
 from dataclasses import asdict
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +16,21 @@ from fedsim.cli.terminal import Terminal, print_json
 if TYPE_CHECKING:  # pydantic
     from fedsim.config.documentation import Key
     from fedsim.config.needs import Need
+
+
+NAMED = {
+    "audit.attacks": ("adversaries.attacks.membership_attacks", "ATTACKS"),
+    "challenge.dissimilarity": ("adversaries.neighbours.dissimilarity", "MEASURES"),
+    "challenge.kind": ("fedsim.game.crafting", "KINDS"),
+    "data.name": ("fedsim.data", "DATASETS"),
+    "federation.partition": ("fedsim.data.partition", "PARTITIONS"),
+    "model.batch-norm": ("fedsim.training.models", "BATCH_NORM"),
+    "model.name": ("fedsim.training.models", "MODELS"),
+    "privacy.accountant": ("fedsim.privacy.accounting", "ACCOUNTANTS"),
+    "training.optimizer": ("fedsim.training.optimizers", "OPTIMIZERS"),
+    "training.schedule": ("fedsim.training.schedules", "SCHEDULES"),
+}
+"""Where the names are registered that a key may have."""
 
 
 def list_(json_: AsJson = False) -> None:
@@ -38,22 +55,35 @@ def explain(
     key: Annotated[str, typer.Argument(metavar="KEY", help="Such as privacy.delta.")],
     json_: AsJson = False,
 ) -> None:
-    """Say what a key of a configuration means, which values it may have, and what it goes with.
+    """Say what a key of a configuration means, its type, range and default, and what it goes with.
 
     Example: fedsim config explain privacy.delta
     """
     from fedsim.config import documentation  # noqa: PLC0415
     from fedsim.config.needs import as_toml  # noqa: PLC0415
 
-    found = documentation.key(key)
-    rows = documentation.rows_of(key)
+    found, names = documentation.key(key), _names(key)
+    rows, value = documentation.rows_of(key), documentation.example(found, names)
     if json_:
-        print_json({**asdict(found), "goes_with": [_row(need) for need in rows]})
+        more = {"names": names, "example": value, "goes_with": [_row(need) for need in rows]}
+        print_json({**asdict(found), **more})
         return
     console = Terminal(highlight=False)
     console.print(Text(found.key, "bold"))
-    console.print(found.meaning)
-    console.print(f"Value: {_value(found)}; default {as_toml(found.default)}")
+    table, last = key.rsplit(".", 1)
+    written = value if isinstance(value, str) else as_toml(value)
+    facts = {
+        "Meaning": found.meaning,
+        "Type": found.type,
+        "Values": found.allowed or ", ".join(names) or f"any {found.type}",
+        "Default": as_toml(found.default),
+        "Example": f"--set {shlex.quote(f'{key}={written}')}",
+        "": f"or in the file, below [{table}]: {last} = {as_toml(value)}",
+    }
+    grid = Table(show_header=False, box=None, pad_edge=False)
+    for name, words in facts.items():
+        grid.add_row(name, Text(words))
+    console.print(grid)
     if which := documentation.choice_of_noise(key):
         console.print(which)
     if rows:
@@ -86,6 +116,12 @@ def examples(json_: AsJson = False) -> None:
 def _value(key: "Key") -> str:
     """Return the type of a key's value, and which it may have."""
     return f"{key.type}: {key.allowed}" if key.allowed else key.type
+
+
+def _names(key: str) -> list[str]:
+    """Return the registered names that a key may have; none for a key without a registry."""
+    module, registry = NAMED.get(key, ("", ""))
+    return [*getattr(import_module(module), registry)] if module else []
 
 
 def _row(need: "Need") -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`fedsim sign`, `fedsim verify`: evidence of a run that another machine can hold against it."""
+"""`fedsim sign`, `fedsim verify`: evidence that another machine can hold against a run or audit."""
 
 import os
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def sign(
     signed: Annotated[
         Path | None,
         typer.Argument(
-            metavar="RUN", help="Directory of a finished run, or a transcript that was audited."
+            metavar="DIR", help="Directory of a finished run or audit, or an audited transcript."
         ),
     ] = None,
     key: Annotated[
@@ -41,14 +41,14 @@ def sign(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where the evidence goes; default RUN/evidence.json."),
+        typer.Option(metavar="FILE", help="Where the evidence goes; default DIR/evidence.json."),
     ] = None,
 ) -> None:
-    """Sign what a run found: report, configuration, ledger, transcript, code and versions.
+    """Sign what a run or an audit found: report, configuration, ledger, transcript, code, versions.
 
     The report is made again from the other files first, and nothing is signed that does not follow
-    from them. The evidence is one file; with the run's directory anybody can verify it who has the
-    public key.
+    from them; what there is not is said to be absent. The evidence is one file; with the directory
+    anybody can verify it who has the public key.
 
     Example: fedsim sign fedsim-runs/digits --key release.pem
     """
@@ -60,7 +60,7 @@ def sign(
         typer.echo(f"Public key: {keys.create(new_key)}", err=True)
         return
     if signed is None or key is None:
-        raise InputError("sign what, and as whom? Give RUN and --key KEY.pem (or --new-key)")
+        raise InputError("sign what, and as whom? Give DIR and --key KEY.pem (or --new-key)")
     private = keys.read_private(key)
     found = statement.located(signed)
     place = private_files.as_named(found.evidence if out is None else out)
@@ -91,6 +91,12 @@ def verify(
         Path | None,
         typer.Option(metavar="DIR", help="Where the signed files are; default beside EVIDENCE."),
     ] = None,
+    as_signed: Annotated[
+        bool,
+        typer.Option(
+            "--as-signed", help="Take the report as it was signed, and do not make it again."
+        ),
+    ] = False,
     json_: AsJson = False,
 ) -> None:
     """Hold evidence against the files it is about: signature, every file, and the report anew.
@@ -102,7 +108,7 @@ def verify(
     from fedsim.evidence import keys, verification  # noqa: PLC0415  (torch is slow)
 
     public = None if key is None else keys.read_public(key)
-    found = verification.verify(evidence, public, files)
+    found = verification.verify(evidence, public, files, as_signed)
     if json_:
         print_json(_document(found))
     else:

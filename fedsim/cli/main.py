@@ -17,7 +17,7 @@ from adversaries.errors import InputError, InterruptedRunError
 from fedsim.cli import INTERRUPTED
 from fedsim.cli.lazy import MARKUP, LazyGroup
 from fedsim.common import installation
-from fedsim.common.foreign_text import shown
+from fedsim.common.foreign_text import shown, without_password
 
 app = typer.Typer(
     name="fedsim",
@@ -80,6 +80,6 @@ LONGEST_MESSAGE = 2000
 
 
 def _exit(status: int, message: str) -> NoReturn:
-    one_line = " ".join(message[:LONGEST_MESSAGE].split())
+    one_line = " ".join(without_password(message)[:LONGEST_MESSAGE].split())
     print(f"fedsim: {shown(one_line)}", file=sys.stderr)
     sys.exit(status)

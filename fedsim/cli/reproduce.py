@@ -1,5 +1,6 @@
 """`fedsim reproduce`: the tables and figures of the sources, made again."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,11 +67,7 @@ def reproduce(
 
     chosen = _chosen(source, items or [])
     console = Terminal(stderr=True, quiet=json_)
-    if markdown is not None and not markdown.absolute().parent.is_dir():
-        raise InputError(f"--markdown: there is no folder '{markdown.parent}'")
-    root = None if data_root is None else data_root.expanduser().absolute()
-    if root is not None and not root.is_dir():
-        raise InputError(f"--data-root: there is no folder '{root}'")
+    root = _checked(data_root, markdown)
     means = Means(
         scale=scale,
         folder=out.expanduser().absolute(),
@@ -79,11 +76,7 @@ def reproduce(
         say=lambda what: console.print(f"  {what}", highlight=False),
     )
     if list_:
-        if json_:
-            print_json({"items": [_listed(item, means) for item in chosen]})
-            return
-        for key in dict.fromkeys(item.source for item in chosen):
-            Terminal().print(_listing(key, [item for item in chosen if item.source == key], means))
+        _list(chosen, means, json_)
         return
     why_not = {item.title: _why_not(item, means, named=bool(items)) for item in chosen}
     skipped = {title: why for title, why in why_not.items() if why}
@@ -101,6 +94,25 @@ def reproduce(
         print_json(json.loads((means.folder / page.JSON).read_text(encoding="utf-8")))
     console.print(page.counted(made), highlight=False)
     console.print(f"Page: {means.folder / page.PAGE}", soft_wrap=True, highlight=False)
+
+
+def _checked(data_root: Path | None, markdown: Path | None) -> Path | None:
+    """Return where the data are. Raises InputError for a folder that is not there."""
+    if markdown is not None and not markdown.absolute().parent.is_dir():
+        raise InputError(f"--markdown: there is no folder '{markdown.parent}'")
+    root = None if data_root is None else data_root.expanduser().absolute()
+    if root is not None and not root.is_dir():
+        raise InputError(f"--data-root: there is no folder '{root}'")
+    return root
+
+
+def _list(chosen: Sequence["Item"], means: "Means", as_json: bool) -> None:
+    """Print what there is to make."""
+    if as_json:
+        print_json({"items": [_listed(item, means) for item in chosen]})
+        return
+    for key in dict.fromkeys(item.source for item in chosen):
+        Terminal().print(_listing(key, [item for item in chosen if item.source == key], means))
 
 
 def _publish(means: "Means", skipped: dict[str, str]) -> "list[Made]":

@@ -4,25 +4,23 @@ A handler is a function of its message, the run config, its node's own config an
 adversary, of what it remembers. Nothing is kept in module globals but caches of pure functions.
 """
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message
+from flwr.app import ConfigRecord, Context, Message
 
-from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.client import admission, adversary_node, inputs
 from fedsim.client.adversary_node import Received
-from fedsim.common import device
+from fedsim.client.disclosure import disclosed, distances
+from fedsim.client.preparation import configured, known_to, prepared
 from fedsim.common.randomness import Role as SeedRole
 from fedsim.common.randomness import generator
 from fedsim.config import Config, from_run_config
 from fedsim.config.federation import OWN
-from fedsim.data import schema as schemas
 from fedsim.game import canary, federation, participation
 from fedsim.game.canary import Canaries
 from fedsim.game.client import (
@@ -30,23 +28,18 @@ from fedsim.game.client import (
     candidate_sums,
     challenge_contributions,
     contribution,
-    gradient_distances,
     local_step_size,
     local_steps,
     noise,
 )
 from fedsim.game.federation import Federation
-from fedsim.mechanisms import joining, summing, vantages
+from fedsim.mechanisms import joining, summing
 from fedsim.mechanisms.fixed_point import FixedPoint
 from fedsim.noise.mechanism import Bools
-from fedsim.privacy.mechanism import Neighbouring, sensitivity
+from fedsim.privacy.mechanism import sensitivity
 from fedsim.protocol import consent, messages
-from fedsim.protocol.consent import RefusedError
 from fedsim.protocol.messages import Request, Role
 from fedsim.seats import at_server
-from fedsim.training import pretrained
-
-LOG = logging.getLogger(__name__)
 
 
 def data_digest(message: Message, context: Context) -> Message:
@@ -58,11 +51,11 @@ def data_digest(message: Message, context: Context) -> Message:
         message: as received.
         context: of the node.
     """
-    partition, config = messages.partition(context), _config(context)
+    partition, config = messages.partition(context), configured(context)
     answer = messages.reply(message, partition)
     # Of its own records a client has the schema in common with others, and nothing else.
     records = config.data.name == OWN or not consent.protects(context.node_config)
-    _known(config, partition)
+    known_to(config, partition)
     digest = federation.digest(config, partition, records)
     answer.content[messages.DATA] = ConfigRecord({"sha256": digest, "records": records})
     return answer
@@ -81,10 +74,11 @@ def local_sensitivity(message: Message, context: Context) -> Message:
     Raises:
         RefusedError: the node's owner did not agree to it.
     """
-    config, known, request = _prepare(message, context)
+    config, known, request = prepared(message, context)
     why = "the norm of one record's gradient is asked for, which no noise protects"
     consent.check(context.node_config, dict.fromkeys(consent.UNPROTECTED, why))
-    present, absent = _challenge(config, known, request, inputs.model(message, known))
+    parameters = inputs.model(message, known)
+    present, absent = challenge_contributions(config, known, parameters, request.game)
     norms = (present - absent).norm(dim=-1).cpu().numpy()
     answer = {messages.SENSITIVITY: messages.array_record(norms=norms)}
     return messages.reply(message, messages.partition(context), answer, round=request.round)
@@ -111,18 +105,18 @@ def train(message: Message, context: Context) -> Message:
     """
     start = time.perf_counter()
     # What is asked, and whether the client's terms allow it.
-    config, known, request = _prepare(message, context)
+    config, known, request = prepared(message, context)
     partition = messages.partition(context)
+    received = Received(message, context, config, known, request)
     _may_drop_out(config, request, partition)
     parameters = inputs.model(message, known)
     if partition not in joining.participants(config, request.round):
-        return _looked_on(Received(message, context, config, known, request), parameters, start)
+        return _looked_on(received, parameters, start)
     # Of each of its steps; drawn once, since no seed may repeat them.
     coins = [
         participation.coins(config, known, request.game, step)
         for step in range(1, config.training.local_steps + 1)
     ]
-    taking_part = coins[0]
     disclosing = at_server.seat(config).reads_noise or request.role == Role.COLLUDER
     grid = summing.grid(config, request.noise_multiplier, parameters.shape[1])
     noises: list[torch.Tensor] = []
@@ -140,25 +134,16 @@ def train(message: Message, context: Context) -> Message:
     # Whatever happens from here on, it counts as answered.
     admission.enter(context, config, request, known)
     # A step without noise under central trust; else one noisy step, or several.
-    total = local_steps(
-        contributed,
-        parameters,
-        config.training.local_steps,
-        local_step_size(config, request.round),
-        None if config.federation.trust.model.server_draws else own_noise,
-    )
-    reply, sent = _encoded(total, grid)
+    drawing = None if config.federation.trust.model.server_draws else own_noise
+    size, steps = local_step_size(config, request.round), config.training.local_steps
+    reply, sent = _encoded(local_steps(contributed, parameters, steps, size, drawing), grid)
     content = {messages.REPLY: messages.array_record(sum=reply)}
-    content |= _disclosed(config, known, request, partition, parameters, taking_part, noises, masks)
+    content |= disclosed(config, known, request, partition, parameters, coins[0], noises, masks)
     if request.role == Role.ADVERSARY:
-        received = Received(message, context, config, known, request)
-        adversary_node.follow(received, parameters, sent, taking_part)
-    if (distances := _distances(config, known, partition, request, parameters)) is not None:
-        content[messages.DISTANCES] = messages.array_record(distances=distances.cpu().numpy())
+        adversary_node.follow(received, parameters, sent, coins[0])
+    content |= distances(config, known, request, partition, parameters)
     seconds = time.perf_counter() - start
-    return messages.reply(
-        message, messages.partition(context), content, seconds=seconds, round=request.round
-    )
+    return messages.reply(message, partition, content, seconds=seconds, round=request.round)
 
 
 def _looked_on(received: Received, parameters: torch.Tensor, start: float) -> Message:
@@ -225,7 +210,7 @@ def evaluate(message: Message, context: Context) -> Message:
         RefusedError: as of `train`.
     """
     start = time.perf_counter()
-    config, known, request = _prepare(message, context)
+    config, known, request = prepared(message, context)
     if request.role == Role.ADVERSARY:
         adversary_node.conclude(Received(message, context, config, known, request))
     return messages.reply(message, messages.partition(context), seconds=time.perf_counter() - start)
@@ -245,76 +230,6 @@ def findings(message: Message, context: Context) -> Message:
     consent.check(context.node_config, {consent.ADVERSARY: "an adversary's findings are asked for"})
     records = adversary_node.findings(context, config)
     return messages.reply(message, messages.partition(context), records)
-
-
-def _prepare(message: Message, context: Context) -> tuple[Config, Federation, Request]:
-    config = _config(context)
-    request = Request.from_content(message.content)
-    partition = messages.partition(context)
-    consent.check(context.node_config, admission.needed(config, request, partition))
-    known = _known(config, partition)
-    admission.check(message, context, config, request, known)
-    if known.device.type == "cpu":
-        device.single_threaded_kernels()
-    return config, known, request
-
-
-def _known(config: Config, partition: int) -> Federation:
-    """Return what this client knows of the federation.
-
-    Raises:
-        InputError: as of `federation.load`.
-        RefusedError: its own records are not as the schema says. Which, and how, is for its own
-            log: the server is told what this function raises.
-    """
-    if config.data.name != OWN or config.run.job != "training":
-        return federation.load(config)
-    try:
-        return federation.load(config, partition)
-    except InputError as error:
-        LOG.error("this client's records: %s", error)
-        raise RefusedError(
-            "this client's records are not as data.public-schema says; its own log says where"
-        ) from None
-
-
-def _config(context: Context) -> Config:
-    """Return the experiment, with this client's own files if its node's config says where.
-
-    Raises:
-        RefusedError: the run's model starts from a file of which this node has no copy, or its
-            schema is not the one that this node keeps.
-    """
-    registry.allow(str(context.node_config.get(consent.CODE, "")).split(","))
-    config = from_run_config(context.run_config)
-    if path := context.node_config.get(consent.DATA):
-        # A client's files are where the client says, and nobody else needs to know.
-        config = config.reading_data_from(str(path), as_they_are=True)
-    weights = str(context.node_config.get(consent.WEIGHTS, config.model.weights))
-    digest = config.model.weights_sha256
-    if digest and not pretrained.same(weights, digest):
-        raise RefusedError(
-            f"this client has no copy of model.weights with SHA-256 {digest}; set "
-            f"{consent.WEIGHTS} in its node.toml to where it lies"
-        )
-    if config.data.name == OWN:
-        _check_schema(str(context.node_config.get(consent.SCHEMA, "")), config)
-    return config.starting_from(weights if digest else config.model.weights)
-
-
-def _check_schema(path: str, config: Config) -> None:
-    """Raise RefusedError if a run's schema is another than the node's copy; "" is none."""
-    if not path:
-        return
-    try:
-        own = schemas.load(path)
-    except InputError as error:
-        LOG.error("%s: %s", consent.SCHEMA, error)
-        raise RefusedError(
-            f"this client's {consent.SCHEMA} names no schema; its own log says why"
-        ) from None
-    if said := schemas.difference(own, schemas.parse(config.data.public_schema)):
-        raise RefusedError(f"data.public-schema is not the schema that this client keeps: {said}")
 
 
 def _may_drop_out(config: Config, request: Request, partition: int) -> None:
@@ -426,73 +341,3 @@ def _noise_std(
         return own * inputs.array(message, messages.SENSITIVITY, known)
     bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
     return torch.full((request.trials,), own * bound, dtype=torch.float64, device=known.device)
-
-
-def _challenge(
-    config: Config, known: Federation, request: Request, parameters: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what the challenge adds to the sum under D and under D', float64 [T, P] both."""
-    return challenge_contributions(config, known, parameters, request.game)
-
-
-def _disclosed(
-    config: Config,
-    known: Federation,
-    request: Request,
-    partition: int,
-    parameters: torch.Tensor,
-    taking_part: torch.Tensor | None,
-    noises: list[torch.Tensor],
-    masks: Bools | None,
-) -> dict[str, ArrayRecord]:
-    """Return the records beside its sum: what the auditor is told, or a colluder's noise."""
-    if not at_server.seat(config).reads_noise:
-        if request.role != Role.COLLUDER or not noises:
-            return {}
-        (noise_drawn,) = noises
-        return {messages.DISCLOSED: messages.array_record(noise=noise_drawn.cpu().numpy())}
-    measured = _measurement(config, known, request, parameters, taking_part, noises)
-    if masks is not None and request.role == Role.TARGET_CLIENT:
-        (column,) = (known.owned_by(partition) == request.record).nonzero()[0]
-        measured["membership"] = torch.from_numpy(masks[:, column])
-    if not measured:
-        return {}
-    arrays = {name: tensor.cpu().numpy() for name, tensor in measured.items()}
-    return {messages.MEASUREMENT: messages.array_record(**arrays)}
-
-
-def _measurement(
-    config: Config,
-    known: Federation,
-    request: Request,
-    parameters: torch.Tensor,
-    taking_part: torch.Tensor | None,
-    noises: list[torch.Tensor],
-) -> dict[str, torch.Tensor]:
-    """Return what a client tells the auditor of an oracle audit."""
-    measured = {}
-    roles = (request.role == role for role in (Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER))
-    if noises and vantages.tells_noise(config, *roles):
-        (measured["noise"],) = noises
-    if request.role != Role.TARGET_CLIENT:
-        return measured
-    present, absent = _challenge(config, known, request, parameters)
-    measured["present"] = present
-    if config.privacy.neighbouring is Neighbouring.REPLACE:
-        measured["absent"] = absent
-    if taking_part is not None and config.sampling_rate < 1:
-        measured["participation"] = taking_part[:, request.game.unit]
-    return measured
-
-
-def _distances(
-    config: Config, known: Federation, partition: int, request: Request, parameters: torch.Tensor
-) -> torch.Tensor | None:
-    """Return what the Bayesian accountant asks of this client; None where it asks nothing."""
-    evaluated = config.audit.evaluated(request.trial_numbers)
-    if not config.audit.bayesian_pairs or not evaluated:
-        return None
-    trials = request.trial_numbers[:evaluated]
-    return gradient_distances(
-        config, known, partition, parameters[:evaluated], trials, request.round
-    )

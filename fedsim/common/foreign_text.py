@@ -10,10 +10,22 @@ UNSHOWN = re.compile(
 )
 """Characters that command a terminal, reorder its text, or cannot be written to it."""
 
+USER = re.compile(r"(?<=://)[^/\s]*@")
+"""Of a URL, who asks and with which password."""
+
 
 def shown(text: str) -> str:
     """Return text with a replacement character for each that a terminal would not merely show."""
     return UNSHOWN.sub("\ufffd", text)
+
+
+def without_password(text: str) -> str:
+    """Return text in which no URL says who asks, and with which password.
+
+    Args:
+        text: before any of it is cut off.
+    """
+    return USER.sub("", text)
 
 
 def brief(text: str, most: int) -> str:

@@ -4,19 +4,19 @@ import difflib
 import inspect
 import re
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from adversaries.errors import InputError
 from fedsim.config import targets
 from fedsim.config.experiment import Config
-from fedsim.config.files import to_run_config
+from fedsim.config.files import from_run_config, to_run_config
 from fedsim.config.needs import Need
 from fedsim.config.refused import REFUSED
 from fedsim.config.values import Scalar
@@ -89,6 +89,52 @@ def choice_of_noise(name: str) -> str:
         f"0 = not set. One number says how much noise there is: this one or {others}. What is "
         "given later, as by --set, replaces what the file gives; two in one place are refused."
     )
+
+
+def example(found: Key, names: Sequence[str] = ()) -> Scalar:
+    """Return a value that a key may have, where all others have their defaults if there is one.
+
+    Args:
+        found: the key.
+        names: of a registry, which its text may have.
+
+    Returns:
+        Another than the default, of those that come to mind; the default where none does.
+    """
+    default, tries = found.default, [*re.findall(r'"([^"]+)"', found.allowed), *names]
+    if isinstance(default, bool):
+        tries = [not default]
+    elif isinstance(default, int | float):
+        kind = type(default)
+        said = re.findall(r"such as (\d[\d.]*\d|\d)", found.meaning)
+        tries = [
+            kind(each)
+            for each in (*said, default * 2, default / 2, default + 2, default + 1, default + 0.1)
+        ]
+    others = [value for value in tries if value != default and _in_range(found.key, value)]
+    return next((each for each in others if _accepted(found.key, each)), [*others, default][0])
+
+
+def _accepted(name: str, value: Scalar) -> bool:
+    """Return whether the default configuration may have another value of a key."""
+    try:
+        from_run_config(targets.overlaid(to_run_config(Config()), {name: value}))
+    except InputError:
+        return False
+    return True
+
+
+def _in_range(name: str, value: Scalar) -> bool:
+    """Return whether a key may have a value, whatever the others are."""
+    table, last = name.split(".")
+    described: Any = Config.model_fields[table].annotation
+    field = described.model_fields[last.replace("-", "_")]
+    limited: Any = Annotated[(field.annotation, None, *field.metadata)]
+    try:
+        TypeAdapter(limited).validate_python(value)
+    except ValidationError:
+        return False
+    return True
 
 
 def rows_of(name: str) -> list[Need]:

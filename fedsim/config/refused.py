@@ -4,11 +4,8 @@ A new trust model, noise, challenge or audit that does not go with something add
 takes arithmetic is in `limits`. docs/reference/configuration.md shows the table.
 """
 
-from collections.abc import Callable
-
 from fedsim.config.needs import (
     Need,
-    Setting,
     above,
     at_least,
     below,
@@ -17,34 +14,20 @@ from fedsim.config.needs import (
     even,
     one_of,
 )
-from fedsim.noise import Noise
-from fedsim.noise.mechanism import NoiseMechanism
-from fedsim.trust import Trust
-from fedsim.trust.model import TrustModel
-
-
-def _trusts(said: Callable[[TrustModel], bool]) -> Setting:
-    """Return that trust is one of the models of which something is said."""
-    return one_of("federation.trust", *(trust.value for trust in Trust if said(trust.model)))
-
-
-def _noises(said: Callable[[type[NoiseMechanism]], bool]) -> Setting:
-    """Return that noise is one of the mechanisms of which something is said."""
-    return one_of("privacy.noise", *(noise.value for noise in Noise if said(noise.mechanism)))
-
-
-BY_CANDIDATE = _noises(lambda noise: noise.by_candidate)
-OF_NO_CANDIDATES = _noises(lambda noise: not noise.by_candidate)
-OF_OWN_LAW = _noises(lambda noise: noise.own_law)
-GAUSSIAN = _noises(lambda noise: not noise.own_law)
-
-UNBOUNDED = "nothing bounds what one record can change"
-"""What follows where gradients are not clipped."""
+from fedsim.config.refused_challenges import OF_CHALLENGES
+from fedsim.config.refused_kinds import (
+    BY_CANDIDATE,
+    GAUSSIAN,
+    OF_NO_CANDIDATES,
+    OF_OWN_LAW,
+    UNBOUNDED,
+    trusts,
+)
 
 REFUSED = (
     # --- Whose messages the server sees
     Need(
-        what=(_trusts(lambda model: not model.summed_securely),),
+        what=(trusts(lambda model: not model.summed_securely),),
         needs=(equals("federation.secure-aggregation", "simulated"),),
         why="where the server sees every message",
         instead='federation.trust = "distributed"',
@@ -161,7 +144,7 @@ REFUSED = (
         what=(
             below("federation.sampling-rate", 1),
             equals("privacy.unit", "client"),
-            _trusts(lambda model: model.server_draws),
+            trusts(lambda model: model.server_draws),
         ),
         needs=(
             equals("federation.tolerated-dropouts", 0),
@@ -175,7 +158,7 @@ REFUSED = (
         needs=(
             below("federation.sampling-rate", 1),
             equals("privacy.unit", "client"),
-            _trusts(lambda model: model.server_draws),
+            trusts(lambda model: model.server_draws),
             equals("audit.mode", "participant"),
             equals("training.optimizer", "sgd"),
             equals("training.momentum", 0),
@@ -231,7 +214,7 @@ REFUSED = (
     # --- Local steps
     Need(
         what=(above("training.local-steps", 1),),
-        needs=(_trusts(lambda model: model.local_steps),),
+        needs=(trusts(lambda model: model.local_steps),),
         why="whose noise each client must add itself before its next step",
         instead="training.local-steps = 1",
     ),
@@ -272,7 +255,7 @@ REFUSED = (
     Need(
         what=(OF_OWN_LAW,),
         needs=(
-            _trusts(lambda model: model.server_draws),
+            trusts(lambda model: model.server_draws),
             equals("training.sampling-rate", 1.0),
             equals("training.local-steps", 1),
             equals("federation.vantage", "participant"),
@@ -308,13 +291,13 @@ REFUSED = (
     ),
     # --- Integers of a stated range
     Need(
-        what=(_trusts(lambda model: model.summed_securely),),
+        what=(trusts(lambda model: model.summed_securely),),
         needs=(equals("training.clipping", True),),
         why="where clients send integers of a stated range and nothing bounds their sums",
         instead='federation.trust = "local"',
     ),
     Need(
-        what=(_trusts(lambda model: model.summed_securely),),
+        what=(trusts(lambda model: model.summed_securely),),
         needs=(equals("privacy.sensitivity", "global"),),
         why="where nothing that clients send may have a range which depends on the data",
         instead='federation.trust = "local"',
@@ -350,188 +333,6 @@ REFUSED = (
         why=f"so that {UNBOUNDED} and epsilon is infinite from the first round on",
         instead="training.clipping = true",
     ),
-    # --- Canaries
-    Need(
-        what=(above("canaries.count", 0),),
-        needs=(
-            equals("training.clipping", True),
-            equals("training.sampling-rate", 1.0),
-            equals("training.local-steps", 1),
-            GAUSSIAN,
-            equals("privacy.sensitivity", "global"),
-        ),
-        why="and canaries are not supported with it",
-        instead="canaries.count = 0",
-    ),
-    Need(
-        what=(_trusts(lambda model: model.summed_securely),),
-        needs=(equals("canaries.count", 0),),
-        why="whose integers have no room for canaries",
-        instead='federation.trust = "local" or "central"',
-    ),
-    Need(
-        what=(equals("federation.vantage", "released-model"),),
-        needs=(equals("canaries.count", 0),),
-        why="whose beliefs replay the training without canaries",
-        instead='federation.vantage = "participant"',
-    ),
-    Need(
-        what=(equals("audit.vantages", "all"),),
-        needs=(equals("canaries.count", 0),),
-        why="and the beliefs about the released model replay the training without canaries",
-        instead='audit.vantages = "configured"',
-    ),
-    Need(
-        what=(equals("trials.pairing", "common"),),
-        needs=(equals("canaries.count", 0),),
-        why="where two trials share what is random and canaries have coins for each",
-        instead='trials.pairing = "independent"',
-    ),
-    Need(
-        what=(above("canaries.count", 0), equals("privacy.unit", "client")),
-        needs=(one_of("canaries.kind", "gradient", "dirac"),),
-        why="where a canary stands for a client",
-        instead='privacy.unit = "record"',
-    ),
-    Need(
-        what=(above("canaries.count", 0), equals("privacy.unit", "client")),
-        needs=(equals("canaries.known-data", False),),
-        why="where clients send updates of their own and not sums over records",
-        instead='privacy.unit = "record"',
-    ),
-    # --- Random numbers in common
-    Need(
-        what=(equals("trials.pairing", "common"),),
-        needs=(equals("privacy.noise-source", "seed"), GAUSSIAN),
-        why="where two trials draw the same noise from the seed",
-        instead='trials.pairing = "independent"',
-    ),
-    # --- Crafted challenges and groups
-    Need(
-        what=(equals("privacy.unit", "client"),),
-        needs=(equals("challenge.kind", "record"), equals("challenge.copies", 1)),
-        why="where all data of a client are the target",
-        instead='privacy.unit = "record"',
-    ),
-    Need(
-        what=(differs("model.weights-sha256", ""),),
-        needs=(differs("model.weights", "glorot"),),
-        why="which is of a file",
-        instead="the path of that file as model.weights",
-    ),
-    Need(
-        what=(equals("model.initialisation", "worst-case"),),
-        needs=(equals("privacy.unit", "record"),),
-        why="which is fitted to all records but that of the challenge",
-        instead='model.initialisation = "random"',
-    ),
-    Need(
-        what=(equals("model.initialisation", "worst-case"), equals("challenge.kind", "record")),
-        needs=(at_least("challenge.record", 0),),
-        why="which is fitted to all records but that of the challenge, and that is not known yet",
-        instead='another challenge.kind, or model.initialisation = "random"',
-    ),
-    Need(
-        what=(equals("challenge.kind", "gradient"),),
-        needs=(equals("training.clipping", True),),
-        why="a vector of the clipping norm",
-        instead="another challenge.kind",
-    ),
-    Need(
-        what=(above("audit.bayesian-pairs", 0),),
-        needs=(equals("challenge.kind", "record"), equals("challenge.copies", 1)),
-        why="whose guarantee is for the distribution of the records, which what was put into D for "
-        "the challenge is not from",
-        instead="audit.bayesian-pairs = 0",
-    ),
-    Need(
-        what=(below("training.sampling-rate", 1),),
-        needs=(equals("challenge.copies", 1),),
-        why="where copies are sampled one by one, and no adversary here counts them",
-        instead="training.sampling-rate = 1.0",
-    ),
-    Need(
-        what=(equals("privacy.sensitivity", "local"),),
-        needs=(equals("challenge.copies", 1),),
-        why="which would hide the group as well as one of them",
-        instead='privacy.sensitivity = "global"',
-    ),
-    # --- Rounded gradients
-    Need(
-        what=(equals("audit.mode", "participant"),),
-        needs=(equals("run.precision", "float32"),),
-        why="whose belief compares sums that it computed in full precision with what others "
-        "rounded",
-        instead='audit.mode = "oracle"',
-    ),
-    Need(
-        what=(equals("privacy.sensitivity", "local"),),
-        needs=(equals("run.precision", "float32"),),
-        why="and the sensitivity of rounded gradients is not the one that is measured",
-        instead='privacy.sensitivity = "global"',
-    ),
-    # --- Clients' own records
-    Need(
-        what=(equals("data.name", "own"),),
-        needs=(
-            differs("data.public-schema", ""),
-            differs("run.job", "experiment"),
-            equals("federation.partition", "iid"),
-            equals("data.classes", ""),
-        ),
-        why="the records that each client has, and that nobody else reads",
-        instead="name a data set that everybody has",
-    ),
-    Need(
-        what=(differs("data.public-schema", ""),),
-        needs=(equals("data.name", "own"),),
-        why="which says what clients' own records have in common",
-        instead='data.public-schema = ""',
-    ),
-    # --- A training of a model that is kept
-    Need(
-        what=(equals("run.job", "training"),),
-        needs=(
-            equals("training.clipping", True),
-            equals("privacy.sensitivity", "global"),
-            GAUSSIAN,
-            equals("federation.colluding", 0),
-        ),
-        why="whose guarantee is for every record and every client",
-        instead="rehearse it (fedsim rehearse)",
-    ),
-    Need(
-        what=(equals("run.job", "training"),),
-        needs=(differs("model.initialisation", "worst-case"),),
-        why="whose first model would be fitted to the records without noise",
-        instead="rehearse it (fedsim rehearse)",
-    ),
-    # --- A pair that is given
-    Need(
-        what=(equals("privacy.neighbouring", "add-remove"),),
-        needs=(equals("challenge.replacement", -1),),
-        why="which replaces nothing",
-        instead='privacy.neighbouring = "replace"',
-    ),
-    Need(
-        what=(
-            equals("privacy.neighbouring", "replace"),
-            equals("challenge.kind", "record"),
-            at_least("challenge.record", 0),
-        ),
-        needs=(at_least("challenge.replacement", 0),),
-        why="and the two go together under replace",
-        instead="neither, to choose them by dissimilarity",
-    ),
-    Need(
-        what=(
-            equals("privacy.neighbouring", "replace"),
-            equals("challenge.kind", "record"),
-            at_least("challenge.replacement", 0),
-        ),
-        needs=(at_least("challenge.record", 0),),
-        why="and the two go together under replace",
-        instead="neither, to choose them by dissimilarity",
-    ),
+    *OF_CHALLENGES,
 )
 """Checked in this order: the first that is not met is the one that is complained about."""

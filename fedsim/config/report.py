@@ -12,8 +12,8 @@ class ReportConfig(Table):
 
     Attributes:
         limit_advantage: the largest advantage that is acceptable, in (0, 1); 0 for no limit.
-        limit_belief: the largest belief that is acceptable, from even odds, in (0.5, 1), as theory
-            has it at privacy.delta; 0 for no limit.
+        limit_belief: the largest belief that is acceptable, from even odds, in (0.5, 1), such as
+            0.75, as theory has it at privacy.delta; 0 for no limit.
     """
 
     limit_advantage: Annotated[float, Field(ge=0, lt=1)] = 0.0

@@ -174,9 +174,7 @@ def kind_of(report: Mapping[str, Any]) -> str:
     Args:
         report: as report.json has it.
     """
-    if "kind" in report:
-        return str(report["kind"])
-    return APP if "app" in report else RUN
+    return str(report.get("kind", RUN))
 
 
 def _found(report: Mapping[str, Any], path: str) -> float | str:

@@ -2,7 +2,8 @@
 
 A run's report follows from its configuration, ledger, facts and transcript; a training's from its
 events, and its card's epsilons from its ledger; the audit of a recorded federation from the
-transcript. What an auditor's node recorded takes the clients' data, which evidence does not hold.
+transcript. What an auditor's node recorded takes the clients' data, which evidence does not hold;
+of the trials of an app or of a training loop nothing is kept.
 """
 
 import math
@@ -15,7 +16,7 @@ from adversaries.errors import InputError
 from fedsim.campaign import ledger
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.common.strict_json import report_json
-from fedsim.evidence.conditions import LIVE, RUN, TRAINING, TRANSCRIPT
+from fedsim.evidence.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
 from fedsim.report import model_card, training_report, writing
 from fedsim.results.report import encode
 from fedsim.transcript_audit import audit as transcript_audit
@@ -39,13 +40,15 @@ def derived(kind: str, root: Path, source: str, report: Report) -> Report:
     Args:
         kind: of the report, a key of `conditions.NAMES`.
         root: the folder of the files.
-        source: below it, the transcript of an audit; "" of a run.
+        source: below it, the transcript of an audit; "" of a run, or where it is not there.
         report: that was signed, whose confidence, delta, limits and claim are taken over.
 
     Raises:
         InputError: the files are damaged or contradict each other.
         UnderivableError: there is not all that it follows from.
     """
+    if kind == TRANSCRIPT and not source:
+        raise UnderivableError("its transcript is not among the files")
     return _WAYS[kind](root / source, report)
 
 
@@ -122,9 +125,15 @@ def _of_auditor(path: Path, _: Report) -> Report:
     raise UnderivableError("its report takes the clients' data, which no evidence holds")
 
 
+def _of_trials(path: Path, _: Report) -> Report:
+    raise UnderivableError("its audit keeps no trials; audit the code again, from the same seed")
+
+
 _WAYS: Mapping[str, Callable[[Path, Report], Report]] = {
     RUN: _of_run,
     TRAINING: _of_training,
     TRANSCRIPT: _of_transcript,
     LIVE: _of_auditor,
+    APP: _of_trials,
+    LOOP: _of_trials,
 }

@@ -5,8 +5,9 @@ import os
 import platform
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
+from importlib.machinery import PathFinder
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 
@@ -99,6 +100,44 @@ def own_code(config: Config) -> dict[str, str]:
                 registry.lookup({}, name.strip(), key)
                 found[name.strip()] = key
     return found
+
+
+def of_app(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of every Python file of a Flower app and of its pyproject.toml, by name.
+
+    Args:
+        folder: of the app; what is hidden in it, such as a virtual environment, is left out.
+    """
+    names = (path.relative_to(folder) for path in sorted(folder.rglob("*.py")))
+    shown = [name for name in names if not any(part.startswith(".") for part in name.parts)]
+    return _of_files(folder, [Path("pyproject.toml"), *shown])
+
+
+def of_function(name: str) -> dict[str, str]:
+    """Return the SHA-256 of the file of a function, by its name, and import nothing.
+
+    Args:
+        name: "package.module:function", or "path/to/file.py:function".
+    """
+    place = name.rpartition(":")[0]
+    if place.endswith(".py"):
+        path = Path(place)
+        return _of_files(path.parent, [Path(path.name)])
+    search, origin = [str(Path.cwd()), *sys.path], None
+    for part in place.split("."):
+        spec = PathFinder.find_spec(part, search)
+        origin = None if spec is None else spec.origin
+        search = [] if spec is None else list(spec.submodule_search_locations or ())
+    return {} if origin is None else _of_files(Path(origin).parent, [Path(Path(origin).name)])
+
+
+def _of_files(folder: Path, names: Iterable[Path]) -> dict[str, str]:
+    """Return the digests of those files of a folder that are there."""
+    return {
+        name.as_posix(): hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        for name in names
+        if (folder / name).is_file()
+    }
 
 
 def versions() -> dict[str, str]:

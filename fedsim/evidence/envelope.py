@@ -94,15 +94,17 @@ class Predicate(Part):
     """What the signer says of the files.
 
     kind, report, transcript: of which kind the report is, which of the files, and which it is an
-    audit of, "" for a run's. signed: when, by the signer's
-    clock. code: SHA-256 of the packages that derived the report, by their names. versions: of what
-    they ran on. seeds: of whose numbers follow from which seed; empty where none is known.
-    numbers: those of the report that have short names. conclusions: its verdicts.
+    audit of, "" for none. absent: what a run has (configuration, ledger, transcript) and is not
+    among these files. signed: when, by the signer's clock. code: SHA-256 of the packages that
+    derived the report, by their names. versions: of what they ran on. seeds: of whose numbers
+    follow from which seed; empty where none is known. numbers: those of the report that have short
+    names. conclusions: its verdicts.
     """
 
-    kind: Literal["run", "training", "transcript audit", "live audit"]
+    kind: Literal["run", "training", "app audit", "loop audit", "transcript audit", "live audit"]
     report: str
     transcript: str
+    absent: list[str]
     signed: str
     code: dict[str, SHA256]
     versions: dict[str, str]

@@ -1,4 +1,4 @@
-"""What is signed of a run, or of the audit of a transcript: its files, and what they say."""
+"""What is signed of a run or of an audit: its files, and what they say."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from adversaries.errors import InputError
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.common import reading
 from fedsim.evidence import conditions, derivation, digests
-from fedsim.evidence.conditions import LIVE, RUN, TRAINING, TRANSCRIPT
+from fedsim.evidence.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
 from fedsim.evidence.envelope import Digest, Predicate, Statement, Subject
 from fedsim.report import model_card
 
@@ -18,6 +18,13 @@ REPORT = "report.json"
 
 FILE = "evidence.json"
 """How the name of a file with evidence ends, which no evidence speaks of."""
+
+PARTS = {
+    "configuration": "config.toml",
+    "ledger": "ledger.jsonl",
+    "transcript": "transcript.npz",
+}
+"""What a run has beside its report, and the file that it is in."""
 
 UNSIGNED = ("lock", "live.html")
 """Files of a run that say nothing which lasts."""
@@ -33,7 +40,7 @@ class Signed:
         kind: of its report, a key of `conditions.NAMES`.
         root: the folder that names of files begin at.
         report: the name of report.json.
-        transcript: the name of what was audited; "" for a run.
+        transcript: the name of the transcript that was audited; "" for none.
     """
 
     kind: str
@@ -43,22 +50,35 @@ class Signed:
 
     @property
     def is_run(self) -> bool:
-        """Whether it is a run's directory, and no audit of a transcript."""
+        """Whether it is a run's directory, and no audit's."""
         return self.kind in (RUN, TRAINING)
 
     @property
     def evidence(self) -> Path:
         """Where its evidence lies, unless somebody says otherwise."""
-        return self.root / (FILE if self.is_run else f"{Path(self.transcript).stem}-{FILE}")
+        return self.root / (f"{Path(self.transcript).stem}-{FILE}" if self.transcript else FILE)
+
+    @property
+    def remedy(self) -> str:
+        """The command that makes its report anew."""
+        if self.is_run:
+            return f"fedsim report {self.root}"
+        return f"fedsim {' '.join(reversed(self.kind.split()))}"
 
     def names(self) -> Iterator[str]:
         """Yield the names of all its files, in order. Raises InputError and OSError."""
         folder = (self.root / self.report).parent
-        places = [folder] if self.is_run else [folder, self.root / self.transcript]
+        places = [folder, *([self.root / self.transcript] if self.transcript else [])]
         for place in places:
             for name in digests.below(self.root, place):
                 if name not in UNSIGNED and not name.endswith(FILE):
                     yield name
+
+    def absent(self) -> list[str]:
+        """Return which of PARTS are not among its files. Raises InputError and OSError."""
+        there = {*self.names()}
+        lacking = [part for part, name in PARTS.items() if name not in there]
+        return [part for part in lacking if part != "transcript" or not self.transcript]
 
     def read(self) -> Report:
         """Return report.json. Raises InputError where it is damaged."""
@@ -75,11 +95,13 @@ def located(what: Path) -> Signed:
     """Return what a user wants to be signed.
 
     Args:
-        what: the directory of a finished run, or a transcript that has been audited.
+        what: the directory of a finished run or of an audit, or a transcript that has been audited.
 
     Raises:
         InputError: it is neither.
     """
+    if what.is_dir() and not (what / PARTS["configuration"]).exists():
+        return _of_audit(what.absolute())
     if what.is_dir():
         directory = RunDirectory.open(what)
         if not directory.finished:
@@ -87,7 +109,7 @@ def located(what: Path) -> Signed:
         kind = TRAINING if directory.config.run.job == "training" else RUN
         return Signed(kind, directory.path, REPORT, "")
     if not what.is_file():
-        raise InputError(f"there is no '{what}'; name a run's directory, or a transcript")
+        raise InputError(f"there is no '{what}'; name the directory of a run or audit")
     path = what.absolute()
     name = f"{path.stem}-audit/{REPORT}"
     if not (path.parent / name).is_file():
@@ -98,6 +120,21 @@ def located(what: Path) -> Signed:
     if (kind := conditions.kind_of(report.read())) not in (TRANSCRIPT, LIVE):
         raise InputError(f"'{path.parent / name}' is of a {kind}, and of no transcript")
     return replace(report, kind=kind)
+
+
+def _of_audit(root: Path) -> Signed:
+    """Return an audit that is signed by its directory. Raises InputError if that holds none."""
+    if not (root / REPORT).is_file():
+        raise InputError(f"'{root}' holds no run and no audit: it has no {REPORT}")
+    signed = Signed("", root, REPORT, "")
+    kind = conditions.kind_of(signed.read())
+    if kind in (TRANSCRIPT, LIVE):
+        recorded = root.with_name(f"{root.name.removesuffix('-audit')}.fedt")
+        if recorded.is_file() and recorded.stem != root.name:
+            return located(recorded)
+    elif kind not in (APP, LOOP):
+        raise InputError(f"'{root}' holds a report ({kind}) that is no run's and no audit's")
+    return replace(signed, kind=kind)
 
 
 def made(signed: Signed) -> Statement:
@@ -115,11 +152,12 @@ def made(signed: Signed) -> Statement:
     except derivation.UnderivableError:
         again = report
     if apart := derivation.named(derivation.differences(report, again)):
-        remedy = f"fedsim report {signed.root}" if signed.is_run else "fedsim audit transcript"
         raise InputError(
             f"{signed.report} is not what fedsim makes of the other files ({apart}); make it anew "
-            f"with {remedy}, then sign"
+            f"with {signed.remedy}, then sign"
         )
+    with reading.damage(lambda why: InputError(f"{signed.report} is damaged: {why}")):
+        told = said(signed, report)
     try:
         subject = [
             Subject(name=name, digest=Digest(sha256=digests.of_file(signed.root, name)))
@@ -135,13 +173,13 @@ def made(signed: Signed) -> Statement:
         signed=datetime.now(UTC).isoformat(timespec="seconds"),
         code=digests.of_code(own),
         versions=digests.versions(),
-        **said(signed, report),
+        **told,
     )
     return Statement(subject=subject, predicate=predicate)
 
 
 def said(signed: Signed, report: Report) -> dict[str, Any]:
-    """Return what a statement repeats of the files: seeds, numbers, conclusions.
+    """Return what a statement repeats of the files: what is absent, seeds, numbers, conclusions.
 
     Args:
         signed: what it is about.
@@ -161,6 +199,14 @@ def said(signed: Signed, report: Report) -> dict[str, Any]:
     elif signed.kind == TRAINING:
         card = model_card.read(RunDirectory.open(signed.root))
         conclusions = {"guaranteed": "yes" if card.privacy.guaranteed else "no"}
+    elif signed.kind in (APP, LOOP):
+        seeds = {"audit.seed": report["seed"]}
+        conclusions = {"verdict": report["verdict"]}
     elif report["claim"] is not None:
         conclusions = {"claim": report["claim"]["verdict"]}
-    return {"seeds": seeds, "numbers": conditions.numbers(report), "conclusions": conclusions}
+    return {
+        "absent": signed.absent(),
+        "seeds": seeds,
+        "numbers": conditions.numbers(report),
+        "conclusions": conclusions,
+    }

@@ -61,13 +61,16 @@ class Verification:
         return max(check.outcome for check in self.checks)
 
 
-def verify(path: Path, key: Ed25519PublicKey | None, root: Path | None = None) -> Verification:
+def verify(
+    path: Path, key: Ed25519PublicKey | None, root: Path | None = None, as_signed: bool = False
+) -> Verification:
     """Return what was found of a signed statement.
 
     Args:
         path: of the file with the evidence.
         key: of the signer who is trusted; None where nobody's is known.
         root: the folder with the files; None for that of the evidence.
+        as_signed: whether the report is taken as it was signed, and not made again.
 
     Raises:
         InputError: the file is no evidence.
@@ -81,12 +84,18 @@ def verify(path: Path, key: Ed25519PublicKey | None, root: Path | None = None) -
     folder = (path.parent if root is None else root).absolute()
     signed = Signed(predicate.kind, folder, predicate.report, predicate.transcript)
     checks = [_signature(sealed, key), *_files(signed, statement)]
+    if lacking := predicate.absent:
+        checks.append(Check("absent", Outcome.VERIFIED, f"{', '.join(lacking)}: not signed"))
     same = _same_code(signed, statement)
     checks += same
     # Files that nobody signed are neither believed nor computed with.
     believed = key is None or checks[0].outcome is Outcome.VERIFIED
     if believed and all(check.outcome is Outcome.VERIFIED for check in checks[1:]):
-        checks += _derived(signed, statement, all(not check.words for check in same))
+        if as_signed:
+            checks.append(Check("report", Outcome.VERIFIED, "as it was signed; not made again"))
+        else:
+            checks.append(_derived(signed, all(not check.words for check in same)))
+        checks.append(_said(signed, statement))
     return Verification(statement, tuple(check for check in checks if check.words))
 
 
@@ -129,35 +138,37 @@ def _files(signed: Signed, statement: Statement) -> Iterator[Check]:
         yield Check(name, Outcome.CANNOT_TELL, "is there, and the statement does not speak of it")
 
 
-def _derived(signed: Signed, statement: Statement, same_code: bool) -> Iterator[Check]:
-    """Yield whether the report follows from the other files, and the statement from the report."""
+def _derived(signed: Signed, same_code: bool) -> Check:
+    """Return whether the report follows from the other files."""
     report = signed.read()
     try:
         again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
     except InputError as error:
-        yield Check("report", Outcome.CANNOT_TELL, f"was not made again: {error}")
+        return Check("report", Outcome.CANNOT_TELL, f"was not made again: {error}")
     except reading.DAMAGE as error:
-        yield Check("report", Outcome.CANNOT_TELL, f"was not made again: {reading.reason(error)}")
-    else:
-        apart = derivation.named(derivation.differences(report, again))
-        if not apart:
-            words = "made again from the other files, with the same numbers"
-            yield Check("report", Outcome.VERIFIED, words)
-        elif same_code:
-            yield Check("report", Outcome.REFUTED, f"does not follow from the files: {apart}")
-        else:
-            words = f"made again by other code or libraries it is not the same: {apart}"
-            yield Check("report", Outcome.CANNOT_TELL, words)
-    told = statement.predicate.model_dump(include={"seeds", "numbers", "conclusions"})
+        return Check("report", Outcome.CANNOT_TELL, f"was not made again: {reading.reason(error)}")
+    apart = derivation.named(derivation.differences(report, again))
+    if not apart:
+        words = "made again from the other files, with the same numbers"
+        return Check("report", Outcome.VERIFIED, words)
+    if same_code:
+        return Check("report", Outcome.REFUTED, f"does not follow from the files: {apart}")
+    words = f"made again by other code or libraries it is not the same: {apart}"
+    return Check("report", Outcome.CANNOT_TELL, words)
+
+
+def _said(signed: Signed, statement: Statement) -> Check:
+    """Return whether the statement says what the report and the files do."""
+    told = statement.predicate.model_dump(include={"absent", "seeds", "numbers", "conclusions"})
     try:
-        found = said(signed, report)
+        found = said(signed, signed.read())
     except (InputError, *reading.DAMAGE) as error:
-        yield Check("statement", Outcome.CANNOT_TELL, f"was not compared: {reading.reason(error)}")
-        return
+        why = reading.reason(error)
+        return Check("statement", Outcome.CANNOT_TELL, f"was not compared: {why}")
     if apart := derivation.named(derivation.differences(told, found)):
-        yield Check("statement", Outcome.REFUTED, f"does not say what the report does: {apart}")
-    else:
-        yield Check("statement", Outcome.VERIFIED, "says what the report does")
+        words = f"does not say what the report does: {apart}"
+        return Check("statement", Outcome.REFUTED, words)
+    return Check("statement", Outcome.VERIFIED, "says what the report does")
 
 
 def _same_code(signed: Signed, statement: Statement) -> list[Check]:

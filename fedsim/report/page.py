@@ -54,12 +54,13 @@ class Pictures:
         return Drawn(figure.title, figure.caption, markup)
 
 
-def render_html(report: Report, drawn: Pictures) -> str:
+def render_html(report: Report, drawn: Pictures, one_of_several: bool = False) -> str:
     """Return the report as one HTML page that needs no other file, script or network.
 
     Args:
         report: of one run.
         drawn: the figures of the same run.
+        one_of_several: whether the folder above has the page of the sweep or search it is of.
     """
     laid_out = [
         (section, (section.heading(report), blocks))
@@ -69,6 +70,7 @@ def render_html(report: Report, drawn: Pictures) -> str:
     return audit_page.render(
         TEMPLATE,
         name=report.name,
+        one_of_several=one_of_several,
         scope=training.scope(report),
         verdict=answer.verdict(report),
         standing=answer.standing(report),

@@ -62,7 +62,8 @@ TEMPLATE = """\
 {% block kind %}Identifiability report{% endblock %}
 {% block heading %}{{ name }}{% endblock %}
 {% block meta %}
-<p class="meta">{{ scope }}</p>
+<p class="meta">{{ scope }}\
+{% if one_of_several %} <a href="../report.html">All runs of this sweep or search</a>{% endif %}</p>
 {% endblock %}
 {% block body %}
 <section class="verdict{{ ' alarm' if alarm else '' }}">

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from adversaries.errors import InputError
 from fedsim.audits.audit import assemble
 from fedsim.campaign import ledger, run_agreement, run_transcript
-from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim.campaign.run_directory import SUMMARY, Arrays, RunDirectory
 from fedsim.config import Scalar, from_run_config, to_run_config
 from fedsim.results.report import Report, encode
 
@@ -35,7 +35,8 @@ def write_report(
     report, transcript = assembled(directory, confidence, delta, limits)
     pictures = rendering.Pictures(report, transcript)
     rendering.write_figures(pictures, directory.path / "figures")
-    directory.write_text("report.html", rendering.render_html(report, pictures))
+    page = rendering.render_html(report, pictures, (directory.path.parent / SUMMARY).is_file())
+    directory.write_text("report.html", page)
     # Last, because its presence says that the run is finished.
     directory.write_json("report.json", encode(report))
     return report

@@ -183,19 +183,8 @@ def expect(
             others that join the round.
     """
     config, federation, game, parameters = seen.config, seen.federation, seen.game, seen.parameters
-    # sigma of the noise that the adversary does not know, over the sensitivity.
     bound = summing.sensitivity(config, game.noise_multiplier, parameters.shape[1])
-    clients, trust = config.federation.clients, config.federation.trust
-    if unknown_shares is None:
-        there = joining.participants(config, game.round)
-        unknown_shares = len(
-            trust.model.unknown_noise(Vantage.PARTICIPANT, there, game.target_client, adversary)
-        )
-    multiplier = aggregate_noise_multiplier(
-        game.noise_multiplier, trust, config.expected_clients, unknown_shares
-    )
-    if not (unknown_shares or trust.model.server_draws):
-        multiplier = 0.0  # nobody else joins: there is no noise but the adversary's own
+    multiplier = _unknown_multiplier(config, game, adversary, unknown_shares)
     if config.training.local_steps > 1:
         expected = _replayed_hypotheses(seen, adversary, own_message, multiplier * bound)
         return replace(memory, pending=expected, known=None, batch=None)
@@ -203,7 +192,7 @@ def expect(
     known = common_part(
         config,
         federation,
-        set(range(clients)) - {adversary, *missing},
+        set(range(config.federation.clients)) - {adversary, *missing},
         parameters,
         game,
         seen.participation,
@@ -223,6 +212,23 @@ def expect(
     common = known if config.sampling_rate < 1 else known + absent
     batch = _batch(config, game, seen.participation)
     return replace(memory, pending=pending, known=common.float(), batch=batch)
+
+
+def _unknown_multiplier(
+    config: Config, game: RoundGame, adversary: int, unknown_shares: int | None
+) -> float:
+    """Return sigma of the noise that the adversary does not know, over the sensitivity."""
+    trust = config.federation.trust
+    if unknown_shares is None:
+        there = joining.participants(config, game.round)
+        unknown_shares = len(
+            trust.model.unknown_noise(Vantage.PARTICIPANT, there, game.target_client, adversary)
+        )
+    if not (unknown_shares or trust.model.server_draws):
+        return 0.0  # nobody else joins: there is no noise but the adversary's own
+    return aggregate_noise_multiplier(
+        game.noise_multiplier, trust, config.expected_clients, unknown_shares
+    )
 
 
 def _replayed_hypotheses(

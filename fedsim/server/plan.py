@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim.audits import membership_audit
+from fedsim.audits.measurements import membership_audit
 from fedsim.campaign import batches, budget, run_directory
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config

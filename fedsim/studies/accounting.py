@@ -9,12 +9,12 @@ import numpy as np
 from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.audits import guarantee
-from fedsim.audits.bayesian_audit import bayesian_report
+from fedsim.audits.measurements.bayesian_audit import bayesian_report
 from fedsim.campaign import ledger, run_transcript, spending
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.common import reading
 from fedsim.config import Config
-from fedsim.config.refused import UNBOUNDED
+from fedsim.config.refused_kinds import UNBOUNDED
 from fedsim.mechanisms import privacy
 from fedsim.privacy import identifiability, pac
 from fedsim.privacy import releases as described

@@ -103,7 +103,7 @@ class Candidate:
         tail_limit: in what share of trainings the belief passes rho_beta at most.
         meets: whether theory's bounds are within the limit.
         accuracy: the mean over the trainings; None where it is unknown.
-        accuracy_interval: of that mean; None for fewer than two trainings.
+        accuracy_interval: of that mean; None for fewer than two trainings, or for equal ones.
         trainings: E, which were evaluated.
         advantage: measured; None where it was not.
         advantage_interval: at the configured confidence.
@@ -138,6 +138,13 @@ class Candidate:
     def others(self) -> tuple[tuple[str, Scalar], ...]:
         """The values of the keys that do not say how much noise there is."""
         return tuple((key, value) for key, value in self.values.items() if key not in KEYS)
+
+    @property
+    def left_out(self) -> str:
+        """Why it is not chosen, whatever it meets; "" where nothing speaks against it."""
+        if self.alarm:
+            return "whose trials contradict theory"
+        return "" if self.accuracy is not None else "of which no model has an accuracy"
 
     def is_accurate(self, least: float) -> bool | None:
         """Return whether the accuracy is at least so much; None where the interval holds it."""
@@ -267,7 +274,7 @@ def choose(candidates: Sequence[Candidate], min_accuracy: float | None = None) -
     Returns:
         The setting, or what is nearest.
     """
-    known = [each for each in candidates if each.accuracy is not None and not each.alarm]
+    known = [each for each in candidates if not each.left_out]
     usable = [each for each in known if each.meets]
     combinations: dict[tuple[tuple[str, Scalar], ...], Candidate] = {}
     for each in sorted(usable, key=lambda one: one.rho_alpha):
@@ -324,7 +331,8 @@ def trainings_needed(found: Candidate, least: float) -> int | None:
         least: the accuracy that is asked for.
 
     Returns:
-        The number; None where its mean is no more than that, so that none may.
+        The number; None where its mean is no more than that, so that none may, and where it has no
+        interval.
     """
     between = found.accuracy_interval
     if between is None or _accuracy(found) <= least:

@@ -123,7 +123,8 @@ class Found:
         cost_within: of a search among those settings alone that meet the limit; None where none
             does, or no guarantee can be stated.
         needed: the least nominal noise multiplier that meets the limit in theory, with the other
-            keys of the chosen setting; None where it is among those that were tried anyway.
+            keys of the chosen setting; None where it is among those that were tried anyway, or
+            no multiplier can be worked out for them.
     """
 
     request: Request
@@ -174,18 +175,11 @@ def search(
     if _refuse_another(out, request, varied, first.federation.vantage):
         say(f"the answer in '{out}' is replaced: it is for another --min-accuracy")
 
-    def planned(point: Point) -> "Plan":
-        own: dict[str, Scalar] = {
-            "run.out": str(out / point.name),
-            "run.name": f"{first.run.name} {point.name}",
-        }
-        try:
-            return prepare(_extended(load({**request.played, **point.values, **own})))
-        except InputError as error:
-            said = str(error).replace("(run.out)", "with --out")
-            raise InputError(f"{point.name}: {said}") from None
-
-    plans = [planned(point) for point in points]
+    plans = []
+    for point in points:
+        own = {"run.out": str(out / point.name), "run.name": f"{first.run.name} {point.name}"}
+        plans.append(_planned({**request.played, **point.values, **own}, point, load, prepare))
+    cost = _cost(plans)  # what it refuses is refused before hours of training
     report_directory.create(out)
     trials = plans[0].config.trials.count
     say(f"{len(points)} settings, {trials} trials each")
@@ -201,10 +195,21 @@ def search(
         config,
         tuple(outcomes),
         choice,
-        cost=_cost(plans),
+        cost=cost,
         cost_within=_cost(meeting),
         needed=_needed(request, choice, load),
     ), out
+
+
+def _planned(
+    values: Mapping[str, Scalar], point: Point, load: Load, prepare: Callable[[Config], "Plan"]
+) -> "Plan":
+    """Return the plan of a setting. Raises InputError that names it."""
+    try:
+        return prepare(_extended(load(values)))
+    except InputError as error:
+        said = str(error).replace("(run.out)", "with --out")
+        raise InputError(f"{point.name}: {said}") from None
 
 
 def _refuse_another(
@@ -260,8 +265,11 @@ def _extended(config: Config) -> Config:
 def _needed(request: Request, choice: Choice, load: Load) -> float | None:
     if choice.chosen is None or not set(request.over) & set(KEYS):
         return None
-    limit = {request.limit.key: request.limit.value}
-    return privacy.noise_multiplier(load({**request.played, **dict(choice.chosen.others), **limit}))
+    values = {**dict(choice.chosen.others), request.limit.key: request.limit.value}
+    try:
+        return privacy.noise_multiplier(load({**request.played, **values}))
+    except InputError:  # it is said beside the answer, which stands without it
+        return None
 
 
 def _cost(plans: Sequence["Plan"]) -> SearchCost | None:

@@ -63,11 +63,14 @@ def _answer(found: Found) -> Iterator[str]:
         yield (
             f"Cannot tell yet whether a setting that meets the limit ({limit(found)}) has an "
             f"accuracy of at least {percent(least)}: with {_setting(open_)} it is "
-            f"{_accuracy(found, open_)}. {_more(trainings_needed(open_, least))}"
+            f"{_accuracy(found, open_)}. {_more(open_, least)}"
         )
+    elif all(each.left_out for each in choice.candidates if each.meets):
+        yield f"No setting can be chosen, though some meet the limit in theory: {limit(found)}."
     else:
         asked = "" if least is None else f" and has an accuracy of at least {percent(least)}"
         yield f"None of the settings meets the limit ({limit(found)}){asked}."
+    yield from _left_out(found)
     for near in choice.nearest:
         if choice.state == "none" and any(each.meets for each in choice.candidates):
             side = "meets the limit" if near.meets else "does not meet the limit"
@@ -77,8 +80,17 @@ def _answer(found: Found) -> Iterator[str]:
             )
 
 
-def _more(trainings: int | None) -> str:
-    if trainings is None:
+def _left_out(found: Found) -> Iterator[str]:
+    """Say which settings that meet the limit were left out, and why."""
+    for each in found.choice.candidates:
+        if each.meets and each.left_out:
+            yield f"Left out: {values(each.values)}, {each.left_out} ({each.name}/report.html)."
+
+
+def _more(open_: Candidate, least: float) -> str:
+    if open_.accuracy_interval is None:
+        return "More trainings of each setting may tell: give the same command with more --trials."
+    if (trainings := trainings_needed(open_, least)) is None:
         return "Its mean is not above that, so that more trainings may well say no."
     even = trainings + trainings % 2
     return (
@@ -305,7 +317,7 @@ def _delta(found: Found) -> str:
 def _accuracy(found: Found, each: Candidate) -> str:
     between = each.accuracy_interval
     if between is None:
-        return f"{percent(each.accuracy)}, of too few trainings for an interval"
+        return f"{percent(each.accuracy)}, of too few or equal trainings, without an interval"
     band = f"; nine in ten single trainings had {span(each.band, percent)}" if each.band else ""
     return (
         f"{percent(each.accuracy)} on average{band} (interval of the mean: "

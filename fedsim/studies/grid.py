@@ -12,7 +12,8 @@ import numpy as np
 from adversaries.errors import InputError, InterruptedRunError
 from adversaries.statistics.intervals import Interval, mean_interval
 from fedsim import config as configuration
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim.campaign.run_directory import SUMMARY, RunDirectory
+from fedsim.common import private_files
 from fedsim.config import KNOWN_KEYS, Scalar
 from fedsim.pages.wording import plain
 from fedsim.results.report import Report
@@ -77,9 +78,10 @@ class Outcome:
             confidence: in (0, 1).
 
         Returns:
-            The interval; None for fewer than two trainings.
+            The interval; None for fewer than two trainings, and where all are alike: what did not
+            vary does not say how much it varies.
         """
-        if self.accuracy is None or len(self.accuracies) < 2:
+        if self.accuracy is None or len(set(self.accuracies)) < 2:
             return None
         found = mean_interval(self.accuracies, confidence)
         return Interval(max(0.0, found.low), min(1.0, found.high), confidence)
@@ -176,6 +178,9 @@ def carry_out(
         InterruptedRunError: Ctrl-C.
     """
     outcomes = []
+    summary = plans[0].path.parent / SUMMARY
+    if not summary.exists():  # from the beginning the folder is one of several runs
+        private_files.write(summary, "".join(f"{point.name}\n" for point in points).encode())
     for count, (point, plan) in enumerate(zip(points, plans, strict=True), start=1):
         say(f"{count}/{len(points)}: {point.name}")
         try:

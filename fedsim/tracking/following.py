@@ -8,6 +8,7 @@ from typing import Protocol
 from rich.console import Console
 
 from fedsim.campaign.run_directory import RunDirectory
+from fedsim.common.foreign_text import without_password
 from fedsim.tracking.course import Course, Event, after
 
 PAUSE = 0.2
@@ -71,7 +72,7 @@ def following(
                 stop.wait(PAUSE)
             watcher.leave(finished)
         except Exception as error:  # of a server elsewhere, a full disk: not the run's business
-            why = " ".join(str(error).split()) or type(error).__name__
+            why = " ".join(without_password(str(error)).split()) or type(error).__name__
             console.print(
                 f"{watcher.name} is no longer written: {why}", highlight=False, markup=False
             )

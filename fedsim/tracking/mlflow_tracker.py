@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 
 from adversaries.errors import InputError
+from fedsim.common.foreign_text import without_password
 from fedsim.tracking.tracker import Subject, folder
 
 EXPERIMENT = "fedsim"
@@ -45,8 +46,8 @@ class MlflowTracker:
         try:
             self._client.search_experiments(max_results=1)
         except Exception as error:  # of a database, of HTTP, of MLflow
-            why = " ".join(str(error).split())[:WHY]
-            raise InputError(f"cannot write to mlflow:{place}: {why}") from None
+            why = " ".join(without_password(str(error)).split())[:WHY]
+            raise InputError(f"cannot write to mlflow:{without_password(place)}: {why}") from None
 
     def begin(self, subject: Subject) -> Mapping[str, int]:
         """Find the run by its identity, or make it.

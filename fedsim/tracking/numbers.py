@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from fedsim import config as configuration
 from fedsim.campaign.run_directory import RunDirectory
+from fedsim.common.foreign_text import without_password
 from fedsim.config import Config, Scalar
 from fedsim.tracking.course import Course, Event
 from fedsim.tracking.tracker import Subject, Tracker
@@ -41,13 +42,13 @@ class Tracking:
     Args:
         directory: of the run.
         tracker: that writes them.
-        name: by which a message names it.
+        name: by which a message names it, without the password of a URL.
     """
 
     from_the_beginning = True
 
     def __init__(self, directory: RunDirectory, tracker: Tracker, name: str) -> None:
-        self.name = name
+        self.name = without_password(name)
         self._directory, self._tracker = directory, tracker
         self._last: dict[str, int] | None = None
 

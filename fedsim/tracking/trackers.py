@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from adversaries.errors import InputError
+from fedsim.common.foreign_text import without_password
 from fedsim.tracking.mlflow_tracker import MlflowTracker
 from fedsim.tracking.tensorboard_tracker import TensorBoardTracker
 from fedsim.tracking.tracker import Tracker
@@ -27,7 +28,7 @@ def opened(target: str) -> Tracker:
     if name not in TRACKERS or not place:
         known = ", ".join(TRACKERS)
         raise InputError(
-            f"'{target}' is no place to track a run; give NAME:PLACE, such as "
+            f"'{without_password(target)}' is no place to track a run; give NAME:PLACE, such as "
             f"tensorboard:fedsim-tensorboard (there are {known})"
         )
     return TRACKERS[name](place)

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 from variants import CORRECT, MUTANTS, Variant, play
 
-from fedsim.audits.residual_report import SHARED
+from fedsim.audits.measurements.residual_report import SHARED
 from fedsim.config import Scalar
 from fedsim.training import sampling
 from fedsim.training.sampling import participation

@@ -2,10 +2,10 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -49,27 +49,59 @@ def audit_app(app: Path, every: OfEvery, options: OfApps) -> int:
     Raises:
         InputError: the options contradict each other, and as `audit_directory` does.
     """
-    out = every.out
-    if out is not None and (out / "report.json").exists():
-        raise InputError(f"'{out}' holds a finished audit; name a new directory with --out")
-    if out is not None:
-        report_directory.check(out)
-    console = Terminal(stderr=True)
+    check_out(every.out)
+    from fedsim.evidence import digests  # noqa: PLC0415
+
+    console, code = Terminal(stderr=True), digests.of_app(app)
     outcome = _outcome(app, every, options, console)
-    document = outcome.as_json()
+    from fedsim.app_audit.page import render_html  # noqa: PLC0415
+
+    page = render_html(outcome, results(outcome))
+    return leave(outcome.as_json() | {"code": code}, page, summary(outcome), outcome.verdict, every)
+
+
+def check_out(out: Path | None) -> None:
+    """Make sure, before the audit, that its report can be written.
+
+    Args:
+        out: the directory of the report; None for none.
+
+    Raises:
+        InputError: it holds one already, or cannot be written.
+    """
+    if out is None:
+        return
+    if (out / "report.json").exists():
+        raise InputError(f"'{out}' holds a finished audit; name a new directory with --out")
+    report_directory.check(out)
+
+
+def leave(
+    document: Mapping[str, Any], page: str, shown: Group, verdict: Verdict, every: OfEvery
+) -> int:
+    """Print the outcome of an audit, write its report, and return the exit status.
+
+    Args:
+        document: report.json.
+        page: report.html.
+        shown: the outcome for a terminal.
+        verdict: of the audit.
+        every: how it was audited, and where it reports.
+
+    Raises:
+        InputError: the directory cannot be written.
+    """
     if every.as_json:
         print(json.dumps(document, indent=2, allow_nan=False))
     else:
-        Terminal().print(summary(outcome))
-    if out is not None:
-        from fedsim.app_audit.page import render_html  # noqa: PLC0415
-
-        page_of = render_html(outcome, results(outcome))
-        with report_directory.refusing(out):
-            page = report_directory.write_report(out, document, page_of)
+        Terminal().print(shown)
+    if every.out is not None:
+        with report_directory.refusing(every.out):
+            written = report_directory.write_report(every.out, document, page)
         if not every.as_json:
-            console.print(f"Report: {page}", soft_wrap=True, highlight=False)
-    return every.exit_status(outcome.verdict, document)
+            console = Terminal(stderr=True)
+            console.print(f"Report: {written}", soft_wrap=True, highlight=False)
+    return every.exit_status(verdict, document)
 
 
 def _outcome(app: Path, every: OfEvery, options: OfApps, console: Console) -> "AppAudit":

@@ -11,7 +11,8 @@ from rich.live import Live
 
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import significance
-from fedsim.auditor.live_audit import Belief, LiveAudit, Look
+from fedsim.auditor.live_audit import LiveAudit
+from fedsim.auditor.live_rounds import Belief, Look
 from fedsim.audits.verdict import verdict_of
 from fedsim.campaign import run_transcript
 from fedsim.campaign.run_directory import RunDirectory
@@ -60,7 +61,7 @@ def audit_live(
     Raises:
         InputError: the options do not fit the transcript, or there is none.
     """
-    from fedsim.auditor import live_report  # noqa: PLC0415  (matplotlib is slow to import)
+    from fedsim.auditor import live_report, live_words  # noqa: PLC0415  (matplotlib is slow to import)
 
     check(every, options)  # what is wrong with them shows before the run, not after
     run = None if options.worlds is None else RunDirectory.open(options.worlds)
@@ -71,17 +72,7 @@ def audit_live(
     report_directory.check(directory)
     rounds = _rounds(path, stop)
     for observed in itertools.islice(rounds, 1):
-        # No sum comes with the first message, but the configuration: of another run, or of one
-        # that cannot be audited, nothing is left behind.
-        audit.observe(observed)
-        assert audit.config is not None
-        if run is not None:
-            _check_same(run, audit.config)
-        if options.no_challenge and audit.canaries is None and audit.noise is None:
-            raise InputError(
-                "--no-challenge leaves nothing to audit in a run of several trials but canaries; "
-                "give their seeds with --canary-seed-file, or leave --no-challenge out"
-            )
+        _begin(audit, observed, run, options)
     report_directory.create(directory)
     with report_directory.refusing(directory):
         with private_files.opened_new(directory / "beliefs.jsonl") as file, view(console) as show:
@@ -95,19 +86,38 @@ def audit_live(
                 if streaming:
                     print(line, flush=True)
                 seen.append(belief)
-                show(live_report.table(seen))
+                show(live_words.table(seen))
         with Reader(path) as reader:
             report = live_report.assemble(
                 audit, reader.facts, every.level, worlds, every.claim, has_ended(path)
             )
-        page = live_report.write(report, directory, audit.looks)
+        page = live_words.write(report, directory, audit.looks)
     if streaming:
         print(json.dumps(report_json(report), allow_nan=False), flush=True)
     elif every.as_json:
         print_json(report_json(report))
-    console.print(live_report.summary(report))
+    console.print(live_words.summary(report))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
     return every.exit_status(verdict_of(report), report_json(report))
+
+
+def _begin(
+    audit: LiveAudit, observed: ObservedRound, run: RunDirectory | None, options: OfAuditors
+) -> None:
+    """Take in the first message. Raises InputError.
+
+    No sum comes with it, but the configuration: of another run, or of one that cannot be audited,
+    nothing is left behind.
+    """
+    audit.observe(observed)
+    assert audit.config is not None
+    if run is not None:
+        _check_same(run, audit.config)
+    if options.no_challenge and audit.canaries is None and audit.noise is None:
+        raise InputError(
+            "--no-challenge leaves nothing to audit in a run of several trials but canaries; "
+            "give their seeds with --canary-seed-file, or leave --no-challenge out"
+        )
 
 
 def _audit(options: OfAuditors, confidence: float) -> LiveAudit:

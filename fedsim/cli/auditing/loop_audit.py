@@ -1,22 +1,24 @@
 """`fedsim audit loop`: what a training function's privacy really is, and why."""
 
-import json
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.app_audit.configuration import claim_given
 from fedsim.cli import gate
 from fedsim.cli.auditing import options
-from fedsim.cli.auditing.app_audit import CONTRADICTION, tabulated, trials_shown
+from fedsim.cli.auditing.app_audit import (
+    CONTRADICTION,
+    check_out,
+    leave,
+    tabulated,
+    trials_shown,
+)
 from fedsim.cli.auditing.options import OfEvery, OfLoops, given
 from fedsim.cli.options import AsJson, Confidence, FailIf, Seed
 from fedsim.cli.terminal import Terminal
-from fedsim.common import report_directory
 from fedsim.privacy.mechanism import Neighbouring
 
 if TYPE_CHECKING:  # numerics take a second
@@ -56,14 +58,12 @@ def loop(
 
 def _audit(function: str, every: OfEvery, of_loop: OfLoops) -> int:
     """Audit a function, print the outcome, and return the exit status. Raises InputError."""
+    from fedsim.app_audit.page import render_loop  # noqa: PLC0415
+    from fedsim.evidence import digests  # noqa: PLC0415
     from fedsim.loop_audit.audit import TRIALS, audit_loop  # noqa: PLC0415
 
-    out: Path | None = every.out
-    if out is not None:
-        if (out / "report.json").exists():
-            raise InputError(f"'{out}' holds a finished audit; name a new directory with --out")
-        report_directory.check(out)
-    console = Terminal(stderr=True)
+    check_out(every.out)
+    console, code = Terminal(stderr=True), digests.of_function(function)
 
     def show(text: str) -> None:  # so that nobody takes it for the audit's
         console.print(f"loop: {text}", soft_wrap=True, highlight=False)
@@ -78,22 +78,10 @@ def _audit(function: str, every: OfEvery, of_loop: OfLoops) -> int:
             show=show,
             progress=progress,
         )
-    document = outcome.as_json()
-    if every.as_json:
-        print(json.dumps(document, indent=2, allow_nan=False))
-    else:
-        Terminal().print(tabulated(outcome.verdict, results(outcome), outcome.findings))
-    if out is not None:
-        from fedsim.app_audit.page import render_loop  # noqa: PLC0415
-
-        page_of = render_loop(
-            outcome.loop, outcome.verdict, outcome.reasons, results(outcome), outcome.findings
-        )
-        with report_directory.refusing(out):
-            page = report_directory.write_report(out, document, page_of)
-        if not every.as_json:
-            console.print(f"Report: {page}", soft_wrap=True, highlight=False)
-    return every.exit_status(outcome.verdict, document)
+    rows, verdict = results(outcome), outcome.verdict
+    page = render_loop(outcome.loop, verdict, outcome.reasons, rows, outcome.findings)
+    shown = tabulated(verdict, rows, outcome.findings)
+    return leave(outcome.as_json() | {"code": code}, page, shown, verdict, every)
 
 
 def results(outcome: "LoopAudit") -> list[tuple[str, str]]:

@@ -37,6 +37,8 @@ Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
 if TYPE_CHECKING:  # torch takes a second
+    from adversaries.statistics.intervals import LowerBound
+    from adversaries.statistics.one_run import CanaryEstimate
     from fedsim.game.one_run import Scored
 
 COLUMNS = ("trial", "canary", "included", "score")
@@ -188,7 +190,15 @@ def estimate(
             }
         )
         return
-    table = Table(title=f"{scores.size} canaries, {int(included.sum())} of them in, δ = {delta:g}")
+    title = f"{scores.size} canaries, {int(included.sum())} of them in, δ = {delta:g}"
+    table = _table(title, bounds, suggested)
+    table.caption = f"Bounds and interval at {confidence:.1%}; the estimate proves nothing."
+    Terminal().print(table)
+
+
+def _table(title: str, bounds: Mapping[str, "LowerBound"], suggested: "CanaryEstimate") -> Table:
+    """Return the bounds of an audit, and what is suggested, for a terminal."""
+    table = Table(title=title)
     for heading in ("", "ε", "guesses", "assumes"):
         table.add_column(heading)
     for bound in bounds.values():
@@ -198,8 +208,7 @@ def estimate(
     between = suggested.epsilon_interval
     value = f"{suggested.epsilon:.3f} ({between.low:.3f} to {between.high:.3f})"
     table.add_row(suggested.method, suggested.reason or value, "", suggested.assumes)
-    table.caption = f"Bounds and interval at {confidence:.1%}; the estimate proves nothing."
-    Terminal().print(table)
+    return table
 
 
 def _of_run(path: Path) -> "Scored":

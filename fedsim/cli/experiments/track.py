@@ -34,5 +34,6 @@ def track(
     runs = [RunDirectory.open(directory) for directory in directories]
     opened(to)
     for run in runs:
-        replay(run, Tracking(run, opened(to), to))
-        console.print(f"{run.path.name} is in {to}", soft_wrap=True, highlight=False)
+        tracking = Tracking(run, opened(to), to)
+        replay(run, tracking)
+        console.print(f"{run.path.name} is in {tracking.name}", soft_wrap=True, highlight=False)

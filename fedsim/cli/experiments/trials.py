@@ -109,7 +109,7 @@ class _Expected:
 
 def _expected(source: Path) -> _Expected:
     """Return what a run predicts, or a configuration allows. Raises InputError for neither."""
-    from fedsim.audits import bounds_audit  # noqa: PLC0415  (torch)
+    from fedsim.audits.measurements import bounds_audit  # noqa: PLC0415  (torch)
 
     run = RunDirectory.open(source) if source.is_dir() else None
     config = run.config if run else configuration.load(source)

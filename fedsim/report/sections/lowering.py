@@ -1,5 +1,7 @@
 """What would lower what an adversary may achieve."""
 
+import math
+
 from fedsim.pages.blocks import Block, Cell, Group, Line, Mark, Prose, Table
 from fedsim.pages.wording import number, percent
 from fedsim.report.sections.section import Section
@@ -31,13 +33,27 @@ def choose(report: Report) -> str:
     """Return the command that finds the least noise which meets a limit, and what it costs.
 
     The limit is the organisation's own, where theory does not keep it yet, else half of what theory
-    allows.
+    allows. Under a trust where no noise protects from this adversary it names another; "" where
+    there is none.
     """
+    protecting = [change for change in report.lowering if _protects(change, report.vantage)]
+    if not protecting:
+        return ""
+    first, suffix = protecting[0], ""
+    if first.key:
+        suffix = f" --set {first.key}={first.value}"
     (here,) = (found for found in report.verdicts if found.vantage == report.vantage)
     now = here.allowed.advantage
     own = [limit.limit for limit in here.limits if limit.of == "advantage" and limit.limit < now]
-    (asked,) = own or [now / 2]
-    return f"fedsim choose config.toml --max-advantage {asked:.2g} --against {report.vantage}"
+    asked = f"{own[0]:.12g}" if own else f"{now / 2:.2g}"
+    limit = f"--max-advantage {asked}"
+    return f"fedsim choose config.toml {limit} --against {report.vantage}{suffix}"
+
+
+def _protects(change: Change, vantage: str) -> bool:
+    """Return whether noise protects from an adversary at all, with a setting changed."""
+    (towards,) = (found for found in change.towards if found.vantage == vantage)
+    return math.isfinite(towards.epsilon)
 
 
 def _cell(found: Towards, now: Towards) -> Cell:
@@ -66,6 +82,9 @@ def _line(change: Change, now: Change) -> Line:
 def _words(report: Report) -> list[Block]:
     if not report.lowering:
         return []
+    command = choose(report)
+    found = f" In the run's directory, {command} finds the least noise that meets a limit, with "
+    found += "the accuracy that is left."
     vantages = [NAMES[found.vantage] for found in report.lowering[0].towards]
     return [
         Prose(f"{MEANING} {holds_for(report)}"),
@@ -75,9 +94,7 @@ def _words(report: Report) -> list[Block]:
             style="vantages",
         ),
         Prose(
-            "What a change costs in accuracy one run cannot say. In the run's directory, "
-            f"{choose(report)} finds the least noise that meets a limit, with the accuracy that is "
-            "left.",
+            f"What a change costs in accuracy one run cannot say.{found * bool(command)}",
             small=True,
         ),
     ]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedsim.audits.one_run_report import NAMES, leading
+from fedsim.audits.measurements.one_run_report import NAMES, leading
 from fedsim.figures import belief_figures
 from fedsim.pages.blocks import Block, Entries, Figure, Listing, Place, Prose
 from fedsim.pages.wording import DASH, number, percent, plain, span

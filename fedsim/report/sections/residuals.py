@@ -1,6 +1,6 @@
 """Whether what is left of the sums is noise."""
 
-from fedsim.audits.residual_report import MEANING, ratio_text
+from fedsim.audits.measurements.residual_report import MEANING, ratio_text
 from fedsim.pages.blocks import Block, Entries, Listing, Prose
 from fedsim.pages.wording import number, span
 from fedsim.report.sections.section import Section

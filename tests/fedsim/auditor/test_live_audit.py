@@ -14,7 +14,8 @@ from adversaries.statistics import gaussian
 from fedsim import client_app
 from fedsim.auditor import live_report
 from fedsim.auditor.canary_watch import CanaryWatch
-from fedsim.auditor.live_audit import Belief, LiveAudit
+from fedsim.auditor.live_audit import LiveAudit
+from fedsim.auditor.live_rounds import Belief
 from fedsim.campaign import budget, ledger
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.client import client_ledger

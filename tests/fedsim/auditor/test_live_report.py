@@ -17,7 +17,7 @@ from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.design import Design
 from fedsim import client_app
 from fedsim.app_audit.configuration import Claim, Scope
-from fedsim.auditor import live_claim, live_report
+from fedsim.auditor import live_claim, live_report, live_words
 from fedsim.auditor.live_audit import LiveAudit
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, to_run_config
@@ -41,7 +41,7 @@ def _summary(report: dict[str, Any]) -> str:
     """Return what the terminal shows of a report."""
     console = Console(width=200)
     with console.capture() as captured:
-        console.print(live_report.summary(report))
+        console.print(live_words.summary(report))
     return captured.get()
 
 
@@ -109,9 +109,9 @@ def _report(rounds: list[ObservedRound], worlds: Bits | None = None) -> dict:
 
 def test_nothing_seen_is_said_so() -> None:
     report = live_report.assemble(LiveAudit(), FACTS, 0.95)
-    assert live_report.verdict(report).startswith("No round was seen")
+    assert live_words.verdict(report).startswith("No round was seen")
     assert report["belief"] is None
-    assert "1 &lt;b&gt;" in live_report.render_html(report)
+    assert "1 &lt;b&gt;" in live_words.render_html(report)
 
 
 def test_honest_noise_raises_no_alarm_and_is_bounded(
@@ -124,7 +124,7 @@ def test_honest_noise_raises_no_alarm_and_is_bounded(
     assert report["bounds"]["rho_beta"] == pytest.approx(0.9999, abs=1e-5)
     low, high = report["empirical"]["advantage_interval"]
     assert low <= report["bounds"]["rho_alpha"] <= high
-    page = live_report.render_html(report)
+    page = live_words.render_html(report)
     assert "1 &lt;b&gt;" in page
     assert "1 <b>" not in page
     json.dumps(report, allow_nan=False)
@@ -253,7 +253,7 @@ def test_canaries_too_few_to_measure_are_said_to_be(
     audit = LiveAudit(planted=[Canaries(11)], challenge=False)
     monkeypatch.setattr(Canaries, "coins", lambda _, trials: np.ones((len(trials), 1), bool))
     _replay(audit, uneven[0])
-    said = live_report.verdict(live_report.assemble(audit, FACTS, 0.95))
+    said = live_words.verdict(live_report.assemble(audit, FACTS, 0.95))
     assert said == "Canaries measured nothing yet: fewer than two rounds on one side of the coin."
 
 
@@ -278,13 +278,13 @@ def test_infinity_is_written_as_in_the_report_of_a_run(
     report = live_report.assemble(audit, FACTS, 0.95)
     assert report["bounds"]["epsilon"] == math.inf
     assert "∞ at delta" in _summary(report)
-    page = live_report.write(report, tmp_path / "report")
+    page = live_words.write(report, tmp_path / "report")
     written = json.loads((page.parent / "report.json").read_text())
     assert written["bounds"]["epsilon"] == "Infinity"
 
 
 def test_a_report_is_its_users_alone(tmp_path: Path) -> None:
     report = live_report.assemble(LiveAudit(), FACTS, 0.95)
-    page = live_report.write(report, tmp_path / "report")
+    page = live_words.write(report, tmp_path / "report")
     assert page.parent.stat().st_mode & 0o077 == 0
     assert json.loads((page.parent / "report.json").read_text()) == report

@@ -14,7 +14,8 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.lower_bounds import clopper_pearson_split
 from adversaries.statistics.rate_bounds import mu_gdp_bound
 from fedsim import client_app
-from fedsim.audits import check, crafted_report
+from fedsim.audits import crafted_report
+from fedsim.audits.measurements import check
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.report import writing

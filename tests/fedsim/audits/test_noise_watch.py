@@ -2,11 +2,13 @@
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from fedsim.audits.noise_watch import NoiseWatch, alarms
+from fedsim.audits.noise_watch import NoiseWatch, alarms, claimed_std
+from fedsim.config import Config
 
 SIZE, CLIENTS, ROUNDS = 200, 4, 10
 
@@ -60,3 +62,13 @@ def test_an_alarm_says_whose_noise_and_how_much() -> None:
     # Accused before its own limit is below 1.
     (said,) = alarms(["sum"], {"sum": 1.09})
     assert said.startswith("The released sums have less noise than is claimed")
+
+
+def test_where_some_clients_join_those_expected_add_the_noise_together(
+    small: Callable[..., Config],
+) -> None:
+    changes = {"federation.clients": 4, "training.clipping-norm": 3.0}
+    changes |= {"federation.trust": "distributed", "federation.sampling-rate": 0.5}
+    config = small(changes)
+    assert claimed_std(config, 2.0, 2) == pytest.approx(2 * 3)
+    assert claimed_std(config, 2.0, 1) == pytest.approx(2 * 3 / math.sqrt(2))

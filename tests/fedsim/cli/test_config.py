@@ -6,8 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from adversaries.errors import InputError
+from fedsim.cli import config as config_command
 from fedsim.common import configurations
-from fedsim.config import KNOWN_KEYS, Config, targets, to_run_config
+from fedsim.config import (
+    KNOWN_KEYS,
+    Config,
+    documentation,
+    from_run_config,
+    targets,
+    to_run_config,
+)
 
 Fedsim = Callable[..., tuple[int, str, str]]
 
@@ -33,6 +42,32 @@ def test_a_key_is_explained_with_what_it_goes_with(fedsim: Fedsim) -> None:
     assert row["needs"] == "training.local-epochs is 1"
     _, out, _ = fedsim("config", "explain", "privacy.unit")
     assert '"record" or "client"' in out
+
+
+@pytest.mark.parametrize("key", KNOWN_KEYS)
+def test_the_example_of_every_key_is_one_that_it_may_have(key: str) -> None:
+    names = config_command._names(key)
+    value = documentation.example(documentation.key(key), names)
+    assert not names or value in names
+    assert value != documentation.key(key).default or isinstance(value, str)
+    try:
+        values = targets.overlaid(to_run_config(Config()), {key: value})
+        assert to_run_config(from_run_config(values))[key] == value
+    except InputError as error:  # then it is about what goes with what, not about the range
+        assert key in str(error)
+        assert documentation.rows_of(key) or "federation.clients" in str(error)
+
+
+def test_an_explanation_has_type_values_default_and_an_example(fedsim: Fedsim) -> None:
+    _, out, _ = fedsim("config", "explain", "training.optimizer")
+    said = " ".join(out.split())
+    assert 'Type text Values sgd, adam Default "sgd" Example --set training.optimizer=adam' in said
+    assert 'below [training]: optimizer = "adam"' in out
+    _, out, _ = fedsim("config", "explain", "privacy.delta")
+    said = " ".join(out.split())
+    assert (
+        "Type number Values above 0 and below 1 Default 0.005 Example --set privacy.delta" in said
+    )
 
 
 @pytest.mark.parametrize("key", targets.KEYS)

@@ -1,8 +1,12 @@
 """Evidence: another machine sees that nothing was changed, and names what was."""
 
 import base64
+import hashlib
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -236,9 +240,15 @@ def test_the_audit_of_a_transcript_is_signed_with_it(
     claim = "--claimed-epsilon", "10", "--claimed-delta", "1e-5"
     status, _, said = fedsim("audit", "transcript", path, *claim, "--fail-if", "epsilon.low > 1")
     assert (status, "Gate shut: epsilon.low > 1" in said) == (3, True)
-    signer.sign(path)
+    signer.sign(tmp_path / "server-audit")  # with its transcript, which lies beside it
     evidence = tmp_path / "server-evidence.json"
-    assert signer.verify(evidence)[0] == 0
+    status, said = signer.verify(evidence)
+    assert (status, "absent: configuration, ledger: not signed" in said) == (0, True)
+    apart = tmp_path / "apart"
+    shutil.copytree(tmp_path / "server-audit", apart)
+    signer.sign(apart)
+    status, said = signer.verify(apart / "evidence.json")
+    assert (status, "report: was not made again: its transcript is not among" in said) == (3, True)
     path.write_bytes(path.read_bytes() + b"\0")
     status, said = signer.verify(evidence)
     assert (status, "server.fedt: is not the file" in said) == (4, True)
@@ -254,6 +264,70 @@ def test_what_takes_the_clients_data_to_be_audited_again_is_not_verified_but_its
     signer.sign(tmp_path / "live.fedt")
     status, said = signer.verify(tmp_path / "live-evidence.json")
     assert (status, "files: 2 of 2" in said, "takes the clients' data" in said) == (3, True, True)
+
+
+APPS = Path(__file__).parents[2] / "apps"
+QUICK = "--trials", "20", "--claimed-epsilon", "3", "--claimed-delta", "1e-5"
+OF_APP = "app", APPS / "dp_app", *QUICK, "--clients", "2", "--rounds", "1"
+OF_LOOP = "loop", f"{APPS / 'loops' / 'own_loops.py'}:correct", *QUICK, "--records", "16"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [((*OF_APP, "--run-config", "clients=2"), "dp_app/client_app.py"), (OF_LOOP, "own_loops.py")],
+)
+def test_an_audit_of_code_passes_a_gate_and_is_verified_elsewhere_by_a_process_of_its_own(
+    fedsim: Fedsim, signer: Signer, tmp_path: Path, asked: tuple[object, ...], code: str
+) -> None:
+    out, there = tmp_path / "audit", tmp_path / "elsewhere" / "audit"
+    status, _, said = fedsim("audit", *asked, "--out", out, "--fail-if", "epsilon.low > 3")
+    assert (status, "Gate shut" in said) == (0 if code.startswith("dp_app") else 3, False)
+    report = json.loads((out / "report.json").read_text())
+    source = APPS / ("dp_app" if code.startswith("dp_app") else "loops") / code
+    assert report["code"][code] == hashlib.sha256(source.read_bytes()).hexdigest()
+    signer.sign(out)
+    shutil.copytree(out, there)
+    public = shutil.copy(signer.public, tmp_path / "elsewhere")
+    shutil.rmtree(out)
+    verify = [sys.executable, "-m", "fedsim", "verify", "audit/evidence.json", "--key", public]
+    fresh = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home")}
+    fresh["PYTHONPATH"] = str(Path(statement.__file__).parents[2])
+    for more, status in (([], 3), (["--as-signed"], 0)):
+        where = {"cwd": there.parent, "env": fresh}
+        found = subprocess.run([*verify, *more], check=False, capture_output=True, **where)
+        assert found.returncode == status, found.stderr
+        assert b"absent: configuration, ledger, transcript: not signed" in found.stdout
+
+
+def test_an_audit_of_code_says_what_is_absent_and_names_one_changed_byte(
+    fedsim: Fedsim, signer: Signer, tmp_path: Path
+) -> None:
+    for kind in ("app audit", "loop audit"):
+        out = tmp_path / kind
+        out.mkdir()
+        report = {"kind": kind, "verdict": "supported", "seed": 4, "theory": {"epsilon": 1.5}}
+        (out / "report.json").write_text(json.dumps(report))
+        (out / "report.html").write_text("<p>1.5</p>")
+        signer.sign(out)
+        status, said = signer.verify(out / "evidence.json")
+        assert (status, "keeps no trials" in said) == (3, True)
+        as_signed = "verify", out / "evidence.json", "--as-signed", "--json", "--key", signer.public
+        status, said, _ = fedsim(*as_signed)
+        told = json.loads(said)["statement"]["predicate"]
+        assert (status, told["absent"]) == (0, ["configuration", "ledger", "transcript"])
+        assert (told["seeds"], told["numbers"]["epsilon"]) == ({"audit.seed": 4}, 1.5)
+        assert told["conclusions"] == {"verdict": "supported"}
+        (out / "report.html").write_text("<p>1.4</p>")
+        status, said, _ = fedsim(*as_signed)
+        assert (status, "report.html" in said) == (4, True)
+    (tmp_path / "app audit" / "report.json").write_text('{"kind": "app audit"}')
+    (tmp_path / "app audit" / "evidence.json").unlink()
+    status, _, said = fedsim("sign", tmp_path / "app audit", "--key", signer.private)
+    assert (status, "report.json is damaged: it has no 'seed'" in said) == (2, True)
+    (tmp_path / "app audit" / "report.json").write_text('{"kind": "sweep"}')
+    status, _, said = fedsim("sign", tmp_path / "app audit", "--key", signer.private)
+    assert (status, "(sweep) that is no run's and no audit's" in said) == (2, True)
 
 
 def test_keys_and_evidence_replace_nothing_and_keys_are_for_their_owner(

@@ -15,7 +15,7 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.one_run import binomial_bound, f_dp_bound
 from adversaries.statistics.order_statistics import order_bound
 from fedsim import client_app
-from fedsim.audits import check, one_run_report
+from fedsim.audits.measurements import check, one_run_report
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.game import federation, one_run

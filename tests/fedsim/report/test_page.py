@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from fedsim.config import flatten
+from fedsim.config import Config, flatten, from_run_config, to_run_config
 from fedsim.pages.blocks import Table
 from fedsim.pages.wording import number, percent
 from fedsim.report.page import Pictures, render_html, write_figures
@@ -19,8 +19,9 @@ from fedsim.report.sections.facts import TITLES
 from fedsim.report.summary import summary
 from fedsim.results.report import decode, encode
 from fedsim.results.verdicts import Answer, Basis, OwnLimit, State
+from fedsim.studies import choose
 
-from .conftest import KINDS
+from .conftest import KINDS, SIZE
 
 pytestmark = pytest.mark.figures
 VOID, CELLS = {"meta", "img"}, {"th", "td", "dt", "dd", "small"}
@@ -181,8 +182,11 @@ def test_every_figure_has_a_text_alternative(html):
     assert html.count("The numbers behind this figure") == drawn
 
 
-def test_the_same_run_gives_the_same_page(written, drawn, html):
+def test_the_same_run_gives_the_same_page_which_leads_back_to_a_sweeps(written, drawn, html):
     assert html == render_html(written("central").report, drawn("central"))
+    back = 'href="../report.html"'
+    assert back not in html
+    assert back in render_html(written("central").report, drawn("central"), True)
 
 
 def test_the_appendix_lists_every_value_of_the_report(report, html):
@@ -571,6 +575,21 @@ def test_what_would_lower_it_marks_what_raises_it_and_suggests_no_laxer_limit(wr
         limited = [replace(found, limits=[limit]) for found in report.verdicts]
         suggested = lowering.choose(replace(report, verdicts=limited)).split()[4]
         assert float(suggested) == pytest.approx(asked * here.allowed.advantage, rel=0.05)
+
+
+def test_the_search_that_is_suggested_is_one_that_fedsim_choose_takes(written):
+    """No noise protects from the server under central trust; what it learns is cut elsewhere."""
+    for kind in ("server", "central", "distributed", "local"):
+        report = written(kind).report
+        for vantage in (found.vantage for found in report.verdicts):
+            words = lowering.choose(replace(report, vantage=vantage)).split()
+            changed = KINDS[kind] | {"federation.vantage": vantage}
+            changed |= dict(each.split("=") for each in words[words.index(vantage) + 1 :][1:])
+            choose.check(from_run_config(to_run_config(Config()) | SIZE | changed))
+            assert 0 < float(words[4]) < 1
+        lacking = [change for change in report.lowering if change.key != "federation.trust"]
+        alone = lowering.choose(replace(report, vantage="server", lowering=lacking))
+        assert bool(alone) == (kind in ("distributed", "local"))
 
 
 def test_a_limit_of_the_belief_is_never_green_nor_stated_without_its_tail(written):

@@ -2,11 +2,19 @@
 
 import os
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from adversaries.errors import InputError
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.cli.main import main
+from fedsim.config import Config
+from fedsim.tracking import trackers
+from fedsim.tracking.following import following
+from fedsim.tracking.numbers import Tracking
 from fedsim.tracking.tracker import Subject, Tracker
 from fedsim.tracking.trackers import TRACKERS, opened
 
@@ -60,6 +68,33 @@ def test_mlflow_goes_on_with_a_resumed_run_and_sends_nobody_else_anything(tmp_pa
 def test_what_is_no_place_is_said_in_one_line(target: str) -> None:
     with pytest.raises(InputError, match="give NAME:PLACE"):
         opened(target)
+
+
+def test_the_password_of_a_server_is_said_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, said = "https://me:se@cret@tracking.example:5000/x", StringIO()
+
+    class Refusing:
+        def __init__(self, uri: str) -> None:
+            self.uri = uri
+
+        def begin(self, subject: Subject) -> None:
+            raise OSError(f"no route to {self.uri}/api")
+
+    monkeypatch.setitem(trackers.TRACKERS, "mlflow", Refusing)  # type: ignore[arg-type]
+    run = RunDirectory.create(tmp_path / "run", Config())
+    tracking = Tracking(run, opened(f"mlflow:{place}"), place)
+    with run.lock(), following(run, [tracking], Console(file=said, width=200)):
+        run.log_event(round=1, trials=[0, 2], accuracy=0.5)
+    clean = "https://tracking.example:5000/x"
+    assert said.getvalue() == f"{clean} is no longer written: no route to {clean}/api\n"
+    for to in (f"mlflow:{place}", f"wandb:{place}"):
+        with pytest.raises(SystemExit):
+            main(["track", str(run.path), "--to", to])
+        out, err = capsys.readouterr()
+        assert "tracking.example" in err
+        assert not [word for word in ("cret", "me:") if word in out + err]
 
 
 @pytest.mark.parametrize("name", TRACKERS)

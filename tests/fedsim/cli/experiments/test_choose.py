@@ -3,17 +3,22 @@
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 import fedsim as api
+from adversaries.errors import InputError
 from fedsim import choosing
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, dump, load
 from fedsim.experiment import in_process
+from fedsim.mechanisms import privacy
 from fedsim.server.plan import Plan
+from fedsim.studies import choose, choose_search
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -99,7 +104,7 @@ def test_what_is_interrupted_goes_on_and_what_fails_is_named(
 
 @pytest.mark.usefixtures("without_pages")
 def test_what_no_setting_is_accurate_enough_for_is_said_and_exits_with_1(
-    fedsim: Command, tiny: Path, tmp_path: Path
+    fedsim: Command, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
     asked = ("choose", tiny, "--max-advantage", 0.2, "--trials", 4, "--out", out)
@@ -115,6 +120,36 @@ def test_what_no_setting_is_accurate_enough_for_is_said_and_exits_with_1(
     assert found["sentences"][0].startswith("None of the settings meets the limit")
     assert "Nearest: rounds = " in fedsim(*asked, *over, "--min-accuracy", 0.999)[2]
     assert not (out / "config.toml").exists()
+    # Not one of them is too lax or not accurate enough: their trials contradict theory.
+    candidate = choose.candidate
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            choose_search.choose,
+            "candidate",
+            lambda *given: replace(candidate(*given), alarm=True),  # type: ignore[type-var]
+        )
+        status, printed, _ = fedsim(*asked, *over, "--json")
+    first, *others = json.loads(printed)["sentences"]
+    assert (status, "though some meet the limit in theory" in first) == (1, True)
+    assert sum("whose trials contradict theory (rounds=" in each for each in others) == 4
+    # The answer stands where one of its sentences cannot be worked out.
+    with monkeypatch.context() as patched:
+        apart = SimpleNamespace(mechanism=privacy.mechanism, noise_multiplier=_refusing)
+        patched.setattr(choose_search, "privacy", apart)
+        assert fedsim(*asked, *over, "--quiet")[0] == 0
+
+
+def _refusing(*given: object) -> None:
+    raise InputError("it cannot be worked out")
+
+
+def test_what_the_search_costs_is_worked_out_before_anything_is_trained(
+    fedsim: Command, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choose_search, "search_cost", _refusing)
+    out = tmp_path / "out"
+    status, _, err = fedsim("choose", tiny, "--max-advantage", 0.2, "--out", out)
+    assert (status, "it cannot be worked out" in err, out.exists()) == (2, True, False)
 
 
 @pytest.mark.usefixtures("without_pages")

@@ -17,6 +17,7 @@ from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.experiments import sweep
 from fedsim.config import Config, dump, load
 from fedsim.experiment import in_process
+from fedsim.report import page as page_of_run
 from fedsim.report.sections.facts import TITLES
 from fedsim.server.plan import Plan
 
@@ -133,13 +134,13 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
         return in_process(plan, console)
 
     monkeypatch.setattr(sweep, "in_process", breaking)
-    experiment = tmp_path / "tiny.toml"
+    monkeypatch.setattr(page_of_run, "render_html", lambda *given: f"one of several: {given[2]}")
+    experiment, out = tmp_path / "tiny.toml", tmp_path / "sweep"
     experiment.write_text(dump(small({"training.rounds": 1, "trials.count": 4})))
-    out = tmp_path / "sweep"
     arguments = ("sweep", experiment, "--over", "privacy.rho-beta=0.6,0.9,0.95", "--out", out)
     status, _, err = fedsim(*arguments)
-    assert status == 1
-    assert err.strip().splitlines()[-1].startswith("fedsim: 1 of 3 runs failed")
+    said = err.strip().splitlines()[-1].startswith("fedsim: 1 of 3 runs failed")
+    assert (status, said) == (1, True)
     assert "rho-beta=0.95 failed: no numbers any more" in err
     rows = list(csv.DictReader((out / "summary.csv").read_text().splitlines()))
     assert [row["privacy.rho-beta"] for row in rows] == ["0.6", "0.9", "0.95"]
@@ -161,6 +162,8 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
             leading["name"],
             leading["epsilon"],
         )
+        # Its page leads back to that of the sweep.
+        assert (out / name / "report.html").read_text() == "one of several: True"
     written = [out / "figures" / "privacy-rho-beta.svg", out / "summary.csv", out / "report.html"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in written} == {0o600}
     page = (out / "report.html").read_text()

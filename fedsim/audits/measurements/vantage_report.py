@@ -14,7 +14,7 @@ from scipy.special import expit, logit
 from adversaries.statistics import estimators, forecast, lower_bounds
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.trials import two_sided
-from fedsim.audits.check import Check
+from fedsim.audits.measurements.check import Check
 from fedsim.campaign import precision
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config

@@ -10,7 +10,7 @@ from adversaries.statistics import gaussian, intervals
 from adversaries.statistics import one_run as estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.order_statistics import order_bound, order_bounds
-from fedsim.audits.check import Check
+from fedsim.audits.measurements.check import Check
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
 from fedsim.game import one_run
@@ -69,7 +69,6 @@ def report(
     if one_run.KINDS[kind].orthogonal:
         everybody["order"] = order_bounds(coins, scores, delta, confidence)
     everybody["estimate"] = estimators.client_canary_estimates(coins, scores, delta)
-    estimate = estimators.client_canary_estimate(*mine, delta, confidence)
     return OneRun(
         kind=kind,
         known_data=config.canaries.known_data,
@@ -88,16 +87,7 @@ def report(
             name: LowerBound(**asdict(bound))
             for name, bound in _bounds(kind, mine, guesses, delta, confidence).items()
         },
-        estimate=CanaryEstimate(
-            mu=estimate.mu,
-            mu_interval=Interval(**asdict(estimate.mu_interval)),
-            epsilon=estimate.epsilon,
-            epsilon_interval=Interval(**asdict(estimate.epsilon_interval)),
-            delta=estimate.delta,
-            method=estimate.method,
-            assumes=estimate.assumes,
-            reason=estimate.reason,
-        ),
+        estimate=_estimate(mine, delta, confidence),
         spread={
             name: _spread(there, limit)
             for name, found in everybody.items()
@@ -120,6 +110,20 @@ def leading(kind: str) -> str:
     return "order" if one_run.KINDS[kind].orthogonal else "f_dp"
 
 
+def _estimate(mine: Mine, delta: float, confidence: float) -> CanaryEstimate:
+    found = estimators.client_canary_estimate(*mine, delta, confidence)
+    return CanaryEstimate(
+        mu=found.mu,
+        mu_interval=Interval(**asdict(found.mu_interval)),
+        epsilon=found.epsilon,
+        epsilon_interval=Interval(**asdict(found.epsilon_interval)),
+        delta=found.delta,
+        method=found.method,
+        assumes=found.assumes,
+        reason=found.reason,
+    )
+
+
 def canary_mu(releases: Releases) -> float:
     """Return mu of one canary of norm C in all rounds, towards the aggregates alone.
 
@@ -132,7 +136,7 @@ def canary_mu(releases: Releases) -> float:
         multiplier = aggregate_noise_multiplier(
             alike.noise_multiplier,
             releases.trust,
-            releases.joining_rate * releases.clients,
+            releases.clients,
             alike.participants or releases.clients,
         )
         total += math.inf if not multiplier else alike.count * (relative / multiplier) ** 2

@@ -8,7 +8,7 @@ import pytest
 from adversaries.statistics.gaussian_bounds import mixed_share
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.rate_bounds import NoiseFamily
-from fedsim.audits import bounds_audit, check
+from fedsim.audits.measurements import bounds_audit, check
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config, Scalar
 from fedsim.mechanisms import privacy

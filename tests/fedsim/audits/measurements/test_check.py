@@ -1,5 +1,5 @@
-from fedsim.audits import check
-from fedsim.audits.check import Check
+from fedsim.audits.measurements import check
+from fedsim.audits.measurements.check import Check
 
 CHECKS = [Check("fine", None), Check("odd", "It is odd."), Check("known", None, by_chance=False)]
 

@@ -13,7 +13,7 @@ from flwr.app import Message
 from adversaries.attacks.membership_attacks import ATTACKS
 from adversaries.errors import InputError
 from fedsim import client_app
-from fedsim.audits.membership_audit import (
+from fedsim.audits.measurements.membership_audit import (
     attacks,
     decisions,
     observations,

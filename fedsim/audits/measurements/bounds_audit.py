@@ -15,8 +15,8 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.lower_bounds import COMMON, LOWER_BOUNDS
 from adversaries.statistics.rate_bounds import trade_off_bound
 from adversaries.statistics.trials import Bools, Floats
-from fedsim.audits.check import Check
-from fedsim.audits.noise_family import noise_family
+from fedsim.audits.measurements.check import Check
+from fedsim.audits.measurements.noise_family import noise_family
 from fedsim.campaign import precision
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config

@@ -15,8 +15,9 @@ from scipy.stats import binom
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, sample_size
 from adversaries.statistics.lower_bounds import LOWER_BOUNDS
-from fedsim.audits import lowering, one_run_report, vantage_report
+from fedsim.audits import lowering
 from fedsim.audits.audited_run import AuditedRun
+from fedsim.audits.measurements import one_run_report, vantage_report
 from fedsim.privacy import identifiability
 from fedsim.results.measured import AtVantage
 from fedsim.results.numbers import Ends

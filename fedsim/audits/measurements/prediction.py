@@ -6,7 +6,7 @@ from scipy.special import logit
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, forecast
 from adversaries.statistics.trials import Bools, Floats, two_sided
-from fedsim.audits import vantage_report
+from fedsim.audits.measurements import vantage_report
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
 from fedsim.mechanisms.vantages import measured

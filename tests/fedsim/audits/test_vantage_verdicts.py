@@ -9,7 +9,7 @@ from scipy.special import logit
 
 from adversaries.statistics.design import Design
 from adversaries.statistics.sample_size import interval_at
-from fedsim.audits import audit, verdicts
+from fedsim.audits import audit, vantage_verdicts
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
@@ -121,7 +121,7 @@ def test_a_coin_stays_within_what_chance_alone_gives_as_often_as_it_says() -> No
     generator = np.random.default_rng(3)
     for trials in (20, 400):
         shown = 2 * generator.binomial(trials, 0.5, 20_000) / trials - 1
-        within = (np.abs(shown) <= verdicts.guessing(trials, 0.95) + 1e-9).mean()
+        within = (np.abs(shown) <= vantage_verdicts.guessing(trials, 0.95) + 1e-9).mean()
         # Never less often, but for the error of 20 000 games; counts are discrete, so more often.
         assert 0.945 < within < 0.99
 
@@ -163,7 +163,7 @@ def test_a_limit_of_the_advantage_is_met_or_missed_or_open(
 @pytest.mark.parametrize(("advantage", "limit"), [(0.25, 0.2), (0.05, 0.1), (0.6, 0.65)])
 def test_so_many_trials_tell_and_fewer_do_not(advantage: float, limit: float, common: bool) -> None:
     design = Design(common)
-    needed = verdicts.sample_size.trials_to_tell(advantage, limit, 0.95, design)
+    needed = vantage_verdicts.sample_size.trials_to_tell(advantage, limit, 0.95, design)
 
     def tells(trials: int) -> bool:
         found = interval_at(advantage, trials, 0.95, design)

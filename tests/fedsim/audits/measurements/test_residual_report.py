@@ -10,7 +10,7 @@ import pytest
 
 from adversaries.statistics.design import Design
 from fedsim import client_app
-from fedsim.audits import check, residual_report
+from fedsim.audits.measurements import check, residual_report
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.config import Config, Scalar, to_run_config

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fedsim import client_app
-from fedsim.audits import cautions, trust_report
+from fedsim.audits import cautions
+from fedsim.audits.measurements import trust_report
 from fedsim.campaign.ledger_row import Row
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, to_run_config

@@ -12,8 +12,8 @@ import torch
 
 from adversaries.errors import InputError
 from fedsim import client_app
-from fedsim.audits.bayesian_audit import bayesian_report
 from fedsim.audits.cautions import UNCLIPPED
+from fedsim.audits.measurements.bayesian_audit import bayesian_report
 from fedsim.campaign import budget
 from fedsim.campaign.ledger import Ledger
 from fedsim.campaign.run_directory import Arrays, RunDirectory

@@ -48,7 +48,6 @@ def bayesian_report(
     check_positive_delta(delta)
     trials, rounds, pairs = distances.shape
     gamma = bayesian.GAMMA * rounds
-    vantage = config.federation.vantage
     stated = Bayesian(
         delta=delta,
         gamma=gamma,
@@ -58,7 +57,7 @@ def bayesian_report(
         epsilon=None,
         epsilon_at_percentile=None,
         orders=None,
-        dp_epsilon=PLD.epsilon(releases.towards(vantage), delta),
+        dp_epsilon=PLD.epsilon(releases.towards(config.federation.vantage), delta),
         worst_case_epsilon=None,
         by_round=None,
         note="",
@@ -69,19 +68,16 @@ def bayesian_report(
     spent, worst = _spent(config, transcript)
     mean, orders = bayesian.epsilons(spent, bayesian.ORDERS, delta, gamma)
     each, strict_orders = bayesian.epsilons(spent, bayesian.ORDERS, strict, gamma)
+    last_orders = np.concatenate((orders[:, -1], strict_orders[:, -1]))
+    dearest = math.inf
+    if config.training.clipping:
+        dearest = float(bayesian.epsilons(worst.sum(axis=1), bayesian.ORDERS, delta)[0].max())
     return replace(
         stated,
         epsilon=_over_trials(mean[:, -1]),
         epsilon_at_percentile=_over_trials(each[:, -1]),
-        orders=(
-            int(min(orders[:, -1].min(), strict_orders[:, -1].min())),
-            int(max(orders[:, -1].max(), strict_orders[:, -1].max())),
-        ),
-        worst_case_epsilon=float(
-            bayesian.epsilons(worst.sum(axis=1), bayesian.ORDERS, delta)[0].max()
-        )
-        if config.training.clipping
-        else math.inf,
+        orders=(int(last_orders.min()), int(last_orders.max())),
+        worst_case_epsilon=dearest,
         by_round=_by_round(config, mean, each, delta, releases),
         note=_note(config, mean[:, -1], each[:, -1], orders[:, -1], strict_orders[:, -1]),
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fedsim.audits import vantage_report
+from fedsim.audits.measurements import vantage_report
 from fedsim.config import Config
 from fedsim.trust.model import Vantage
 

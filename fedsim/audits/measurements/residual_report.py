@@ -13,7 +13,7 @@ import numpy as np
 from adversaries.attacks import residuals
 from adversaries.statistics.design import INDEPENDENT, Design
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.check import Check
+from fedsim.audits.measurements.check import Check
 from fedsim.campaign.run_directory import Arrays
 from fedsim.campaign.run_transcript import RESIDUALS
 from fedsim.config import Config
@@ -90,14 +90,7 @@ def report(
             config.training.sampling_rate,
         )
     return Residuals(
-        noise=NoiseTest(
-            ratio=noise.ratio,
-            interval=(noise.interval.low, noise.interval.high),
-            by_step=[None if math.isnan(step) else step for step in noise.by_step],
-            p_value=noise.p_value,
-            uneven=noise.uneven,
-            degrees_of_freedom=noise.degrees_of_freedom,
-        ),
+        noise=_noise(noise),
         repeats=None if repeats is None else DirectionTest(**asdict(repeats)),
         scale=None
         if scale is None
@@ -110,6 +103,17 @@ def report(
         sampling=None if sampled is None else SamplingTest(**asdict(sampled)),
         confidence=confidence,
         note=MEANING,
+    )
+
+
+def _noise(found: residuals.NoiseTest) -> NoiseTest:
+    return NoiseTest(
+        ratio=found.ratio,
+        interval=(found.interval.low, found.interval.high),
+        by_step=[None if math.isnan(step) else step for step in found.by_step],
+        p_value=found.p_value,
+        uneven=found.uneven,
+        degrees_of_freedom=found.degrees_of_freedom,
     )
 
 

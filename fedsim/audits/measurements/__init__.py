@@ -1,0 +1,1 @@
+"""What each kind of measurement shows, from arrays and a configuration: nothing of a whole run."""

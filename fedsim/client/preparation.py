@@ -1,0 +1,107 @@
+"""What a client's node takes in before it answers: configuration, its own files, the request."""
+
+import logging
+
+from flwr.app import Context, Message
+
+from adversaries import registry
+from adversaries.errors import InputError
+from fedsim.client import admission
+from fedsim.common import device
+from fedsim.config import Config, from_run_config
+from fedsim.config.federation import OWN
+from fedsim.data import schema as schemas
+from fedsim.game import federation
+from fedsim.game.federation import Federation
+from fedsim.protocol import consent, messages
+from fedsim.protocol.consent import RefusedError
+from fedsim.protocol.messages import Request
+from fedsim.training import pretrained
+
+LOG = logging.getLogger(__name__)
+
+
+def prepared(message: Message, context: Context) -> tuple[Config, Federation, Request]:
+    """Return the experiment, what this client knows, and what is asked, which its terms allow.
+
+    Args:
+        message: as received.
+        context: of the node.
+
+    Raises:
+        RefusedError: the node's owner did not agree to it, or the run does not plan it.
+    """
+    config = configured(context)
+    request = Request.from_content(message.content)
+    partition = messages.partition(context)
+    consent.check(context.node_config, admission.needed(config, request, partition))
+    known = known_to(config, partition)
+    admission.check(message, context, config, request, known)
+    if known.device.type == "cpu":
+        device.single_threaded_kernels()
+    return config, known, request
+
+
+def known_to(config: Config, partition: int) -> Federation:
+    """Return what this client knows of the federation.
+
+    Args:
+        config: the experiment.
+        partition: the client's number.
+
+    Raises:
+        InputError: as of `federation.load`.
+        RefusedError: its own records are not as the schema says. Which, and how, is for its own
+            log: the server is told what this function raises.
+    """
+    if config.data.name != OWN or config.run.job != "training":
+        return federation.load(config)
+    try:
+        return federation.load(config, partition)
+    except InputError as error:
+        LOG.error("this client's records: %s", error)
+        raise RefusedError(
+            "this client's records are not as data.public-schema says; its own log says where"
+        ) from None
+
+
+def configured(context: Context) -> Config:
+    """Return the experiment, with this client's own files if its node's config says where.
+
+    Args:
+        context: of the node.
+
+    Raises:
+        RefusedError: the run's model starts from a file of which this node has no copy, or its
+            schema is not the one that this node keeps.
+    """
+    registry.allow(str(context.node_config.get(consent.CODE, "")).split(","))
+    config = from_run_config(context.run_config)
+    if path := context.node_config.get(consent.DATA):
+        # A client's files are where the client says, and nobody else needs to know.
+        config = config.reading_data_from(str(path), as_they_are=True)
+    weights = str(context.node_config.get(consent.WEIGHTS, config.model.weights))
+    digest = config.model.weights_sha256
+    if digest and not pretrained.same(weights, digest):
+        raise RefusedError(
+            f"this client has no copy of model.weights with SHA-256 {digest}; set "
+            f"{consent.WEIGHTS} in its node.toml to where it lies"
+        )
+    if config.data.name == OWN:
+        _check_schema(str(context.node_config.get(consent.SCHEMA, "")), config)
+    return config.starting_from(weights if digest else config.model.weights)
+
+
+def _check_schema(path: str, config: Config) -> None:
+    """Raise RefusedError if a run's schema is another than the node's copy; "" is none."""
+    if not path:
+        return
+    try:
+        own = schemas.load(path)
+    except InputError as error:
+        LOG.error("%s: %s", consent.SCHEMA, error)
+        raise RefusedError(
+            f"this client's {consent.SCHEMA} names no schema; its own log says why"
+        ) from None
+    if said := schemas.difference(own, schemas.parse(config.data.public_schema)):
+        raise RefusedError(f"data.public-schema is not the schema that this client keeps: {said}")
