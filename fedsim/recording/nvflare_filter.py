@@ -25,8 +25,11 @@ except ImportError:  # an extra: the class is there to be named, and says so whe
     DataKind = MetaKey = None
     DXOFilter = object
 
-SVT = ("gamma", "epsilon", "noise_var", "fraction")
-"""What SVTPrivacy is configured with, and its noise can be worked out from."""
+CONFIGURED = {
+    "SVTPrivacy": ("svt", ("gamma", "epsilon", "noise_var", "fraction")),
+    "GaussianPrivacy": ("gaussian", ("sigma0", "max_percentile")),
+}
+"""What a filter is configured with, and its noise can be worked out from, with a prefix."""
 
 
 class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
@@ -109,8 +112,10 @@ class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
             found["local_clipping_norm"] = self.clipping_norm
         if self.noise_std is not None:
             found["local_noise_std"] = self.noise_std
-        if found["filter"] == "SVTPrivacy":
-            found |= {f"svt_{name}": float(getattr(self.filter, name)) for name in SVT}
+        prefix, names = CONFIGURED.get(type(self.filter).__name__, ("", ()))
+        known = {name: getattr(self.filter, name, None) for name in names}
+        found |= {f"{prefix}_{name}": float(of) for name, of in known.items() if of is not None}
+        if prefix == "svt":
             budget = dxo.get_meta_prop("svt_privacy_budget", None) or {}
             for name in ("epsilon_total", "epsilon_release", "n_upload"):
                 if name in budget:

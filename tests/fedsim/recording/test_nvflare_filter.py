@@ -61,6 +61,29 @@ def test_percentile_privacy_adds_no_noise(tmp_path: Path) -> None:
     assert "adds no noise" in report["findings"][0]["text"]
 
 
+@pytest.mark.parametrize(("share", "verdict"), [(0.1, "convicted"), (0.3, "not judged")])
+def test_noise_that_is_a_share_of_the_update_is_told_from_another_filter_of_its_name(
+    tmp_path: Path, share: float, verdict: str
+) -> None:
+    from nvflare.apis.dxo import DataKind
+    from nvflare.apis.dxo_filter import DXOFilter
+
+    class GaussianPrivacy(DXOFilter):  # type: ignore[misc]
+        """As that of NVFlare's research examples, if the share is the one that it is given."""
+
+        sigma0, max_percentile = 0.1, 95.0
+
+        def process_dxo(self, dxo: Any, shareable: Any, fl_ctx: Any) -> Any:
+            sizes = np.abs(np.concatenate([each.ravel() for each in dxo.data.values()]))
+            std, generator = share * np.percentile(sizes, 95), np.random.default_rng(2)
+            dxo.data = {name: each + generator.normal(0, std, each.shape)
+                        for name, each in dxo.data.items()}  # fmt: skip
+            return dxo
+
+    path = _filtered(GaussianPrivacy([DataKind.WEIGHT_DIFF], None), tmp_path)
+    assert audit(read(path), DELTA, claimed_epsilon=8.0)["claim"]["verdict"] == verdict
+
+
 @pytest.mark.parametrize(("noise", "verdict"), [(1.0, "supported"), (0.5, "convicted")])
 def test_a_gaussian_filter_of_ones_own_is_measured(
     tmp_path: Path, noise: float, verdict: str
