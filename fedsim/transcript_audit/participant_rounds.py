@@ -110,7 +110,7 @@ class ParticipantRounds:
         return Measured(release, canary, "" if release else NOTHING_MEASURED)
 
     def _unreadable(self, findings: list[dict[str, Any]]) -> tuple[str, str, Any]:
-        """Return why nothing is measured, of a client, and what is known of filters all the same."""
+        """Return why nothing is measured, of a client, and what is known of them."""
         share = self._share.measured() if self._unread == {FILTER} else None
         if share is not None:
             why, known = share

@@ -77,4 +77,3 @@ class ShareRounds:
             },
             "proven": {"confidence": ALARM_CONFIDENCE, "epsilon": math.inf},
         }
-
