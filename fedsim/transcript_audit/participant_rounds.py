@@ -14,7 +14,7 @@ from fedsim.transcript_audit.recorded_noise import claimed_local_std, number
 from fedsim.transcript_audit.share_rounds import FILTER, ShareRounds
 from fedsim.transcript_audit.svt_rounds import SvtRounds
 from fedsim.transcript_audit.transcript_canary import Scored
-from fedsim.transcript_audit.transcript_findings import Measured, Notes, finding
+from fedsim.transcript_audit.transcript_findings import Asked, Measured, Notes, finding
 from fedsim.transcripts.records import Arrays, Canary, ObservedRound
 
 TOWARDS = "the server, which sees this client's noised update by itself"
@@ -79,30 +79,22 @@ class ParticipantRounds:
         elif observed.unprotected is not None and observed.own:
             self._observe_local(observed, observed.unprotected)
 
-    def measured(
-        self,
-        mechanism: Mapping[str, Any],
-        delta: float,
-        confidence: float,
-        findings: list[dict[str, Any]],
-    ) -> Measured:
+    def measured(self, asked: Asked) -> Measured:
         """Return what all rounds so far say of noise and canaries; append what is wrong.
 
         Args:
-            mechanism: as it was recorded.
-            delta: at which epsilons are stated.
-            confidence: of intervals.
-            findings: those of the report.
+            asked: what the report is to be of.
         """
+        findings = asked.findings
         release = canary = None
         if self._local:
-            release = transcript_release.measured(self._local, TOWARDS, delta, confidence, findings)
-            findings += _understated(release, mechanism)
+            release = transcript_release.measured(self._local, TOWARDS, asked)
+            findings += _understated(release, asked.mechanism)
         if self._scored:
-            canary = transcript_canary.measured(self._scored, delta, confidence)
+            canary = transcript_canary.measured(self._scored, asked.delta, asked.confidence)
         if self._unread:
             return Measured(None, canary, *self._unreadable(findings))
-        filtered = self._svt.measured(mechanism, delta, confidence, findings)
+        filtered = self._svt.measured(asked)
         if filtered is not None:
             return Measured(release, canary, SELECTION, filtered=filtered)
         if release is None and canary is None:
