@@ -19,10 +19,10 @@ from fedsim.recording.recorder_sink import append, safely
 from fedsim.transcripts.records import ObservedRound, Scalar
 
 try:
-    from nvflare.apis.dxo import DataKind, MetaKey
+    from nvflare.apis.dxo import MetaKey
     from nvflare.apis.dxo_filter import DXOFilter
 except ImportError:  # an extra: the class is there to be named, and says so where it is made
-    DataKind = MetaKey = None
+    MetaKey = None
     DXOFilter = object
 
 CONFIGURED = {
@@ -91,10 +91,8 @@ class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
         def observed() -> ObservedRound:
             return ObservedRound(
                 int(number or dxo.get_meta_prop(MetaKey.CURRENT_ROUND, 0) or 0),
-                # Of a difference the model is what it is the difference to: nothing.
-                model={name: np.zeros_like(array) for name, array in before.items()}
-                if dxo.data_kind == DataKind.WEIGHT_DIFF
-                else {},
+                # What the filter clips is what is sent, a difference or weights: to nothing.
+                model={name: np.zeros_like(array) for name, array in before.items()},
                 own=_copied(after.data),
                 unprotected=before,
                 mechanism=self._mechanism(after, float(steps)),
