@@ -111,6 +111,8 @@ class _Steps:
         # Before the call, which may add the noise in place.
         before = safely(_arrays, stats)
         given = safely(_noise, mechanism.underlying_mechanism) or {}
+        if weight := getattr(stats, "weight", None):
+            given["total_weight"] = float(weight)
         result = type(mechanism).postprocess_server(
             mechanism, stats=stats, central_context=central_context, **more
         )

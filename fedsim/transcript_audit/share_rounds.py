@@ -10,11 +10,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from adversaries.attacks.noisy_means import std_interval
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.transcript_audit.left_over import Layout, believable
 from fedsim.transcript_audit.recorded_noise import number
 from fedsim.transcripts.records import ObservedRound
+
+Floats = npt.NDArray[np.float64]
 
 FILTER = "GaussianPrivacy"
 
@@ -37,24 +41,10 @@ class ShareRounds:
         Args:
             observed: a round, of whose noise the mechanism names share and percentile.
         """
-        share = number(observed.mechanism, "gaussian_sigma0")
-        percentile = observed.mechanism.get("gaussian_max_percentile")
-        before = observed.unprotected or {}
-        if not share or not isinstance(percentile, float) or set(before) != set(observed.own):
-            self._fits = False
-            return
-        update, sent = (
-            np.concatenate([arrays[name].ravel() for name in before], dtype=np.float64)
-            for arrays in (before, observed.own)
-        )
-        sizes = np.abs(update[update != 0])
-        if not sizes.size or sent.shape != update.shape or not 0 <= percentile <= 100:
-            self._fits = False
-            return
-        scaled = (sent - update) / (share * np.percentile(sizes, percentile))
-        energy = float(scaled @ scaled)
-        self._fits = self._fits and math.isfinite(energy)
-        self._rounds.append((energy, scaled.size))
+        scaled = _scaled(observed)
+        self._fits = self._fits and scaled is not None
+        if scaled is not None:
+            self._rounds.append((float(scaled @ scaled), scaled.size))
 
     def measured(self) -> tuple[str, Mapping[str, Any]] | None:
         """Return what it means and what was measured, None unless each round is of such noise."""
@@ -77,3 +67,20 @@ class ShareRounds:
             },
             "proven": {"confidence": ALARM_CONFIDENCE, "epsilon": math.inf},
         }
+
+
+def _scaled(observed: ObservedRound) -> Floats | None:
+    """Return the noise over the share of the update that it should be; None if nobody can tell."""
+    share, percentile = (
+        number(observed.mechanism, f"gaussian_{name}") for name in ("sigma0", "max_percentile")
+    )
+    layout = Layout.of(observed.unprotected or {})
+    update, sent = (layout.vector(arrays) for arrays in (observed.unprotected or {}, observed.own))
+    if not share or percentile is None or not 0 <= percentile <= 100:
+        return None
+    if update is None or sent is None or not update.any() or not believable(update, sent):
+        return None
+    most = float(np.percentile(np.abs(update[update != 0]), percentile))
+    with np.errstate(over="ignore", divide="ignore"):  # by a share of numbers next to 0
+        scaled = (sent - update) / (share * most)
+    return scaled if believable(scaled) else None
