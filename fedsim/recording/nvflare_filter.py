@@ -19,14 +19,17 @@ from fedsim.recording.recorder_sink import append, safely
 from fedsim.transcripts.records import ObservedRound, Scalar
 
 try:
-    from nvflare.apis.dxo import DataKind, MetaKey
+    from nvflare.apis.dxo import MetaKey
     from nvflare.apis.dxo_filter import DXOFilter
 except ImportError:  # an extra: the class is there to be named, and says so where it is made
-    DataKind = MetaKey = None
+    MetaKey = None
     DXOFilter = object
 
-SVT = ("gamma", "epsilon", "noise_var", "fraction")
-"""What SVTPrivacy is configured with, and its noise can be worked out from."""
+CONFIGURED = {
+    "SVTPrivacy": ("svt", ("gamma", "epsilon", "noise_var", "fraction")),
+    "GaussianPrivacy": ("gaussian", ("sigma0", "max_percentile")),
+}
+"""What a filter is configured with, and its noise can be worked out from, with a prefix."""
 
 
 class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
@@ -88,10 +91,8 @@ class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
         def observed() -> ObservedRound:
             return ObservedRound(
                 int(number or dxo.get_meta_prop(MetaKey.CURRENT_ROUND, 0) or 0),
-                # Of a difference the model is what it is the difference to: nothing.
-                model={name: np.zeros_like(array) for name, array in before.items()}
-                if dxo.data_kind == DataKind.WEIGHT_DIFF
-                else {},
+                # What the filter clips is what is sent, a difference or weights: to nothing.
+                model={name: np.zeros_like(array) for name, array in before.items()},
                 own=_copied(after.data),
                 unprotected=before,
                 mechanism=self._mechanism(after, float(steps)),
@@ -109,8 +110,10 @@ class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
             found["local_clipping_norm"] = self.clipping_norm
         if self.noise_std is not None:
             found["local_noise_std"] = self.noise_std
-        if found["filter"] == "SVTPrivacy":
-            found |= {f"svt_{name}": float(getattr(self.filter, name)) for name in SVT}
+        prefix, names = CONFIGURED.get(type(self.filter).__name__, ("", ()))
+        known = {name: getattr(self.filter, name, None) for name in names}
+        found |= {f"{prefix}_{name}": float(of) for name, of in known.items() if of is not None}
+        if prefix == "svt":
             budget = dxo.get_meta_prop("svt_privacy_budget", None) or {}
             for name in ("epsilon_total", "epsilon_release", "n_upload"):
                 if name in budget:

@@ -77,12 +77,33 @@ def pfl(
 
 
 class _Steps:
-    """Stands in the place of a mechanism's `postprocess_server`, which adds the noise."""
+    """Stands in the place of two methods: that which clips a user's part, and adds the noise."""
 
     def __init__(self, mechanism: Any, recorder: Recorder) -> None:
         self._of, self._recorder, self._count = weakref.ref(mechanism), recorder, 0
+        # Users by the order in which they first took part: their own names are nobody's business.
+        self._numbers: dict[Any, int] = {}
+        self._cohort: list[int | None] = []
+        mechanism.postprocess_one_user = self._postprocess_one_user
         mechanism.postprocess_server = self._postprocess_server
         weakref.finalize(mechanism, recorder.close)
+
+    def _postprocess_one_user(self, *, stats: Any, user_context: Any) -> Any:
+        mechanism = self._of()
+        assert mechanism is not None  # it is being called
+        self._cohort.append(safely(self._number, user_context))
+        return type(mechanism).postprocess_one_user(
+            mechanism, stats=stats, user_context=user_context
+        )
+
+    def _number(self, user_context: Any) -> int | None:
+        user = user_context.user_id
+        return None if user is None else self._numbers.setdefault(user, len(self._numbers))
+
+    def _batch(self, size: int) -> Any:
+        """Return the users of a step, or its size where not all were seen: others see a part."""
+        cohort, self._cohort = self._cohort, []
+        return size if None in cohort or len(cohort) < size else cohort
 
     def _postprocess_server(self, *, stats: Any, central_context: Any, **more: Any) -> Any:
         mechanism = self._of()
@@ -90,6 +111,8 @@ class _Steps:
         # Before the call, which may add the noise in place.
         before = safely(_arrays, stats)
         given = safely(_noise, mechanism.underlying_mechanism) or {}
+        if weight := getattr(stats, "weight", None):
+            given["total_weight"] = float(weight)
         result = type(mechanism).postprocess_server(
             mechanism, stats=stats, central_context=central_context, **more
         )
@@ -106,7 +129,7 @@ class _Steps:
         self._recorder.step(
             safely(_arrays, result[0]) or {},
             before,
-            batch=int(central_context.cohort_size),
+            batch=self._batch(int(central_context.cohort_size)),
             accounted=accounted,
             sampling="a cohort of a fixed size",
             **given,

@@ -30,7 +30,7 @@ from fedsim.transcript_audit.participant_rounds import ParticipantRounds
 from fedsim.transcript_audit.recorded_noise import NUMBERS, unbelievable
 from fedsim.transcript_audit.server_rounds import ServerRounds
 from fedsim.transcript_audit.transcript_claim import Claimed, Evidence
-from fedsim.transcript_audit.transcript_findings import Notes, finding
+from fedsim.transcript_audit.transcript_findings import Asked, Notes, finding
 from fedsim.transcripts.reader import Reader
 from fedsim.transcripts.records import LOOP, Facts, ObservedRound, Transcript
 
@@ -92,7 +92,7 @@ class Auditor:
         """
         check(delta, confidence, claimed_epsilon, claimed_unit)
         findings = self._notes.findings()
-        measured = self._vantage.measured(self._mechanism, delta, confidence, findings)
+        measured = self._vantage.measured(Asked(self._mechanism, delta, confidence, findings))
         reported = client_noise.composed(self._reported.values())
         if reported is not None:
             short = claimed_epsilon is not None and reported.total > claimed_epsilon

@@ -36,6 +36,10 @@ OWN_SIZE = (
     "in the scale of sum and noise too, and no accountant here covers that; divide by the expected "
     "size"
 )
+OWN_WEIGHT = (
+    "the sum is divided by a total weight of {:g} that {} users have, to which no noise was added: "
+    "what a user weighs tells of its data, and no epsilon here covers that; weigh all alike"
+)
 NEIGHBOUR = (
     "the divisor is {:g}, and {:g} with one record fewer: the scale of {} numbers of noise tells "
     "the two apart, with an epsilon of {} for it alone. Where the size of the data set is public "
@@ -345,6 +349,10 @@ def _divisors(steps: Sequence[Step]) -> list[dict[str, Any]]:
     own = [step for step in steps if step.batch]
     if len({step.batch for step in own}) > 1 and all(step.divisor == step.batch for step in own):
         found.append(finding("alarm", OWN_SIZE))
+    for step in steps:
+        if step.weight and step.batch and not math.isclose(step.weight, step.batch):
+            found.append(finding("alarm", OWN_WEIGHT.format(step.weight, step.batch)))
+            break
     if any(step.count_std is not None for step in steps):
         found.append(finding("caution", OWN_COUNT))
     return found

@@ -7,7 +7,7 @@ adds nothing. Steps compose over all engines and accountants of the training.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from fedsim.privacy.mechanism import Mechanism, Steps
 from fedsim.transcript_audit import left_over, loop_checks, noise_level, noise_shape
 from fedsim.transcript_audit.left_over import Claims, Dither, Layout, Rounding
 from fedsim.transcript_audit.recorded_step import Step, step_of
-from fedsim.transcript_audit.transcript_findings import Measured, Notes, finding
+from fedsim.transcript_audit.transcript_findings import Asked, Measured, Notes, finding
 from fedsim.transcript_audit.transcript_release import noise_multipliers, noise_values
 from fedsim.transcripts.records import UNITS, ObservedRound
 
@@ -75,32 +75,24 @@ class LoopSteps:
         assert after is not None and total is not None  # they are believable
         self._releases.append(self._reduced(step, layout, after, total / step.divisor))
 
-    def measured(
-        self,
-        mechanism: Mapping[str, Any],
-        delta: float,
-        confidence: float,
-        findings: list[dict[str, Any]],
-    ) -> Measured:
+    def measured(self, asked: Asked) -> Measured:
         """Return what all steps so far say of noise and privacy; append what is wrong.
 
         Args:
-            mechanism: as it was recorded.
-            delta: at which epsilons are stated.
-            confidence: of intervals.
-            findings: those of the report.
+            asked: what the report is to be of.
         """
-        unit = str(mechanism["unit"]) if mechanism.get("unit") in UNITS else "record"
+        findings = asked.findings
+        unit = str(asked.mechanism["unit"]) if asked.mechanism.get("unit") in UNITS else "record"
         why = NO_STEP if not self._steps else NO_SUM if self._unsummed else ""
         why = why or ("" if len(self._releases) == len(self._steps) else BAD_STEP)
         checked = loop_checks.checked(self._steps)
         findings += checked.findings
         if checked.divisors:
-            findings.append(finding("alarm", checked.neighbour(self._steps, delta)))
+            findings.append(finding("alarm", checked.neighbour(self._steps, asked.delta)))
         if why:
             findings.append(finding("caution", why))
             return Measured(unmeasured=why, unit=unit)
-        level = noise_level.measured(self._releases, confidence)
+        level = noise_level.measured(self._releases, asked.confidence)
         findings += noise_level.findings_of(level, self._releases)
         if not any(release.noiseless for release in self._releases):
             compared = self._releases[:MOST_COMPARED]
@@ -108,7 +100,9 @@ class LoopSteps:
             findings += noise_shape.check(compared, stds, declared=False)
             if len(compared) < len(self._releases):
                 findings.append(finding("note", COMPARED))
-        return Measured(self._release(level, checked, delta, confidence, unit), unit=unit)
+        return Measured(
+            self._release(level, checked, asked.delta, asked.confidence, unit), unit=unit
+        )
 
     def _reduced(self, step: Step, layout: Layout, after: Floats, mean: Floats) -> Release:
         units = layout.units(mean, after)

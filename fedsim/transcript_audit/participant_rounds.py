@@ -11,9 +11,10 @@ from adversaries.statistics.canaries import vector
 from fedsim.transcript_audit import left_over, transcript_canary, transcript_release
 from fedsim.transcript_audit.left_over import Claims, Dither, Layout, Rounding
 from fedsim.transcript_audit.recorded_noise import claimed_local_std, number
+from fedsim.transcript_audit.share_rounds import FILTER, ShareRounds
 from fedsim.transcript_audit.svt_rounds import SvtRounds
 from fedsim.transcript_audit.transcript_canary import Scored
-from fedsim.transcript_audit.transcript_findings import Measured, Notes, finding
+from fedsim.transcript_audit.transcript_findings import Asked, Measured, Notes, finding
 from fedsim.transcripts.records import Arrays, Canary, ObservedRound
 
 TOWARDS = "the server, which sees this client's noised update by itself"
@@ -50,6 +51,7 @@ class ParticipantRounds:
         self._dither = Dither()
         self._local: list[Release] = []
         self._svt = SvtRounds(notes)
+        self._share = ShareRounds()
         self._unread: set[str] = set()
         self._scored: list[Scored] = []
         self._pending: ObservedRound | None = None
@@ -72,38 +74,44 @@ class ParticipantRounds:
             self._svt.observe(observed)
         elif named and not declared:
             self._unread.add(named)
+            if named == FILTER:
+                self._share.observe(observed)
         elif observed.unprotected is not None and observed.own:
             self._observe_local(observed, observed.unprotected)
 
-    def measured(
-        self,
-        mechanism: Mapping[str, Any],
-        delta: float,
-        confidence: float,
-        findings: list[dict[str, Any]],
-    ) -> Measured:
+    def measured(self, asked: Asked) -> Measured:
         """Return what all rounds so far say of noise and canaries; append what is wrong.
 
         Args:
-            mechanism: as it was recorded.
-            delta: at which epsilons are stated.
-            confidence: of intervals.
-            findings: those of the report.
+            asked: what the report is to be of.
         """
+        findings = asked.findings
         release = canary = None
         if self._local:
-            release = transcript_release.measured(self._local, TOWARDS, delta, confidence, findings)
-            findings += _understated(release, mechanism)
+            release = transcript_release.measured(self._local, TOWARDS, asked)
+            findings += _understated(release, asked.mechanism)
         if self._scored:
-            canary = transcript_canary.measured(self._scored, delta, confidence)
+            canary = transcript_canary.measured(self._scored, asked.delta, asked.confidence)
         if self._unread:
-            return Measured(None, canary, *_unread(self._unread, findings))
-        filtered = self._svt.measured(mechanism, delta, confidence, findings)
+            return Measured(None, canary, *self._unreadable(findings))
+        filtered = self._svt.measured(asked)
         if filtered is not None:
             return Measured(release, canary, SELECTION, filtered=filtered)
         if release is None and canary is None:
             findings.append(finding("note", NOTHING_MEASURED))
         return Measured(release, canary, "" if release else NOTHING_MEASURED)
+
+    def _unreadable(self, findings: list[dict[str, Any]]) -> tuple[str, str, Any]:
+        """Return why nothing is measured, of a client, and what is known of them."""
+        share = self._share.measured() if self._unread == {FILTER} else None
+        if share is not None:
+            why, known = share
+        elif self._unread == {"PercentilePrivacy"}:
+            why, known = NO_NOISE, {"filter": "PercentilePrivacy", "proven": {"epsilon": math.inf}}
+        else:
+            why, known = UNDECLARED.format(" and ".join(sorted(self._unread))), None
+        findings.append(finding("caution", why))
+        return why, "client", known
 
     def _score(self, seen: ObservedRound, canary: Canary, after: Arrays) -> None:
         """Take in the outcome of a round with a canary."""
@@ -142,16 +150,6 @@ class ParticipantRounds:
             Claims(norm, claimed_local_std(observed.mechanism)),
         )
         self._local.append(release)
-
-
-def _unread(names: set[str], findings: list[dict[str, Any]]) -> tuple[str, str, Any]:
-    """Return why nothing is measured, of a client, and what is known of filters all the same."""
-    if names == {"PercentilePrivacy"}:
-        findings.append(finding("caution", NO_NOISE))
-        return NO_NOISE, "client", {"filter": "PercentilePrivacy", "proven": {"epsilon": math.inf}}
-    why = UNDECLARED.format(" and ".join(sorted(names)))
-    findings.append(finding("caution", why))
-    return why, "client", None
 
 
 def _understated(release: Mapping[str, Any], mechanism: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ NUMBERS = (
     "local_noise_std",
     "divisor",
     "neighbour_divisor",
+    "total_weight",
     "sample_rate",
     "expected_batch_size",
     "accountant_noise_multiplier",

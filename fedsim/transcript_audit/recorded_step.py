@@ -36,6 +36,7 @@ class Step:
         sampling: how batches are drawn, by name.
         count_std: noise on a count of clipped gradients, 0 if unknown; None without a count.
         neighbour_divisor: d with one record fewer.
+        weight: of all who took part, by which what was released is divided later.
         charged: what the accountant was told.
     """
 
@@ -55,6 +56,7 @@ class Step:
     sampling: str
     count_std: float | None
     neighbour_divisor: float | None
+    weight: float | None
     charged: Charge | None
 
 
@@ -91,6 +93,7 @@ def step_of(place: int, observed: ObservedRound) -> Step | None:
         sampling=str(mechanism.get("sampling", "")),
         count_std=(number(mechanism, "clipped_count_std") or 0.0) if adaptive else None,
         neighbour_divisor=number(mechanism, "neighbour_divisor") or None,
+        weight=number(mechanism, "total_weight"),
         charged=_charge(observed),
     )
 

@@ -14,7 +14,7 @@ from adversaries.statistics.canaries import vector
 from fedsim.transcript_audit import declaration, left_over, transcript_release, weighting
 from fedsim.transcript_audit.left_over import Claims, Dither, Layout, Rounding
 from fedsim.transcript_audit.recorded_noise import claimed_std, number
-from fedsim.transcript_audit.transcript_findings import Measured, Notes, finding
+from fedsim.transcript_audit.transcript_findings import Asked, Measured, Notes, finding
 from fedsim.transcript_audit.transcript_release import EXCESS
 from fedsim.transcript_audit.weighting import WEIGHTINGS, Weighting
 from fedsim.transcripts.records import ObservedRound
@@ -86,33 +86,23 @@ class ServerRounds:
         if means is not None:
             self._weighting.add(self._reduced(seen, weights, means), means)
 
-    def measured(
-        self,
-        mechanism: Mapping[str, Any],
-        delta: float,
-        confidence: float,
-        findings: list[dict[str, Any]],
-    ) -> Measured:
+    def measured(self, asked: Asked) -> Measured:
         """Return what all rounds so far say of the noise; append what is wrong.
 
         Args:
-            mechanism: as it was recorded.
-            delta: at which epsilons are stated.
-            confidence: of intervals.
-            findings: those of the report.
+            asked: what the report is to be of.
         """
-        name, basis = self._weighting.chosen(mechanism.get("aggregation"))
+        findings = asked.findings
+        name, basis = self._weighting.chosen(asked.mechanism.get("aggregation"))
         releases = self._weighting.releases(name)
         if not releases:
             findings.append(finding("note", "no round released an aggregate; nothing to audit"))
             return Measured(unmeasured="no round released an aggregate")
-        if why := _no_mean(releases, mechanism):
+        if why := _no_mean(releases, asked.mechanism):
             findings.append(finding("caution", why))
             return Measured(unmeasured=why)
-        declared = mechanism.get("aggregation") == "declared"
-        release = transcript_release.measured(
-            releases, TOWARDS, delta, confidence, findings, declared=declared
-        )
+        declared = asked.mechanism.get("aggregation") == "declared"
+        release = transcript_release.measured(releases, TOWARDS, asked, declared=declared)
         against = self._weighting.against
         release |= {
             "weighting": name,
@@ -120,7 +110,7 @@ class ServerRounds:
             "weighting_evidence": {f"against_{name}": against[name] for name in WEIGHTINGS},
         }
         if release["claimed_noise_multiplier"]:
-            findings += self._weighting.imbalance(name, mechanism)
+            findings += self._weighting.imbalance(name, asked.mechanism)
         return Measured(release)
 
     def _seen(self, observed: ObservedRound) -> _Seen | None:

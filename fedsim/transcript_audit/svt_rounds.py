@@ -7,7 +7,6 @@ whose centres lie up to 2 g apart: their epsilon is a lower bound on that of the
 """
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from scipy.stats import chi2
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.transcript_audit.recorded_noise import number
-from fedsim.transcript_audit.transcript_findings import Notes, finding
+from fedsim.transcript_audit.transcript_findings import Asked, Notes, finding
 from fedsim.transcripts.records import ObservedRound
 
 GRID = 1e-4
@@ -67,39 +66,30 @@ class SvtRounds:
         self._rounds.append((float(np.abs(left).sum()), scale, left.size, gamma))
         self._epsilon += number(mechanism, "svt_epsilon_total") or math.inf
 
-    def measured(
-        self,
-        mechanism: Mapping[str, Any],
-        delta: float,
-        confidence: float,
-        findings: list[dict[str, Any]],
-    ) -> dict[str, Any] | None:
+    def measured(self, asked: Asked) -> dict[str, Any] | None:
         """Return noise and epsilon, None without rounds; append what is wrong.
 
         Args:
-            mechanism: as recorded.
-            delta: at which the lower bound is stated.
-            confidence: of the interval that is shown.
-            findings: those of the report.
+            asked: what the report is to be of.
         """
         if not self._rounds:
             return None
         total = sum(size for _, _, size, _ in self._rounds)
         length = sum(sum_ / scale for sum_, scale, _, _ in self._rounds)
-        shown, sure = (_interval(length, total, at) for at in (confidence, ALARM_CONFIDENCE))
+        shown, sure = (_interval(length, total, at) for at in (asked.confidence, ALARM_CONFIDENCE))
         if sure[1] < 1:
-            findings.append(finding("alarm", LESS.format(*sure)))
+            asked.findings.append(finding("alarm", LESS.format(*sure)))
         # Of rounds that differ, the one that tells least.
         reach = min(2 * gamma / (scale * sure[1]) for _, scale, _, gamma in self._rounds)
-        proven = laplace_epsilon(reach, total, delta)
+        proven = laplace_epsilon(reach, total, asked.delta)
         text = TOTAL.format(
-            number(mechanism, "svt_epsilon") or math.nan,
+            number(asked.mechanism, "svt_epsilon") or math.nan,
             self._epsilon,
             len(self._rounds),
             proven,
-            delta,
+            asked.delta,
         )
-        findings.append(finding("caution", text))
+        asked.findings.append(finding("caution", text))
         return {
             "filter": "SVTPrivacy",
             "rounds": len(self._rounds),
@@ -108,7 +98,7 @@ class SvtRounds:
                 "point": length / total,
                 "low": shown[0],
                 "high": shown[1],
-                "confidence": confidence,
+                "confidence": asked.confidence,
             },
             "ledger_epsilon": self._epsilon,
             "proven": {"confidence": ALARM_CONFIDENCE, "epsilon": proven},

@@ -1,5 +1,6 @@
 """What an audit of a transcript measures and objects to, as report.json has it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,23 @@ class Notes:
             {"severity": severity, "text": text, "rounds": rounds}
             for (severity, text), rounds in self._rounds.items()
         ]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a report is to be of.
+
+    Attributes:
+        mechanism: as it was recorded.
+        delta: at which epsilons are stated.
+        confidence: of the intervals that are shown.
+        findings: those of the report, to which is appended what is wrong.
+    """
+
+    mechanism: Mapping[str, Any]
+    delta: float
+    confidence: float
+    findings: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from fedsim.privacy.identifiability import rho_beta_of_epsilon
 from fedsim.transcript_audit import noise_level, noise_shape
 from fedsim.transcript_audit.left_over import SIMULATION_SEED
 from fedsim.transcript_audit.noise_level import Ends, NoiseLevel
-from fedsim.transcript_audit.transcript_findings import finding
+from fedsim.transcript_audit.transcript_findings import Asked, finding
 
 BYSTANDERS = 20
 """Directions of nobody's update that are scored in every round, for the false positive rate."""
@@ -40,9 +40,7 @@ NO_SCORES = (
 def measured(
     releases: Sequence[Release],
     towards: str,
-    delta: float,
-    confidence: float,
-    findings: list[dict[str, Any]],
+    asked: Asked,
     *,
     declared: bool = False,
 ) -> dict[str, Any]:
@@ -51,11 +49,10 @@ def measured(
     Args:
         releases: of all rounds.
         towards: who learns what is measured here.
-        delta: at which epsilons are stated.
-        confidence: of intervals and lower bounds.
-        findings: those of the report.
+        asked: what the report is to be of.
         declared: whether clipping and noise were declared, rather than read off Flower's own code.
     """
+    delta, confidence, findings = asked.delta, asked.confidence, asked.findings
     level = noise_level.measured(releases, confidence)
     findings += noise_level.findings_of(level, releases)
     shown = level.stds(releases)

@@ -18,9 +18,9 @@ pytest.importorskip("nvflare", reason="nvflare is not installed")
 ROUNDS, DELTA = 5, 1e-5
 
 
-def _filtered(filter: Any, folder: Path, **declared: float) -> Path:
+def _filtered(filter: Any, folder: Path, kind: str = "WEIGHT_DIFF", **declared: float) -> Path:
     """Send updates through a recorded filter, as a site does, and return the transcript."""
-    from nvflare.apis.dxo import DXO, DataKind
+    from nvflare.apis.dxo import DXO
     from nvflare.apis.fl_constant import ReservedKey
     from nvflare.apis.fl_context import FLContext
 
@@ -31,7 +31,7 @@ def _filtered(filter: Any, folder: Path, **declared: float) -> Path:
     context.set_prop(ReservedKey.IDENTITY_NAME, "site-1", private=True, sticky=False)
     for number in range(ROUNDS):
         update = {"w": generator.normal(0, 1e-4, (50, 100)), "b": generator.normal(0, 1e-4, 100)}
-        sent = DXO(DataKind.WEIGHT_DIFF, data=update).to_shareable()
+        sent = DXO(kind, data=update).to_shareable()
         sent.set_header("current_round", number)
         recorded.process(sent, context)
     return folder / "site-1.fedt"
@@ -61,16 +61,46 @@ def test_percentile_privacy_adds_no_noise(tmp_path: Path) -> None:
     assert "adds no noise" in report["findings"][0]["text"]
 
 
-@pytest.mark.parametrize(("noise", "verdict"), [(1.0, "supported"), (0.5, "convicted")])
+@pytest.mark.parametrize(("share", "verdict"), [(0.1, "convicted"), (0.3, "not judged")])
+def test_noise_that_is_a_share_of_the_update_is_told_from_another_filter_of_its_name(
+    tmp_path: Path, share: float, verdict: str
+) -> None:
+    from nvflare.apis.dxo import DataKind
+    from nvflare.apis.dxo_filter import DXOFilter
+
+    class GaussianPrivacy(DXOFilter):  # type: ignore[misc]
+        """As that of NVFlare's research examples, if the share is the one that it is given."""
+
+        sigma0, max_percentile = 0.1, 95.0
+
+        def process_dxo(self, dxo: Any, shareable: Any, fl_ctx: Any) -> Any:
+            sizes = np.abs(np.concatenate([each.ravel() for each in dxo.data.values()]))
+            std, generator = share * np.percentile(sizes, 95), np.random.default_rng(2)
+            dxo.data = {name: each + generator.normal(0, std, each.shape)
+                        for name, each in dxo.data.items()}  # fmt: skip
+            return dxo
+
+    path = _filtered(GaussianPrivacy([DataKind.WEIGHT_DIFF], None), tmp_path)
+    assert audit(read(path), DELTA, claimed_epsilon=8.0)["claim"]["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("kind", "noise", "verdict"),
+    [
+        ("WEIGHT_DIFF", 1.0, "supported"),
+        ("WEIGHT_DIFF", 0.5, "convicted"),
+        ("WEIGHTS", 1.0, "supported"),
+    ],
+)
 def test_a_gaussian_filter_of_ones_own_is_measured(
-    tmp_path: Path, noise: float, verdict: str
+    tmp_path: Path, kind: str, noise: float, verdict: str
 ) -> None:
     from nvflare.apis.dxo import DataKind
     from nvflare.apis.dxo_filter import DXOFilter
 
     class Gaussian(DXOFilter):  # type: ignore[misc]
         def __init__(self) -> None:
-            super().__init__([DataKind.WEIGHT_DIFF], None)
+            super().__init__([DataKind.WEIGHT_DIFF, DataKind.WEIGHTS], None)
             self.generator = np.random.default_rng(1)
 
         def process_dxo(self, dxo: Any, shareable: Any, fl_ctx: Any) -> Any:
@@ -82,7 +112,7 @@ def test_a_gaussian_filter_of_ones_own_is_measured(
             }
             return dxo
 
-    path = _filtered(Gaussian(), tmp_path, clipping_norm=0.005, noise_std=0.01)
+    path = _filtered(Gaussian(), tmp_path, kind, clipping_norm=0.005, noise_std=0.01)
     # z = 2, five rounds: mu = 1.118, epsilon 4.96 at 1e-5.
     report = audit(read(path), DELTA, claimed_epsilon=5.0)
     assert report["claim"]["verdict"] == verdict, report["findings"]

@@ -27,7 +27,7 @@ class _Context:
 
 
 @pytest.mark.filterwarnings("ignore")
-def _train(path: Path, noise_scale: float) -> dict[str, Any]:
+def _train(path: Path, noise_scale: float, heaviest: int = 1) -> dict[str, Any]:
     from pfl.internal.ops import numpy_ops
     from pfl.internal.ops.selector import set_framework_module
     from pfl.privacy.gaussian_mechanism import GaussianMechanism
@@ -49,9 +49,10 @@ def _train(path: Path, noise_scale: float) -> dict[str, Any]:
     generator = np.random.default_rng(0)
     for step in range(STEPS):
         total = None
-        for _ in range(COHORT):
+        for user in range(COHORT):
             update = generator.normal(size=(40, 50)).astype("f4")
-            sent, _ = gaussian.constrain_sensitivity(MappedVectorStatistics({"w": update}, 1))
+            weighed = MappedVectorStatistics({"w": update}, 1 + user % heaviest)
+            sent, _ = gaussian.constrain_sensitivity(weighed)
             total = sent if total is None else total + sent
         mechanism.postprocess_server(
             stats=total, central_context=_Context(COHORT, step), aggregate_metrics=None
@@ -72,6 +73,14 @@ def test_its_noise_is_what_its_accountant_says_and_its_cohorts_are_not(tmp_path:
     assert report["claim"] | {"reasons": []} == {
         "epsilon": 2.0, "delta": DELTA, "unit": "client", "verdict": "suspect", "reasons": []
     }  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_weights_that_no_noise_is_added_to_are_an_alarm(tmp_path: Path) -> None:
+    report = _train(tmp_path / "pfl.fedt", 1.0, heaviest=3)
+    assert "a total weight of 99 that 50 users have" in " ".join(
+        one["text"] for one in report["findings"] if one["severity"] == "alarm"
+    )
 
 
 @pytest.mark.filterwarnings("ignore")

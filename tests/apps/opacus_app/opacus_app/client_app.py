@@ -1,4 +1,7 @@
-"""The clients: an epoch of DP-SGD on a share of the digits, with a new engine in every round."""
+"""The clients: an epoch of DP-SGD on a share of the digits, with a new engine in every round.
+
+Its epsilon is that of the round, unless the run config keeps the accountant's history in the node.
+"""
 
 import warnings
 
@@ -10,7 +13,12 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from fedsim.recording import opacus
+
 app = ClientApp()
+
+HISTORY = "accountant"
+"""What a node keeps between rounds, whatever process trains there."""
 
 
 def model() -> nn.Module:
@@ -31,6 +39,10 @@ def train(message: Message, context: Context) -> Message:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         engine = PrivacyEngine()
+        if path := str(config["client-transcript"]):
+            opacus(engine, path.replace("{node}", str(partition)), resume=True)
+        if config["keep-accountant"] and HISTORY in context.state:
+            engine.accountant.history = list(zip(*context.state[HISTORY].values(), strict=True))
         private, optimizer, loader = engine.make_private(
             module=net,
             optimizer=torch.optim.SGD(net.parameters(), lr=0.5),
@@ -43,6 +55,8 @@ def train(message: Message, context: Context) -> Message:
             nn.functional.cross_entropy(private(batch), target).backward()
             optimizer.step()
         epsilon = engine.get_epsilon(float(config["delta"]))
+    multipliers, rates, steps = map(list, zip(*engine.accountant.history, strict=True))
+    context.state[HISTORY] = MetricRecord({"z": multipliers, "q": rates, "steps": steps})
     metrics = MetricRecord({"num-examples": len(labels), "epsilon": float(epsilon)})
     content = RecordDict({"arrays": ArrayRecord(net.state_dict()), "metrics": metrics})
     return Message(content, reply_to=message)
