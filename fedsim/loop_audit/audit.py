@@ -17,7 +17,7 @@ from fedsim.app_audit.audit import check
 from fedsim.app_audit.configuration import Claim, Scope
 from fedsim.app_audit.directory import LONGEST_TIME
 from fedsim.app_audit.rules import Finding
-from fedsim.audits.noise_family import noise_family
+from fedsim.audits.measurements.noise_family import noise_family
 from fedsim.audits.verdict import Verdict
 from fedsim.common.randomness import Role, generator
 from fedsim.common.strict_json import strict_json
