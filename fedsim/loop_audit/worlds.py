@@ -15,10 +15,11 @@ from adversaries.errors import InputError
 from fedsim.common.randomness import Role, generator
 from fedsim.privacy.mechanism import Neighbouring
 
-LOUD = 3.0
+LOUD, VERY_LOUD = 3.0, 30.0
 """How many times the records' mean norm a loud target has, so that clipping takes from it.
 
-Not more: the louder, the more the noise in the model turns the direction of the target's gradient.
+The louder, the more a loop without right clipping tells, and the more of one with it is lost, as
+the noise in the model turns the direction of the target's gradient.
 """
 
 
@@ -118,13 +119,11 @@ def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tup
     rare, common = _labels(data.labels)
     last, zeros = len(data) - 1, np.zeros_like(data.features)
     blank = Data(zeros, np.full_like(data.labels, common))
-    loud = LOUD * point
-    opposed = Data(zeros - loud.astype(np.float32), np.full_like(data.labels, rare))
     return tuple(
         _pair(name, crafted, last, data, neighbouring)
         for name, crafted in (
-            ("blank others", blank.with_record(last, loud, rare)),
-            ("opposed others", opposed.with_record(last, loud, rare)),
+            ("loud among blank others", blank.with_record(last, LOUD * point, rare)),
+            ("very loud among them", blank.with_record(last, VERY_LOUD * point, rare)),
             ("poison", data.with_record(last, point, rare)),
         )
     )
