@@ -25,7 +25,7 @@ CASES = (
     (f"{OPACUS}:correct", 64, 400),
     (f"{OPACUS}:weighted", 63, 400),
     (f"{OPACUS}:fixed_batches", 63, 400),
-    (f"{OPACUS}:rebuilt", 63, 1000),
+    (f"{OPACUS}:rebuilt", 63, 800),
     (f"{OPACUS}:persistent", 63, 400),
     (f"{OPACUS}:per_layer", 63, 400),
     (f"{OPACUS}:noise_at_50", 63, 4000),
