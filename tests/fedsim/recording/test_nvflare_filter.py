@@ -84,6 +84,30 @@ def test_noise_that_is_a_share_of_the_update_is_told_from_another_filter_of_its_
     assert audit(read(path), DELTA, claimed_epsilon=8.0)["claim"]["verdict"] == verdict
 
 
+def _gaussian(folder: Path, noise: float, seed: int, kind: str = "WEIGHT_DIFF") -> dict[str, Any]:
+    """Return the audit of a site that clips its update and adds so much of the declared noise."""
+    from nvflare.apis.dxo import DataKind
+    from nvflare.apis.dxo_filter import DXOFilter
+
+    class Gaussian(DXOFilter):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__([DataKind.WEIGHT_DIFF, DataKind.WEIGHTS], None)
+            self.generator = np.random.default_rng(seed)
+
+        def process_dxo(self, dxo: Any, shareable: Any, fl_ctx: Any) -> Any:
+            length = math.sqrt(sum(float((each**2).sum()) for each in dxo.data.values()))
+            dxo.data = {
+                name: each * min(1, 0.005 / length)
+                + 0.01 * noise * self.generator.standard_normal(each.shape)
+                for name, each in dxo.data.items()
+            }
+            return dxo
+
+    path = _filtered(Gaussian(), folder, kind, clipping_norm=0.005, noise_std=0.01)
+    # z = 2, five rounds: mu = 1.118, epsilon 4.96 at 1e-5.
+    return audit(read(path), DELTA, claimed_epsilon=5.0)
+
+
 @pytest.mark.parametrize(
     ("kind", "noise", "verdict"),
     [
@@ -95,27 +119,25 @@ def test_noise_that_is_a_share_of_the_update_is_told_from_another_filter_of_its_
 def test_a_gaussian_filter_of_ones_own_is_measured(
     tmp_path: Path, kind: str, noise: float, verdict: str
 ) -> None:
-    from nvflare.apis.dxo import DataKind
-    from nvflare.apis.dxo_filter import DXOFilter
-
-    class Gaussian(DXOFilter):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__([DataKind.WEIGHT_DIFF, DataKind.WEIGHTS], None)
-            self.generator = np.random.default_rng(1)
-
-        def process_dxo(self, dxo: Any, shareable: Any, fl_ctx: Any) -> Any:
-            length = math.sqrt(sum(float((each**2).sum()) for each in dxo.data.values()))
-            dxo.data = {
-                name: each * min(1, 0.005 / length)
-                + 0.01 * noise * self.generator.standard_normal(each.shape)
-                for name, each in dxo.data.items()
-            }
-            return dxo
-
-    path = _filtered(Gaussian(), tmp_path, kind, clipping_norm=0.005, noise_std=0.01)
-    # z = 2, five rounds: mu = 1.118, epsilon 4.96 at 1e-5.
-    report = audit(read(path), DELTA, claimed_epsilon=5.0)
+    report = _gaussian(tmp_path, noise, 1, kind)
     assert report["claim"]["verdict"] == verdict, report["findings"]
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_honest_sites_are_not_accused_and_those_of_less_noise_are(tmp_path: Path) -> None:
+    def verdicts(noise: float, count: int) -> list[str]:
+        (tmp_path / f"{noise}").mkdir()
+        found = []
+        for seed in range(count):
+            (folder := tmp_path / f"{noise}" / f"{seed}").mkdir()
+            found.append(_gaussian(folder, noise, seed)["claim"]["verdict"])
+        return found
+
+    # One test at one in ten thousand: .04 of 400, and two once in a thousand studies.
+    assert 400 - verdicts(1.0, 400).count("supported") <= 1
+    for noise in (0.9, 0.7, 0.5):
+        assert verdicts(noise, 60) == 60 * ["convicted"]
 
 
 def test_the_bound_of_laplace_noise_is_exact_for_one_variable() -> None:

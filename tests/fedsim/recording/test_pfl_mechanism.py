@@ -27,7 +27,7 @@ class _Context:
 
 
 @pytest.mark.filterwarnings("ignore")
-def _train(path: Path, noise_scale: float, heaviest: int = 1) -> dict[str, Any]:
+def _train(path: Path, noise_scale: float, heaviest: int = 1, seed: int = 0) -> dict[str, Any]:
     from pfl.internal.ops import numpy_ops
     from pfl.internal.ops.selector import set_framework_module
     from pfl.privacy.gaussian_mechanism import GaussianMechanism
@@ -46,7 +46,7 @@ def _train(path: Path, noise_scale: float, heaviest: int = 1) -> dict[str, Any]:
     )
     gaussian = GaussianMechanism.from_privacy_accountant(accountant, 0.5)
     mechanism = record_pfl(CentrallyAppliedPrivacyMechanism(gaussian), path, population=POPULATION)
-    generator = np.random.default_rng(0)
+    generator = np.random.default_rng(seed)
     for step in range(STEPS):
         total = None
         for user in range(COHORT):
@@ -55,7 +55,9 @@ def _train(path: Path, noise_scale: float, heaviest: int = 1) -> dict[str, Any]:
             sent, _ = gaussian.constrain_sensitivity(weighed)
             total = sent if total is None else total + sent
         mechanism.postprocess_server(
-            stats=total, central_context=_Context(COHORT, step), aggregate_metrics=None
+            stats=total,
+            central_context=_Context(COHORT, STEPS * seed + step),
+            aggregate_metrics=None,
         )
     del mechanism
     gc.collect()
@@ -89,6 +91,21 @@ def test_noise_for_a_larger_cohort_than_there_was_is_an_alarm(tmp_path: Path) ->
     assert "was told a noise multiplier" in " ".join(
         one["text"] for one in report["findings"] if one["severity"] == "alarm"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+def test_honest_noise_is_as_claimed_and_less_is_not(tmp_path: Path) -> None:
+    def noises(scale: float, count: int) -> list[str]:
+        trained = (_train(tmp_path / f"{scale}-{seed}.fedt", scale, seed=seed)
+                   for seed in range(count))  # fmt: skip
+        return [report["release"]["noise"] for report in trained]
+
+    # One test at one in ten thousand: .04 of 400, and two once in a thousand studies.
+    assert 400 - noises(1.0, 400).count("as claimed") <= 1
+    for scale in (0.9, 0.7, 0.5):
+        assert "as claimed" not in noises(scale, 60)
 
 
 def test_other_mechanisms_are_refused(tmp_path: Path) -> None:
