@@ -156,7 +156,7 @@ class LoopAudit:
             "watched": {
                 "steps": len(steps),
                 "first": asdict(steps[0]) if steps else None,
-                "sampler": self.observation.present[0].sampler,
+                "sampler": self.observation.present[0].samplers,
                 "explained": self.observation.explained,
             },
             "worlds": self.pair,
@@ -259,7 +259,8 @@ def audited(
     judged = _measured(loop, pair, trials, seeds, progress)
     score = scoring.learnt(*pilots, delta)
     worlds, scores = judged[0], score.of(judged[1])
-    known = guarantee.mechanism(observation)
+    # Noise that differs from the configured in one step is not one scale of it in all.
+    known = None if observation.noise_off else guarantee.mechanism(observation)
     shown, sure = (
         _bounds(pilots, judged, score, known, delta, level)
         for level in (confidence, ALARM_CONFIDENCE)

@@ -7,6 +7,7 @@ the clipping norm; under replacement, of 2 times it. That bound holds, and is no
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -144,33 +145,68 @@ class Observation:
         """
         runs = self.independent
         steps = [step for run in runs for step in run.steps]
-        rates = {step.told_rate for step in steps if step.told}
-        if not rates or len(rates) > 1 or min(step.records for step in steps) < 0:
+        if not steps or min(step.records for step in steps) < 0:
             return {}
-        found, rate = {}, min(rates.pop(), runs[0].rate or 1)
+        found = {}
         repeated = max(step.repeated for step in steps)
         if repeated > 1:
             found["repeats"] = f"a record was in one batch {repeated} times"
-        if not 0 < rate < 1:
+        # A loop may keep some of the data for something else.
+        rates, records = [_counted_on(step) for step in steps], len(runs[0].counts)
+        sampled = [(step, rate) for step, rate in zip(steps, rates, strict=True) if 0 < rate < 1]
+        if not sampled or self.kept_by_chance:
             return found
-        sizes = np.array([float(step.records) for step in steps])
-        records = len(runs[0].counts)  # a loop may keep some of the data for something else
-        test = sampling_test(sizes, records, rate)
-        if test.p_value < ALPHA / 2:
-            found["sizes"] = (
-                f"{len(steps)} batches have {test.rate:.3g} of the records each and "
-                f"{test.dispersion:.2g} of the variance that coins of {rate:.3g} give them "
-                f"(p = {test.p_value:.1g})"
-            )
+        kinds = sorted({rate for _, rate in sampled})
+        for rate in kinds:
+            sizes = np.array([float(step.records) for step, each in sampled if each == rate])
+            test = sampling_test(sizes, records, rate)
+            if test.p_value < ALPHA / 2 / len(kinds):
+                found["sizes"] = (
+                    f"{len(sizes)} batches have {test.rate:.3g} of the records each and "
+                    f"{test.dispersion:.2g} of the variance that coins of {rate:.3g} give them "
+                    f"(p = {test.p_value:.1g})"
+                )
+        if len(sampled) < len(steps):  # counts are those of all steps together
+            return found
         counts = np.sum([run.counts for run in runs], axis=0)
-        most = int(counts.max())
-        chance = records * float(binom.sf(most - 1, len(steps), rate))
-        if chance < ALPHA / 2:
+        most, mean = int(counts.max()), float(np.mean(rates))
+        # Coins of several rates exceed their mean no more often than as many of the mean rate do
+        # (Hoeffding, "On the distribution of the number of successes in independent trials", 1956).
+        chance = records * float(binom.sf(most - 1, len(steps), mean))
+        if most > mean * len(steps) + 1 and chance < ALPHA / 2:
             found["rates"] = (
                 f"a record was drawn {most} times in {len(steps)} batches, where coins of "
-                f"{rate:.3g} give {rate * len(steps):.3g} (p = {chance:.1g})"
+                f"{mean:.3g} give {mean * len(steps):.3g} (p = {chance:.1g})"
             )
         return found
+
+    @property
+    def kept_by_chance(self) -> bool:
+        """Whether the loop trained on another number of records in each run."""
+        return len({len(run.counts) for run in self.present}) > 1
+
+    @property
+    def displaced(self) -> int:
+        """How many of the loader's records differ where one of the data does: that one, if right.
+
+        Where its data set makes its records, nobody can tell, and this is 0.
+        """
+        return max(
+            (
+                (Counter(with_it.records) - Counter(without.records)).total()
+                for with_it, without in self._same_seed
+                if with_it.records and without.records
+            ),
+            default=0,
+        )
+
+
+def _counted_on(step: StepSeen) -> float:
+    """Return the sampling rate that amplifies a step: its accountant's, or the sampler's if lower.
+
+    1 where neither counts on sampling.
+    """
+    return min(step.told_rate if step.told else 1.0, step.rate or 1.0)
 
 
 def _by_batch(steps: tuple[StepSeen, ...]) -> bool:
@@ -202,16 +238,15 @@ SETTINGS: dict[str, Callable[[StepSeen], float]] = {
 
 
 def multiplier(step: StepSeen, observation: Observation) -> float:
-    """Return the true noise multiplier of a step, by what was measured where that differs.
+    """Return the least noise multiplier that a step may have, by what was measured if it differs.
 
     Args:
         step: of a run.
         observation: whose noise was measured.
     """
     off = observation.noise_off
-    share = 1.0 if off is None else min(1.0, math.sqrt(off.low * off.high))
     limit = sensitivity(observation.neighbouring, step.sensitivity)
-    return share * step.noise_multiplier * step.noise_norm / limit
+    return (1.0 if off is None else off.low) * step.noise_multiplier * step.noise_norm / limit
 
 
 def mechanism(observation: Observation) -> Mechanism | None:
@@ -220,30 +255,35 @@ def mechanism(observation: Observation) -> Mechanism | None:
     Args:
         observation: of honest runs.
     """
-    steps, kind = observation.steps, observation.present[0].sampler
     multipliers = _multipliers(observation)
     if multipliers is None or min(multipliers) < LEAST_NOISE:
         return None
-    rate = None
-    if kind == "poisson" and not observation.batches():
-        rate = observation.present[0].rate
-    elif kind in ("shuffled", "in order"):
-        records = len(observation.present[0].counts)  # without those kept for something else
-        full = all(step.records == records for step in steps)
-        rate = 1.0 if full else None
-    if rate is None:
-        return None
-    return Mechanism(tuple(Steps(z, 1, rate) for z in multipliers), observation.neighbouring)
+    records = len(observation.present[0].counts)  # without those kept for something else
+    tested = not observation.batches()
+    parts = []
+    for step, z in zip(observation.steps, multipliers, strict=True):
+        full = step.records == records and step.repeated == 1
+        if step.sampler == "poisson" and tested:
+            parts.append(Steps(z, 1, step.rate))
+        elif step.sampler in ("shuffled", "in order") and full:
+            parts.append(Steps(z))
+        else:
+            return None
+    return Mechanism(tuple(parts), observation.neighbouring)
 
 
 def _multipliers(observation: Observation) -> list[float] | None:
     """Return the true noise multiplier of every step, None where steps are not all there is."""
-    steps = observation.steps
-    wrong = any(step.clipped is not True or step.adaptive for step in steps)
+    wrong = any(
+        step.clipped is not True or step.adaptive
+        for run in observation.present
+        for step in run.steps
+    )
     wrong |= bool(observation.unlike or observation.varied or observation.seeded)
+    wrong |= observation.kept_by_chance or observation.displaced > 1
     if wrong or not observation.explained:
         return None
-    return [multiplier(step, observation) for step in steps]
+    return [multiplier(step, observation) for step in observation.steps]
 
 
 def epsilon(observation: Observation, delta: float) -> float | None:
@@ -261,7 +301,8 @@ def epsilon(observation: Observation, delta: float) -> float | None:
     composed = mechanism(observation)
     if composed is not None:
         return PLD.epsilon(composed, delta)
-    if observation.present[0].sampler == "shuffled" and "repeats" not in observation.batches():
+    shuffled = all(step.sampler == "shuffled" for step in observation.steps)
+    if shuffled and "repeats" not in observation.batches():
         epochs = max(observation.present[0].counts)
         # Under replacement the multiplier counts on twice the clipping norm already.
         apart = math.sqrt(5) if observation.neighbouring is Neighbouring.ADD_REMOVE else 1.0

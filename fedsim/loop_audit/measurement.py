@@ -33,6 +33,8 @@ class StepSeen:
             of a single record can be seen.
         records: that were drawn for it, an index as often as it was; -1 where no loader was seen.
         repeated: how often the most frequent of them was drawn.
+        sampler: the kind that drew them, "" where none was seen, or data of another length before.
+        rate: of a Poisson sampler, else 0.
         told: whether an accountant was told of the step.
         told_rate: the sampling rate that it was told, 0 if none.
         told_multiplier: the noise multiplier that it was told, 0 if none.
@@ -51,6 +53,8 @@ class StepSeen:
     clipped: bool | None
     records: int
     repeated: int
+    sampler: str
+    rate: float
     told: bool
     told_rate: float
     told_multiplier: float
@@ -80,9 +84,9 @@ class Seen:
     Attributes:
         steps: of Opacus's optimizers, () without any.
         statement: None where no accountant was asked.
-        sampler: the kind that drew the batches, "" where none was seen.
-        rate: of a Poisson sampler, else 0.
         counts: how often each record was drawn, [n]; () where no loader was seen.
+        records: checksums of the records that a loader drew from, sorted; () where it has no
+            tensors.
         explained: whether the model moved by those steps alone.
         unnoised: steps that an ordinary optimizer took on the same model after the first of them.
         start: checksum of the model before the first step, and of what no step makes of it.
@@ -91,10 +95,14 @@ class Seen:
 
     steps: tuple[StepSeen, ...]
     statement: Statement | None
-    sampler: str
-    rate: float
     counts: tuple[int, ...]
+    records: tuple[str, ...]
     explained: bool
     unnoised: int
     start: str
     released: str
+
+    @property
+    def samplers(self) -> str:
+        """The kinds of sampler that drew the batches, in words."""
+        return ", then ".join(dict.fromkeys(step.sampler for step in self.steps if step.sampler))

@@ -24,12 +24,25 @@ def _data_dependent(seen: Observation) -> Finding | None:
     )
 
 
+def _data_dependent_records(seen: Observation) -> Finding | None:
+    """What is made of all records together tells of each, before any noise."""
+    if seen.displaced <= 1:
+        return None
+    return Finding(
+        "data-dependent-records",
+        True,
+        f"{seen.displaced} of the records that the loader draws from differ where one of the data "
+        "does: the loop reads the data before the first noisy step, to scale or to choose records",
+        "take means, scales and choices from public data, or account for them",
+    )
+
+
 def _sampler(seen: Observation) -> Finding | None:
     """Accountants take batches for Poisson samples."""
     wrong = seen.batches()
     if not wrong:
         return None
-    kind = seen.present[0].sampler
+    kind = seen.present[0].samplers
     return Finding(
         "sampler",
         True,
@@ -186,6 +199,7 @@ def _secure(seen: Observation) -> Finding | None:
 
 RULES: tuple[Callable[[Observation], Finding | None], ...] = (
     _data_dependent,
+    _data_dependent_records,
     _sampler,
     _rebuilt,
     _untold,

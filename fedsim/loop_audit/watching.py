@@ -6,6 +6,7 @@ Methods of its classes are wrapped for as long as the process lives; nothing tha
 import functools
 import hashlib
 import importlib
+import math
 import sys
 from collections import Counter, deque
 from collections.abc import Callable
@@ -51,8 +52,6 @@ class Watch:
         drawn: batches since the last step, each a list of places.
         loader: the data set that they were drawn from.
         kind: of their sampler, and its rate.
-        sampler: the kind that the last step's batch came from.
-        rate: of that one, if it is a Poisson sampler.
         counts: how often each place was drawn for a step.
         records: n, that they were drawn from.
         expected: of a batch in parts, the sum of clipped gradients so far, by optimizer.
@@ -75,8 +74,6 @@ class Watch:
     drawn: list[Any] = field(default_factory=list)
     loader: Any = None
     kind: tuple[str, float] = ("", 0.0)
-    sampler: str = ""
-    rate: float = 0.0
     counts: Counter[int] = field(default_factory=Counter)
     records: int = 0
     expected: dict[int, Any] = field(default_factory=dict)
@@ -106,14 +103,26 @@ class Watch:
         return Seen(
             steps=tuple(self.steps),
             statement=self.statement,
-            sampler=self.sampler,
-            rate=self.rate,
             counts=tuple(self.counts[place] for place in range(self.records)),
+            records=tuple(sorted(_checksums(self.loader))),
             explained=bool(self.steps) and rest is not None and not self.moved,
             unnoised=self.unnoised,
             start=_checksum(start if rest is None else np.append(start, rest)),
             released=_checksum(released),
         )
+
+
+def _checksums(dataset: Any) -> list[str]:
+    """Return the checksum of each record's tensors, [] of a data set that makes its records."""
+    name = type(dataset).__name__
+    if name == "Subset":
+        whole = _checksums(dataset.dataset)
+        return [whole[place] for place in dataset.indices] if whole else []
+    if name != "TensorDataset":
+        return []
+    tensors = [each.detach().cpu().numpy() for each in dataset.tensors]
+    records = (b"".join(row.tobytes() for row in rows) for rows in zip(*tensors, strict=True))
+    return [hashlib.sha256(each).hexdigest()[:16] for each in records]
 
 
 def _checksum(values: Floats) -> str:
@@ -230,8 +239,9 @@ def _record(
     drawn = Counter(place for batch in seer.drawn for place in batch)
     seer.counts.update(drawn)
     batches, seer.drawn = len(seer.drawn), []
-    if batches:
-        seer.records, (seer.sampler, seer.rate) = len(seer.loader), seer.kind
+    sampler, rate = "", 0.0
+    if batches and seer.records in (0, len(seer.loader)):
+        seer.records, (sampler, rate) = len(seer.loader), seer.kind
     told = seer.told[found["told"] :]
     lengths = np.linalg.norm(found["released"]), np.linalg.norm(found["noised"])
     clipped, limit = None, float(limits[0])
@@ -253,6 +263,8 @@ def _record(
             clipped=clipped,
             records=sum(drawn.values()) if batches else -1,
             repeated=max(drawn.values(), default=0),
+            sampler=sampler,
+            rate=rate,
             told=bool(told),
             told_rate=told[-1][1] if told else 0.0,
             told_multiplier=told[-1][0] if told else 0.0,
@@ -282,7 +294,8 @@ def _clipped_sums(optimizer: Any) -> Floats | None:
     gradients = optimizer.grad_samples
     if not gradients or any(each is None for each in gradients):
         return None
-    rows = [each.detach().cpu().double().numpy().reshape(len(each), -1) for each in gradients]
+    rows = [each.detach().cpu().double().numpy() for each in gradients]
+    rows = [each.reshape(len(each), math.prod(each.shape[1:])) for each in rows]  # of none, too
     norms = np.array([np.linalg.norm(each, axis=1) for each in rows])  # [layers, batch]
     by_layer = getattr(optimizer, "max_grad_norms", None)
     if by_layer:

@@ -468,3 +468,41 @@ def frozen(features, labels, seed):
     _train(net, engine, _loader(features, labels))
     engine.get_epsilon(DELTA)
     return net.state_dict()
+
+
+def rate_changes(features, labels, seed):
+    """Take all records in every step to begin with, then a few of them."""
+    net, accountant = model(features), RDPAccountant()
+    private = GradSampleModule(net)
+    for rate in (1.0, 0.125):
+        loader = DPDataLoader(TensorDataset(features, labels), sample_rate=rate)
+        optimizer = DPOptimizer(
+            torch.optim.SGD(net.parameters(), lr=0.1),
+            noise_multiplier=4 * NOISE,
+            max_grad_norm=1.0,
+            expected_batch_size=63,
+        )
+        optimizer.attach_step_hook(accountant.get_optimizer_hook_fn(sample_rate=rate))
+        _fit(private, optimizer, loader, epochs=8 if rate == 1 else 1)
+    accountant.get_epsilon(DELTA)
+    return net
+
+
+def small_batches(features, labels, seed):
+    """Draw batches so small that some are empty."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    _train(net, engine, _loader(features, labels, batch_size=4), epochs=4)
+    engine.get_epsilon(DELTA)
+    return net
+
+
+def standardised(features, labels, seed):
+    """Scale the features by the mean and standard deviation of the data at hand."""
+    rows = features.flatten(1)
+    return correct((rows - rows.mean(0)) / (rows.std(0) + 1e-3), labels, seed)
+
+
+def kept_by_chance(features, labels, seed):
+    """Train on records of which each is kept by a coin."""
+    kept = torch.rand(len(labels)) < 0.8
+    return correct(features[kept], labels[kept], seed)

@@ -7,7 +7,7 @@ import pytest
 
 from fedsim.data import load
 from fedsim.loop_audit.contract import loaded
-from fedsim.loop_audit.guarantee import Observation, epsilon
+from fedsim.loop_audit.guarantee import Observation, epsilon, mechanism
 from fedsim.loop_audit.rules import findings
 from fedsim.loop_audit.running import Loop
 from fedsim.loop_audit.watching import Watch
@@ -38,6 +38,7 @@ WRONG = {
     "constant_seed": "seeded-noise",
     "constant_noise_generator": "seeded-noise",
     "full_batch": "data-dependent-divisor",
+    "standardised": "data-dependent-records",
     "divisor_of_the_batch": "data-dependent-divisor",
 }
 
@@ -56,6 +57,8 @@ RIGHT = {
     "frozen": 1.829,
     "parts_of_a_batch": 1.829,
     "virtual_steps": 1.829,
+    "small_batches": 1.122,
+    "rate_changes": 1.368,
     "ghost": None,
 }
 """Epsilon by theory at delta = 1e-5; None where it cannot see what was clipped."""
@@ -98,6 +101,13 @@ def test_a_right_loop_breaks_none_and_theory_knows_its_epsilon(name: str, watch:
     assert epsilon(seen, 1e-5) == (RIGHT[name] and pytest.approx(RIGHT[name], abs=1e-3))
     advice = {each.rule for each in findings(seen)}
     assert advice == (set() if name == "secure" else {"secure-noise"})
+
+
+def test_a_loop_that_keeps_records_by_chance_is_not_known(watch: Watch) -> None:
+    """Its divisor follows how many it kept, and so do its rate and number of steps."""
+    seen = observation(Loop(loaded(f"{LOOPS}:kept_by_chance"), watch))
+    assert epsilon(seen, 1e-5) is None
+    assert mechanism(seen) is None
 
 
 def test_a_full_batch_is_right_where_the_other_world_has_as_many_records(watch: Watch) -> None:

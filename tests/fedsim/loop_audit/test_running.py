@@ -96,7 +96,7 @@ def test_each_step_is_seen_with_the_batch_that_was_drawn_for_it(
     assert len(sizes) == 8
     assert [each.records for each in seen.steps] == sizes
     assert sum(seen.counts) == sum(sizes)
-    assert (seen.sampler, seen.rate, seen.explained) == ("poisson", 0.25, True)
+    assert (seen.samplers, seen.steps[0].rate, seen.explained) == ("poisson", 0.25, True)
     assert all(each.clipped for each in seen.steps)
 
 
@@ -116,7 +116,7 @@ def test_batches_without_places_are_said_to_be_unseen(watch: Watch) -> None:
 
     seen = loop(watch, train).observed(DATA, 3)
     assert [each.records for each in seen.steps] == [-1] * 4
-    assert (seen.sampler, seen.counts) == ("", ())
+    assert (seen.samplers, seen.counts) == ("", ())
     assert Observation((seen,), (seen,), (seen,), 40, Neighbouring.ADD_REMOVE).batches() == {}
 
 
@@ -130,7 +130,7 @@ def test_a_batch_of_validation_is_no_step_s(watch: Watch) -> None:
 
     seen = loop(watch, train).observed(DATA, 3)
     assert all(each.records < 40 for each in seen.steps)
-    assert (seen.sampler, max(seen.counts) <= 4) == ("poisson", True)
+    assert (seen.samplers, max(seen.counts) <= 4) == ("poisson", True)
 
 
 def summed(features: Tensor, labels: Tensor, seed: int) -> Tensor:
