@@ -92,5 +92,5 @@ def test_of_an_audits_verdict_and_its_gate_the_larger_status_counts(
 ) -> None:
     checked = gate.asked(["epsilon.low > 3"], "app audit")
     every = OfEvery(None, None, None, None, False, strict, checked)
-    report = {"app": "mine", "measured": {"epsilon_lower_bound": 4.0 if shut else 2.0}}
+    report = {"kind": "app audit", "measured": {"epsilon_lower_bound": 4.0 if shut else 2.0}}
     assert every.exit_status(verdict, report) == status
