@@ -205,9 +205,13 @@ class PrivacyLossAccountant(Accountant):
             if loss_distribution.resolves(mechanism, delta):
                 return min(ceiling, delta)
             ceiling = loss_distribution.resolution(mechanism)
-        return min(
-            ceiling, *(each.delta(described, epsilon) for each, described in _valid(mechanism))
-        )
+        least = ceiling
+        for each, described in _valid(mechanism):
+            # Composition's delta is a root of its epsilon, searched for only where it is less.
+            rooted = isinstance(each, BasicAccountant) and 0 < least < 1
+            if not rooted or each.epsilon(described, least) <= epsilon:
+                least = min(least, each.delta(described, epsilon))
+        return least
 
 
 class BasicAccountant(Accountant):

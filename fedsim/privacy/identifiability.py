@@ -7,6 +7,7 @@ its advantage over guessing. Both adversaries start from even odds and know ever
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -192,6 +193,7 @@ def tail_probability(mechanism: Mechanism, epsilon: float) -> float | None:
     return 0.0 if math.isinf(epsilon) else PLD.tail(mechanism, epsilon)
 
 
+@lru_cache(maxsize=256)
 def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
     """Return what Pr_D[privacy loss > epsilon] is at most for any pair, milder ones included.
 

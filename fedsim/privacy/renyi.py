@@ -7,6 +7,7 @@ ones of long trainings. The integral has neither fault and costs no more.
 
 import logging
 import math
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +46,15 @@ def sampled_divergence(steps: Steps, orders: Array) -> Array:
         float64 [orders], in nats; up to rounding it is exact, or an upper bound where the series is
         used.
     """
+    return np.array(_sampled_divergence(steps.noise_multiplier, steps.sampling_rate, tuple(orders)))
+
+
+@lru_cache(maxsize=256)
+def _sampled_divergence(
+    noise_multiplier: float, sampling_rate: float, wanted: tuple[float, ...]
+) -> Array:
+    """Return the same; whoever asks for delta at many epsilons asks for it as often."""
+    steps, orders = Steps(noise_multiplier, 1, sampling_rate), np.array(wanted)
     fractional = (orders != np.round(orders)) & (orders <= LARGEST_ORDER)
     if steps.noise_multiplier < LEAST_NOISE:
         fractional[:] = False
