@@ -58,6 +58,7 @@ NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "advantage.high": ("measured.advantage.interval.high",),
         "epsilon": ("theory.epsilon",),
         "epsilon.low": ("measured.epsilon_lower_bound",),
+        "alarms": ("alarms",),
     },
     TRANSCRIPT: {
         "epsilon": ("release.proven.epsilon_at_most",),

@@ -1,8 +1,10 @@
 """The audit of a training loop: what it claims, what theory says of it, what an attack proves."""
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,11 @@ BOUNDS = ("clopper_pearson", "clopper_pearson_split")
 TRADE_OFF = "trade_off"
 """The one beside them that knows the mechanism but for its noise, where theory knows it."""
 
+LIBRARIES = ("torch", "opacus", "numpy")
+"""What a loop's numbers depend on, as far as it is installed."""
+
+SEEDS = range(2**64)
+
 TRIALS, RECORDS = 400, 64
 """Judged runs, and records of D, unless somebody says."""
 
@@ -65,6 +72,8 @@ class LoopAudit:
 
     Attributes:
         loop: the function's name.
+        data: its source, as of `audit_loop`.
+        target: likewise.
         observation: honest runs.
         claim: given, else the accountant's last word; None where nobody claims anything.
         delta: at which every epsilon is stated.
@@ -82,6 +91,8 @@ class LoopAudit:
     """
 
     loop: str
+    data: str
+    target: str
     observation: Observation
     claim: Claim | None
     delta: float
@@ -109,11 +120,17 @@ class LoopAudit:
             return Verdict.NO_CLAIM
         if self.proven.epsilon > self.claim.epsilon:
             return Verdict.CONVICTED
+        if self.alarms:
+            return Verdict.SUSPECT
         if self.epsilon is None:
-            broken = any(each.breaks for each in self.findings)
-            return Verdict.SUSPECT if broken else Verdict.NOT_JUDGED
+            return Verdict.NOT_JUDGED
         supported = self.epsilon <= self.claim.epsilon * (1 + 1e-6)
         return Verdict.SUPPORTED if supported else Verdict.SUSPECT
+
+    @property
+    def alarms(self) -> int:
+        """How many rules found a guarantee broken, whatever room a claim leaves."""
+        return sum(each.breaks for each in self.findings)
 
     @property
     def contradictory(self) -> bool:
@@ -153,12 +170,15 @@ class LoopAudit:
                 "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
             },
             "findings": [asdict(finding) for finding in self.findings],
+            "alarms": self.alarms,
             "watched": {
                 "steps": len(steps),
                 "first": asdict(steps[0]) if steps else None,
                 "sampler": self.observation.present[0].samplers,
                 "explained": self.observation.explained,
             },
+            "data": self.data,
+            "target": self.target,
             "worlds": self.pair,
             "decided_by": self.score,
             "neighbouring": self.observation.neighbouring.value,
@@ -167,7 +187,7 @@ class LoopAudit:
             "trials": self.trials,
             "runs": self.runs,
             "seed": self.seed,
-            "versions": {"fedsim": fedsim.__version__},
+            "versions": {"fedsim": fedsim.__version__} | _installed(LIBRARIES),
         }
         return strict_json(document)
 
@@ -208,6 +228,8 @@ def audit_loop(
         AppFailedError: the loop fails.
     """
     check(trials, confidence)
+    if seed not in SEEDS:
+        raise InputError(f"--seed is {seed}; give a whole number from 0 to 2^64 - 1")
     if target not in ("crafted", "real"):
         raise InputError(f"--target is '{target}'; give crafted or real")
     if not 0 < time_limit <= LONGEST_TIME:
@@ -267,6 +289,8 @@ def audited(
     )
     return LoopAudit(
         loop=loop.name,
+        data=order.data,
+        target=order.target,
         observation=observation,
         claim=claim,
         delta=delta,
@@ -309,6 +333,19 @@ def _bounds(
 
 def _largest(bounds: dict[str, LowerBound]) -> LowerBound:
     return max(bounds.values(), key=lambda bound: bound.epsilon)
+
+
+def _installed(names: tuple[str, ...]) -> dict[str, str]:
+    """Return the versions of those distributions that are installed.
+
+    Args:
+        names: of distributions.
+    """
+    found = {}
+    for name in names:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 class _Seeds:

@@ -55,6 +55,18 @@ def test_opacus_as_its_pages_say_is_supported_and_the_divisor_of_another_size_is
     assert wrong.score == "energy"
 
 
+@pytest.mark.slow
+def test_a_claim_with_room_for_a_mistake_is_not_supported_by_it() -> None:
+    """Half of the noise is still private at 8: so says theory, and a gate is to go red."""
+    found = outcome(f"{OPACUS}:noise_at_50", 8.0, trials=40, records=63)
+    assert found.epsilon is not None
+    assert found.epsilon < 8
+    assert (found.verdict, rules(found), found.alarms) == (
+        Verdict.SUSPECT, {"realised-noise"}, 1
+    )  # fmt: skip
+    assert found.as_json()["alarms"] == 1
+
+
 @pytest.mark.long
 @pytest.mark.slow
 def test_an_engine_of_every_round_is_convicted_and_one_for_all_is_not() -> None:
@@ -96,6 +108,8 @@ def test_what_cannot_be_audited_is_said_in_one_line(tmp_path: Path) -> None:
     for name, why in (("nothing", "returned nothing"), ("fails", "KeyError")):
         with pytest.raises(AppFailedError, match=why):
             outcome(f"{odd}:{name}")
+    with pytest.raises(InputError, match="from 0 to"):
+        outcome(f"{odd}:nothing", seed=-1)
     with pytest.raises(InputError, match="at most"):
         outcome(f"{odd}:nothing", records=10**6)
 
