@@ -113,12 +113,17 @@ def array(value: Any) -> Floats:
         value = state()
     try:
         if isinstance(value, Mapping):
+            if not all(hasattr(each, "shape") for each in value.values()):
+                raise TypeError("a mapping of numbers is no state dict")
             parts = [_numbers(each).ravel() for each in value.values() if _learnt(each)]
             found = np.concatenate(parts) if parts else np.empty(0)
         else:
             found = _numbers(value)
     except (TypeError, ValueError) as error:
-        raise AppFailedError(f"the loop returned no arrays of numbers: {error}") from None
+        raise AppFailedError(
+            f"the loop returned no arrays of numbers ({error}); return the model, or every released "
+            "step [k, P], and nothing beside it"
+        ) from None
     if not found.size:
         raise AppFailedError("the loop released nothing; return the model, or every released step")
     if not np.isfinite(found).all():

@@ -100,12 +100,17 @@ def test_what_cannot_be_audited_is_said_in_one_line(tmp_path: Path) -> None:
         "def two(features, labels): ...\n"
         "def nothing(features, labels, seed): ...\n"
         "def fails(features, labels, seed): raise KeyError('x')\n"
+        "def more(features, labels, seed): return {'loss': 0.3}\n"
     )
     odd = tmp_path / "odd.py"
     for name, why in (("two", "features, labels, seed"), ("none", "imported")):
         with pytest.raises(InputError, match=why):
             loaded(f"{odd}:{name}")
-    for name, why in (("nothing", "returned nothing"), ("fails", "KeyError")):
+    for name, why in (
+        ("nothing", "returned nothing"),
+        ("fails", "KeyError"),
+        ("more", "nothing beside it"),
+    ):
         with pytest.raises(AppFailedError, match=why):
             outcome(f"{odd}:{name}")
     with pytest.raises(InputError, match="from 0 to"):
