@@ -121,8 +121,8 @@ def array(value: Any) -> Floats:
             found = _numbers(value)
     except (TypeError, ValueError) as error:
         raise AppFailedError(
-            f"the loop returned no arrays of numbers ({error}); return the model, or every released "
-            "step [k, P], and nothing beside it"
+            f"the loop returned no arrays of numbers ({error}); return the model, or every "
+            "released step [k, P], and nothing beside it"
         ) from None
     if not found.size:
         raise AppFailedError("the loop released nothing; return the model, or every released step")
