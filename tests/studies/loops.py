@@ -86,7 +86,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
     )
     columns = ("convicted", "suspect", "supported", "not judged", "ε at least > claim", "minutes")
     yield Table(
-        f"Right loops, {2 if smoke else RIGHT} seeds each",
+        f"Right loops, {2 if smoke else RIGHT} audits each",
         ("loop", "records", "trials", *columns),
         [
             _repeated(loop, records, trials, 2 if smoke else RIGHT)
@@ -94,7 +94,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
         ],
     )
     yield Table(
-        f"Less noise than configured, {1 if smoke else REPEATS} seeds each",
+        f"Less noise than configured, {1 if smoke else REPEATS} audits each",
         ("loop", "records", "trials", *columns),
         [_repeated(loop, 63, 40, 1 if smoke else REPEATS) for loop in LESS[: 1 if smoke else None]],
     )
