@@ -14,6 +14,9 @@ from fedsim.audits.verdict import Verdict
 from fedsim.cli.main import app
 from fedsim.loop_audit.audit import LoopAudit, audit_loop
 from fedsim.loop_audit.contract import loaded
+from fedsim.loop_audit.records import drawn
+from fedsim.loop_audit.running import Loop
+from fedsim.loop_audit.watching import Watch
 
 LOOPS = Path(__file__).parents[2] / "apps" / "loops"
 OWN, OPACUS = LOOPS / "own_loops.py", LOOPS / "opacus_loops.py"
@@ -95,7 +98,7 @@ def test_a_loop_that_sets_its_own_seed_hides_nothing(tmp_path: Path) -> None:
     assert "seeded-noise" in rules(found)
 
 
-def test_what_cannot_be_audited_is_said_in_one_line(tmp_path: Path) -> None:
+def test_what_cannot_be_audited_is_said_in_one_line(tmp_path: Path, watch: Watch) -> None:
     (tmp_path / "odd.py").write_text(
         "def two(features, labels): ...\n"
         "def nothing(features, labels, seed): ...\n"
@@ -106,17 +109,15 @@ def test_what_cannot_be_audited_is_said_in_one_line(tmp_path: Path) -> None:
     for name, why in (("two", "features, labels, seed"), ("none", "imported")):
         with pytest.raises(InputError, match=why):
             loaded(f"{odd}:{name}")
-    for name, why in (
-        ("nothing", "returned nothing"),
-        ("fails", "KeyError"),
-        ("more", "nothing beside it"),
-    ):
+    for name, why in (("nothing", "returned nothing"), ("more", "nothing beside it")):
         with pytest.raises(AppFailedError, match=why):
-            outcome(f"{odd}:{name}")
+            Loop(loaded(f"{odd}:{name}"), watch).released(drawn("digits", 3, 0), [0])
+    with pytest.raises(AppFailedError, match="KeyError"):
+        outcome(f"{odd}:fails")
     with pytest.raises(InputError, match="from 0 to"):
-        outcome(f"{odd}:nothing", seed=-1)
+        outcome(f"{odd}:fails", seed=-1)
     with pytest.raises(InputError, match="at most"):
-        outcome(f"{odd}:nothing", records=10**6)
+        drawn("digits", 10**6, 0)
 
 
 def test_the_command_says_the_verdict_by_its_exit_status_and_leaves_a_page(tmp_path: Path) -> None:
