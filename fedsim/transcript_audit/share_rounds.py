@@ -83,7 +83,7 @@ class ShareRounds:
                 "confidence": ALARM_CONFIDENCE,
             },
         }
-        if not all(1 - NARROW <= one.low and one.high <= 1 + NARROW for one in found):
+        if not all(one.low >= 1 - NARROW and one.high <= 1 + NARROW for one in found):
             return TOO_FEW.format(sure.low, sure.high, len(found), NARROW), known
         identified = {"epsilon": math.inf, "by": BY}
         return NO_BOUND.format(len(found), sure.low, sure.high), known | {"identified": identified}
