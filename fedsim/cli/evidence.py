@@ -22,6 +22,13 @@ WORDS = {
     4: ("refuted", "bold red"),
 }
 
+UNMADE = (
+    "Signed as it is: the signature says who signed and what files there were, and not that the "
+    "report follows from them"
+)
+
+TAKEN = "files as signed; the report was not made again"
+
 
 def sign(
     signed: Annotated[
@@ -46,9 +53,11 @@ def sign(
 ) -> None:
     """Sign what a run or an audit found: report, configuration, ledger, transcript, code, versions.
 
-    The report is made again from the other files first, and nothing is signed that does not follow
-    from them; what there is not is said to be absent. The evidence is one file; with the directory
-    anybody can verify it who has the public key.
+    The report of a run or training, or of a transcript that is signed with its audit, is made again
+    from the other files first, and not signed if it does not follow from them. That of an app, loop
+    or live audit cannot be made again: the signature says who signed and what files there were, and
+    not that the report follows from them. What there is not is said to be absent. The evidence is
+    one file; with the directory anybody can verify it who has the public key.
 
     Example: fedsim sign fedsim-runs/digits --key release.pem
     """
@@ -76,6 +85,8 @@ def sign(
         private_files.write(place, sealed)
     except OSError as error:
         raise InputError(f"cannot write '{place}': {error.strerror}") from None
+    if found.unmade:
+        typer.echo(f"{UNMADE} ({found.unmade})", err=True)
     typer.echo(f"Evidence: {place}", err=True)
 
 
@@ -101,7 +112,8 @@ def verify(
 ) -> None:
     """Hold evidence against the files it is about: signature, every file, and the report anew.
 
-    Exit status: 0 verified; 3 cannot tell, as without a key; 4 refuted; 2 bad input.
+    Exit status: 0 verified (with --as-signed: files as signed); 3 cannot tell, as without a key;
+    4 refuted; 2 bad input.
 
     Example: fedsim verify fedsim-runs/digits/evidence.json --key release.public.pem
     """
@@ -120,16 +132,20 @@ def verify(
 
 def _document(found: "Verification") -> dict[str, object]:
     checks = [
-        {"of": check.of, "outcome": WORDS[check.outcome][0], "why": check.words}
+        {"of": check.of, "outcome": check.word or WORDS[check.outcome][0], "why": check.words}
         for check in found.checks
     ]
     statement = found.statement.model_dump(by_alias=True, mode="json")
-    return {"outcome": WORDS[found.outcome][0], "checks": checks, "statement": statement}
+    outcome = TAKEN if found.taken else WORDS[found.outcome][0]
+    return {"outcome": outcome, "checks": checks, "statement": statement}
 
 
 def _lines(found: "Verification") -> Iterator[Text]:
     word, style = WORDS[found.outcome]
-    yield Text.assemble((word.upper(), style), f", signed {found.statement.predicate.signed}")
+    headline = TAKEN.capitalize() if found.taken else word.upper()
+    yield Text.assemble((headline, style), f", signed {found.statement.predicate.signed}")
     for check in found.checks:
         word, style = WORDS[check.outcome]
-        yield Text.assemble((f"{word:<13}", style), f"{check.of}: {check.words}")
+        yield Text.assemble(
+            (f"{check.word or word:<13}", "" if check.word else style), f"{check.of}: {check.words}"
+        )

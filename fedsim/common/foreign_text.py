@@ -10,8 +10,19 @@ UNSHOWN = re.compile(
 )
 """Characters that command a terminal, reorder its text, or cannot be written to it."""
 
-USER = re.compile(r"(?<=://)[^/\s]*@")
-"""Of a URL, who asks and with which password."""
+USER = re.compile(r"(?<=://)(?:[^/\s:@]*:(?!\d*(?:[/?#\s]|$))(?:(?!://).)*|(?:(?!://)\S)*)@")
+"""Of a URL, who asks and with which password.
+
+People write passwords as they are, with slashes, spaces and at signs. So that rather too much goes:
+after a user and a colon (that begins no port) all up to the line's last @, else a word up to its.
+"""
+
+SECRET = re.compile(
+    r"([?&][\w.-]{0,40}(?:pass|pwd|token|secret|key|sig|credential|auth)[\w.-]{0,40}=)"
+    r"(?:(?!: )[^&#'\"\n])*",
+    re.IGNORECASE,
+)
+"""Of a URL's query, the name and the value of what lets somebody in."""
 
 
 def shown(text: str) -> str:
@@ -20,12 +31,12 @@ def shown(text: str) -> str:
 
 
 def without_password(text: str) -> str:
-    """Return text in which no URL says who asks, and with which password.
+    """Return text in which no URL says who asks, and with which password, token or key.
 
     Args:
         text: before any of it is cut off.
     """
-    return USER.sub("", text)
+    return SECRET.sub(r"\1…", USER.sub("", text))
 
 
 def brief(text: str, most: int) -> str:

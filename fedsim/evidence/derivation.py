@@ -27,6 +27,15 @@ RELATIVE, ABSOLUTE = 1e-6, 1e-9
 
 MOST_NAMED = 3
 
+NO_TRIALS = "its audit keeps no trials; audit the code again, from the same seed"
+
+UNDERIVABLE = {
+    LIVE: "its report takes the clients' data, which no evidence holds",
+    APP: NO_TRIALS,
+    LOOP: NO_TRIALS,
+}
+"""Why a report of a kind cannot be made again from its files."""
+
 Report = Mapping[str, Any]
 
 
@@ -47,9 +56,21 @@ def derived(kind: str, root: Path, source: str, report: Report) -> Report:
         InputError: the files are damaged or contradict each other.
         UnderivableError: there is not all that it follows from.
     """
-    if kind == TRANSCRIPT and not source:
-        raise UnderivableError("its transcript is not among the files")
+    if why := underivable(kind, source):
+        raise UnderivableError(why)
     return _WAYS[kind](root / source, report)
+
+
+def underivable(kind: str, source: str) -> str:
+    """Return why no report of its kind can be made again, "" if it can.
+
+    Args:
+        kind: of the report, a key of `conditions.NAMES`.
+        source: the transcript of an audit; "" of a run, or where it is not there.
+    """
+    if kind == TRANSCRIPT and not source:
+        return "its transcript is not among the files"
+    return UNDERIVABLE.get(kind, "")
 
 
 def differences(told: Any, found: Any, path: str = "") -> Iterator[str]:
@@ -121,19 +142,8 @@ def _of_transcript(path: Path, report: Report) -> Report:
     return found
 
 
-def _of_auditor(path: Path, _: Report) -> Report:
-    raise UnderivableError("its report takes the clients' data, which no evidence holds")
-
-
-def _of_trials(path: Path, _: Report) -> Report:
-    raise UnderivableError("its audit keeps no trials; audit the code again, from the same seed")
-
-
 _WAYS: Mapping[str, Callable[[Path, Report], Report]] = {
     RUN: _of_run,
     TRAINING: _of_training,
     TRANSCRIPT: _of_transcript,
-    LIVE: _of_auditor,
-    APP: _of_trials,
-    LOOP: _of_trials,
 }

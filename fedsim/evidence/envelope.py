@@ -95,16 +95,16 @@ class Predicate(Part):
 
     kind, report, transcript: of which kind the report is, which of the files, and which it is an
     audit of, "" for none. absent: what a run has (configuration, ledger, transcript) and is not
-    among these files. signed: when, by the signer's clock. code: SHA-256 of the packages that
-    derived the report, by their names. versions: of what they ran on. seeds: of whose numbers
-    follow from which seed; empty where none is known. numbers: those of the report that have short
-    names. conclusions: its verdicts.
+    among these files; evidence of before does not say it. signed: when, by the signer's clock.
+    code: SHA-256 of the packages that derived the report, by their names. versions: of what they
+    ran on. seeds: of whose numbers follow from which seed; empty where none is known. numbers:
+    those of the report that have short names. conclusions: its verdicts.
     """
 
     kind: Literal["run", "training", "app audit", "loop audit", "transcript audit", "live audit"]
     report: str
     transcript: str
-    absent: list[str]
+    absent: list[str] = []
     signed: str
     code: dict[str, SHA256]
     versions: dict[str, str]
@@ -174,5 +174,7 @@ def read(path: Path) -> tuple[Envelope, Statement]:
 
 def _canonical(statement: Statement) -> bytes:
     values: dict[str, Any] = statement.model_dump(by_alias=True, mode="json")
+    if "absent" not in statement.predicate.model_fields_set:  # signed before it was said
+        del values["predicate"]["absent"]
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return text.encode("ascii")

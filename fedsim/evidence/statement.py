@@ -54,6 +54,11 @@ class Signed:
         return self.kind in (RUN, TRAINING)
 
     @property
+    def unmade(self) -> str:
+        """Why its report cannot be made again from its files, "" if it can."""
+        return derivation.underivable(self.kind, self.transcript)
+
+    @property
     def evidence(self) -> Path:
         """Where its evidence lies, unless somebody says otherwise."""
         return self.root / (f"{Path(self.transcript).stem}-{FILE}" if self.transcript else FILE)
@@ -138,7 +143,7 @@ def _of_audit(root: Path) -> Signed:
 
 
 def made(signed: Signed) -> Statement:
-    """Return a statement about files, once the report has been made from them again.
+    """Return a statement about files, once the report has been made from them again if it can be.
 
     Args:
         signed: what it is about.
@@ -147,10 +152,9 @@ def made(signed: Signed) -> Statement:
         InputError: a file is missing or damaged, or the report says what the others do not.
     """
     report = signed.read()
-    try:
+    again = report
+    if not signed.unmade:
         again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
-    except derivation.UnderivableError:
-        again = report
     if apart := derivation.named(derivation.differences(report, again)):
         raise InputError(
             f"{signed.report} is not what fedsim makes of the other files ({apart}); make it anew "

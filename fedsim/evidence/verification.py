@@ -14,6 +14,9 @@ from fedsim.evidence import derivation, digests, envelope, keys
 from fedsim.evidence.envelope import Envelope, Statement
 from fedsim.evidence.statement import Signed, said
 
+AS_SIGNED, NOTED = "as signed", "noted"
+"""Words for what was taken from the signer, and for what is only said."""
+
 
 class Outcome(IntEnum):
     """What a check found; the value is its exit status, on the scale of audits.
@@ -36,11 +39,13 @@ class Check:
         of: what.
         outcome: what was found.
         words: in one line.
+        word: for the outcome, where its own would say too much; "" for its own.
     """
 
     of: str
     outcome: Outcome
     words: str
+    word: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,13 @@ class Verification:
     def outcome(self) -> Outcome:
         """The worst of all checks."""
         return max(check.outcome for check in self.checks)
+
+    @property
+    def taken(self) -> bool:
+        """Whether nothing is wrong, and the report was taken as it was signed."""
+        return self.outcome is Outcome.VERIFIED and any(
+            check.word == AS_SIGNED for check in self.checks
+        )
 
 
 def verify(
@@ -85,14 +97,14 @@ def verify(
     signed = Signed(predicate.kind, folder, predicate.report, predicate.transcript)
     checks = [_signature(sealed, key), *_files(signed, statement)]
     if lacking := predicate.absent:
-        checks.append(Check("absent", Outcome.VERIFIED, f"{', '.join(lacking)}: not signed"))
+        checks.append(Check("absent", Outcome.VERIFIED, f"{', '.join(lacking)}: not signed", NOTED))
     same = _same_code(signed, statement)
     checks += same
     # Files that nobody signed are neither believed nor computed with.
     believed = key is None or checks[0].outcome is Outcome.VERIFIED
     if believed and all(check.outcome is Outcome.VERIFIED for check in checks[1:]):
         if as_signed:
-            checks.append(Check("report", Outcome.VERIFIED, "as it was signed; not made again"))
+            checks.append(Check("report", Outcome.VERIFIED, "was not made again", AS_SIGNED))
         else:
             checks.append(_derived(signed, all(not check.words for check in same)))
         checks.append(_said(signed, statement))
@@ -159,12 +171,16 @@ def _derived(signed: Signed, same_code: bool) -> Check:
 
 def _said(signed: Signed, statement: Statement) -> Check:
     """Return whether the statement says what the report and the files do."""
-    told = statement.predicate.model_dump(include={"absent", "seeds", "numbers", "conclusions"})
+    told = statement.predicate.model_dump(
+        include={"absent", "seeds", "numbers", "conclusions"}, exclude_unset=True
+    )
     try:
         found = said(signed, signed.read())
     except (InputError, *reading.DAMAGE) as error:
         why = reading.reason(error)
         return Check("statement", Outcome.CANNOT_TELL, f"was not compared: {why}")
+    if "absent" not in told:  # signed before it was said
+        del found["absent"]
     if apart := derivation.named(derivation.differences(told, found)):
         words = f"does not say what the report does: {apart}"
         return Check("statement", Outcome.REFUTED, words)
@@ -190,4 +206,6 @@ def _same_code(signed: Signed, statement: Statement) -> list[Check]:
         else f"{name} {theirs.get(name)} there, {yours.get(name)} here"
         for name in different
     ]
-    return [Check("code", Outcome.VERIFIED, f"differs from the signer's: {'; '.join(words)}")]
+    return [
+        Check("code", Outcome.VERIFIED, f"differs from the signer's: {'; '.join(words)}", NOTED)
+    ]

@@ -84,6 +84,7 @@ class _Steps:
         # Users by the order in which they first took part: their own names are nobody's business.
         self._numbers: dict[Any, int] = {}
         self._cohort: list[int | None] = []
+        self._weights: set[float] = set()  # of all users so far; two are enough to differ
         mechanism.postprocess_one_user = self._postprocess_one_user
         mechanism.postprocess_server = self._postprocess_server
         weakref.finalize(mechanism, recorder.close)
@@ -92,9 +93,13 @@ class _Steps:
         mechanism = self._of()
         assert mechanism is not None  # it is being called
         self._cohort.append(safely(self._number, user_context))
-        return type(mechanism).postprocess_one_user(
+        result = type(mechanism).postprocess_one_user(
             mechanism, stats=stats, user_context=user_context
         )
+        weight = safely(_weight, result[0])
+        if weight is not None and len(self._weights) < 2:
+            self._weights.add(weight)
+        return result
 
     def _number(self, user_context: Any) -> int | None:
         user = user_context.user_id
@@ -111,8 +116,11 @@ class _Steps:
         # Before the call, which may add the noise in place.
         before = safely(_arrays, stats)
         given = safely(_noise, mechanism.underlying_mechanism) or {}
-        if weight := getattr(stats, "weight", None):
-            given["total_weight"] = float(weight)
+        if weight := safely(_weight, stats):
+            given["total_weight"] = weight
+        size = int(central_context.cohort_size)
+        if len(self._weights) > 1 or (self._weights and len(self._cohort) >= size):
+            given["weights_differ"] = len(self._weights) > 1
         result = type(mechanism).postprocess_server(
             mechanism, stats=stats, central_context=central_context, **more
         )
@@ -129,12 +137,17 @@ class _Steps:
         self._recorder.step(
             safely(_arrays, result[0]) or {},
             before,
-            batch=self._batch(int(central_context.cohort_size)),
+            batch=self._batch(size),
             accounted=accounted,
             sampling="a cohort of a fixed size",
             **given,
         )
         return result
+
+
+def _weight(statistics: Any) -> float | None:
+    weight = getattr(statistics, "weight", None)
+    return None if weight is None else float(weight)
 
 
 def _arrays(statistics: Any) -> dict[str, Any]:

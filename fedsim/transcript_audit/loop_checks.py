@@ -37,8 +37,13 @@ OWN_SIZE = (
     "size"
 )
 OWN_WEIGHT = (
+    "the sum is divided by a total weight of {:g} that {} users have, to which no noise was added, "
+    "and they weigh differently: what a user weighs may tell of its data, and no epsilon here "
+    "covers that; weigh all alike"
+)
+UNSEEN_WEIGHT = (
     "the sum is divided by a total weight of {:g} that {} users have, to which no noise was added: "
-    "what a user weighs tells of its data, and no epsilon here covers that; weigh all alike"
+    "nobody saw whether they weigh differently, which no epsilon here covers"
 )
 NEIGHBOUR = (
     "the divisor is {:g}, and {:g} with one record fewer: the scale of {} numbers of noise tells "
@@ -349,9 +354,15 @@ def _divisors(steps: Sequence[Step]) -> list[dict[str, Any]]:
     own = [step for step in steps if step.batch]
     if len({step.batch for step in own}) > 1 and all(step.divisor == step.batch for step in own):
         found.append(finding("alarm", OWN_SIZE))
-    for step in steps:
-        if step.weight and step.batch and not math.isclose(step.weight, step.batch):
-            found.append(finding("alarm", OWN_WEIGHT.format(step.weight, step.batch)))
+    # A weight that all have, of whatever size, is no function of anybody's data; and weights that
+    # differ are one even where they happen to sum to the number of users.
+    weighed = [step for step in steps if step.weight and step.batch]
+    unlike = [step for step in weighed if step.weights_differ]
+    if unlike:
+        found.append(finding("alarm", OWN_WEIGHT.format(unlike[0].weight, unlike[0].batch)))
+    for step in [] if unlike else weighed:
+        if step.weights_differ is None and not math.isclose(step.weight or 0, step.batch or 0):
+            found.append(finding("caution", UNSEEN_WEIGHT.format(step.weight, step.batch)))
             break
     if any(step.count_std is not None for step in steps):
         found.append(finding("caution", OWN_COUNT))

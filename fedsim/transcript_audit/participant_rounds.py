@@ -107,7 +107,8 @@ class ParticipantRounds:
         if share is not None:
             why, known = share
         elif self._unread == {"PercentilePrivacy"}:
-            why, known = NO_NOISE, {"filter": "PercentilePrivacy", "proven": {"epsilon": math.inf}}
+            identified = {"epsilon": math.inf, "by": "the class's name"}
+            why, known = NO_NOISE, {"filter": "PercentilePrivacy", "identified": identified}
         else:
             why, known = UNDECLARED.format(" and ".join(sorted(self._unread))), None
         findings.append(finding("caution", why))

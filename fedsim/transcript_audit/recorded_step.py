@@ -37,6 +37,7 @@ class Step:
         count_std: noise on a count of clipped gradients, 0 if unknown; None without a count.
         neighbour_divisor: d with one record fewer.
         weight: of all who took part, by which what was released is divided later.
+        weights_differ: whether two of them weighed otherwise so far; None if nobody saw.
         charged: what the accountant was told.
     """
 
@@ -57,6 +58,7 @@ class Step:
     count_std: float | None
     neighbour_divisor: float | None
     weight: float | None
+    weights_differ: bool | None
     charged: Charge | None
 
 
@@ -75,7 +77,7 @@ def step_of(place: int, observed: ObservedRound) -> Step | None:
     size = None if reply is None else reply.num_examples
     rate, accumulated = number(mechanism, "sample_rate"), number(mechanism, "accumulated")
     kept = sum(array.size for array in (observed.aggregate or {}).values())
-    adaptive = mechanism.get("adaptive") is True
+    adaptive, differ = mechanism.get("adaptive") is True, mechanism.get("weights_differ")
     return Step(
         place=place,
         engine=str(mechanism.get("engine", "")),
@@ -94,6 +96,7 @@ def step_of(place: int, observed: ObservedRound) -> Step | None:
         count_std=(number(mechanism, "clipped_count_std") or 0.0) if adaptive else None,
         neighbour_divisor=number(mechanism, "neighbour_divisor") or None,
         weight=number(mechanism, "total_weight"),
+        weights_differ=differ if isinstance(differ, bool) else None,
         charged=_charge(observed),
     )
 

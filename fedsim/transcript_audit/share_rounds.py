@@ -22,9 +22,23 @@ Floats = npt.NDArray[np.float64]
 
 FILTER = "GaussianPrivacy"
 
+NARROW = 0.1
+"""A round's noise is called its share where the interval of their ratio is within 1 ± this.
+
+A wide interval that holds 1 rejects nothing: of few numbers, noise of any fixed size fits.
+"""
+
+BY = "the class's name, its configuration and the matching noise of every round"
+
 NO_BOUND = (
     "the noise of GaussianPrivacy is a share of the update itself, as it was in each of {} rounds "
-    "({:.3g} to {:.3g} times that share), and nothing is clipped: epsilon is infinite"
+    "({:.3g} to {:.3g} times that share in all), and nothing is clipped: epsilon is infinite. That "
+    f"rests on {BY}"
+)
+TOO_FEW = (
+    "the noise of GaussianPrivacy is {:.3g} to {:.3g} times its share of the update in {} rounds "
+    "together, and in some round may be more than {:.0%} off (99.99 %): noise of another kind fits "
+    "as well; record more of the model's numbers a round"
 )
 
 
@@ -47,7 +61,10 @@ class ShareRounds:
             self._rounds.append((float(scaled @ scaled), scaled.size))
 
     def measured(self) -> tuple[str, Mapping[str, Any]] | None:
-        """Return what it means and what was measured, None unless each round is of such noise."""
+        """Return what it means and what was measured, None unless each round may be of such noise.
+
+        What was measured has "identified", with epsilon, only where it cannot well be other noise.
+        """
         if not self._rounds or not self._fits:
             return None
         confidence = 1 - (1 - ALARM_CONFIDENCE) / len(self._rounds)
@@ -56,7 +73,7 @@ class ShareRounds:
             return None
         energy, size = (sum(part) for part in zip(*self._rounds, strict=True))
         sure = std_interval(energy, int(size), ALARM_CONFIDENCE)
-        return NO_BOUND.format(len(found), sure.low, sure.high), {
+        known: dict[str, Any] = {
             "filter": FILTER,
             "rounds": len(found),
             "scale_over_configured": {
@@ -65,8 +82,11 @@ class ShareRounds:
                 "high": sure.high,
                 "confidence": ALARM_CONFIDENCE,
             },
-            "proven": {"confidence": ALARM_CONFIDENCE, "epsilon": math.inf},
         }
+        if not all(one.low >= 1 - NARROW and one.high <= 1 + NARROW for one in found):
+            return TOO_FEW.format(sure.low, sure.high, len(found), NARROW), known
+        identified = {"epsilon": math.inf, "by": BY}
+        return NO_BOUND.format(len(found), sure.low, sure.high), known | {"identified": identified}
 
 
 def _scaled(observed: ObservedRound) -> Floats | None:

@@ -59,6 +59,8 @@ UNCERTAIN = (
     "exactly, and configured noise would be held against it"
 )
 
+UNBOUNDED_FILTER = "is refuted: the epsilon of {} is infinite by {}"
+
 
 @dataclass(frozen=True)
 class Claimed:
@@ -135,8 +137,10 @@ def _of_updates(
         unjudged.append(CANARIES)
         refuted += _refutation(claim, canary["proven"]["epsilon_all_rounds"], "that canaries found")
     filtered = evidence.measured.filtered
-    if filtered is not None:
+    if filtered is not None and "proven" in filtered:
         refuted += _refutation(claim, filtered["proven"]["epsilon"], "of the upload's noise")
+    elif filtered is not None and "identified" in filtered:  # which no confidence speaks of
+        refuted.append(UNBOUNDED_FILTER.format(filtered["filter"], filtered["identified"]["by"]))
     if release is None:
         unjudged += [] if canary is not None else [evidence.measured.unmeasured]
     elif why := _unjudgeable(release):

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -309,11 +310,16 @@ def test_an_audit_of_code_says_what_is_absent_and_names_one_changed_byte(
         report = {"kind": kind, "verdict": "supported", "seed": 4, "theory": {"epsilon": 1.5}}
         (out / "report.json").write_text(json.dumps(report))
         (out / "report.html").write_text("<p>1.5</p>")
-        signer.sign(out)
+        status, _, said = fedsim("sign", out, "--key", signer.private)
+        assert (status, "not that the report follows from them" in said) == (0, True)
         status, said = signer.verify(out / "evidence.json")
         assert (status, "keeps no trials" in said) == (3, True)
-        as_signed = "verify", out / "evidence.json", "--as-signed", "--json", "--key", signer.public
-        status, said, _ = fedsim(*as_signed)
+        assert re.search("noted +absent: configuration", said)
+        status, said, _ = fedsim(*(as_signed := (
+            "verify", out / "evidence.json", "--key", signer.public, "--as-signed"
+        )))  # fmt: skip
+        assert (status, said.split(",")[0]) == (0, "Files as signed; the report was not made again")
+        status, said, _ = fedsim(*as_signed, "--json")
         told = json.loads(said)["statement"]["predicate"]
         assert (status, told["absent"]) == (0, ["configuration", "ledger", "transcript"])
         assert (told["seeds"], told["numbers"]["epsilon"]) == ({"audit.seed": 4}, 1.5)
@@ -328,6 +334,19 @@ def test_an_audit_of_code_says_what_is_absent_and_names_one_changed_byte(
     (tmp_path / "app audit" / "report.json").write_text('{"kind": "sweep"}')
     status, _, said = fedsim("sign", tmp_path / "app audit", "--key", signer.private)
     assert (status, "(sweep) that is no run's and no audit's" in said) == (2, True)
+
+
+def test_evidence_that_was_signed_before_it_said_what_is_absent_is_verified(
+    signer: Signer, run: Path
+) -> None:
+    told = json.loads(base64.b64decode(json.loads((run / "evidence.json").read_text())["payload"]))
+    del told["predicate"]["absent"]
+    before = envelope.Statement.model_validate(told)
+    sealed = envelope.seal(before, keys.read_private(signer.private))
+    payload = base64.b64decode(json.loads(sealed)["payload"])
+    assert b'"absent"' not in payload
+    (run / "evidence.json").write_bytes(sealed)
+    assert signer.verify(run / "evidence.json")[0] == 0
 
 
 def test_keys_and_evidence_replace_nothing_and_keys_are_for_their_owner(

@@ -26,8 +26,16 @@ class _Context:
     seed: int
 
 
+@dataclass
+class _User:
+    user_id: None  # the users of a step are not told
+    seed: int
+
+
 @pytest.mark.filterwarnings("ignore")
-def _train(path: Path, noise_scale: float, heaviest: int = 1, seed: int = 0) -> dict[str, Any]:
+def _train(
+    path: Path, noise_scale: float, weights: tuple[float, ...] = (1,), seed: int = 0
+) -> dict[str, Any]:
     from pfl.internal.ops import numpy_ops
     from pfl.internal.ops.selector import set_framework_module
     from pfl.privacy.gaussian_mechanism import GaussianMechanism
@@ -51,8 +59,8 @@ def _train(path: Path, noise_scale: float, heaviest: int = 1, seed: int = 0) -> 
         total = None
         for user in range(COHORT):
             update = generator.normal(size=(40, 50)).astype("f4")
-            weighed = MappedVectorStatistics({"w": update}, 1 + user % heaviest)
-            sent, _ = gaussian.constrain_sensitivity(weighed)
+            weighed = MappedVectorStatistics({"w": update}, weights[user % len(weights)])
+            sent, _ = mechanism.postprocess_one_user(stats=weighed, user_context=_User(None, user))
             total = sent if total is None else total + sent
         mechanism.postprocess_server(
             stats=total,
@@ -77,12 +85,17 @@ def test_its_noise_is_what_its_accountant_says_and_its_cohorts_are_not(tmp_path:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("weights", "alarm"), [((1, 2, 3), "99"), ((0.5, 1.5), "50"), ((10,), "")])
 @pytest.mark.filterwarnings("ignore")
-def test_weights_that_no_noise_is_added_to_are_an_alarm(tmp_path: Path) -> None:
-    report = _train(tmp_path / "pfl.fedt", 1.0, heaviest=3)
-    assert "a total weight of 99 that 50 users have" in " ".join(
-        one["text"] for one in report["findings"] if one["severity"] == "alarm"
-    )
+def test_weights_that_differ_and_no_noise_is_added_to_are_an_alarm(
+    tmp_path: Path, weights: tuple[float, ...], alarm: str
+) -> None:
+    report = _train(tmp_path / "pfl.fedt", 1.0, weights)
+    said = [one["text"] for one in report["findings"] if "a total weight of" in one["text"]]
+    assert len(said) == bool(alarm)
+    if alarm:
+        assert f"a total weight of {alarm} that 50 users have" in said[0]
+        assert said[0] in [one["text"] for one in report["findings"] if one["severity"] == "alarm"]
 
 
 @pytest.mark.filterwarnings("ignore")
