@@ -4,6 +4,7 @@
 
 import gc
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +33,12 @@ class _User:
     seed: int
 
 
-@pytest.mark.filterwarnings("ignore")
-def _train(
-    path: Path, noise_scale: float, weights: tuple[float, ...] = (1,), seed: int = 0
-) -> dict[str, Any]:
-    from pfl.internal.ops import numpy_ops
-    from pfl.internal.ops.selector import set_framework_module
-    from pfl.privacy.gaussian_mechanism import GaussianMechanism
+@cache
+def _accountant(noise_scale: float) -> Any:
+    """Return pfl's accountant, whose calibration takes longer than a training."""
     from pfl.privacy.privacy_accountant import PLDPrivacyAccountant
-    from pfl.privacy.privacy_mechanism import CentrallyAppliedPrivacyMechanism
-    from pfl.stats import MappedVectorStatistics
 
-    set_framework_module(numpy_ops)
-    accountant = PLDPrivacyAccountant(
+    return PLDPrivacyAccountant(
         num_compositions=STEPS,
         sampling_probability=COHORT / POPULATION,
         mechanism="gaussian",
@@ -52,6 +46,20 @@ def _train(
         delta=DELTA,
         noise_scale=noise_scale,
     )
+
+
+@pytest.mark.filterwarnings("ignore")
+def _train(
+    path: Path, noise_scale: float, weights: tuple[float, ...] = (1,), seed: int = 0
+) -> dict[str, Any]:
+    from pfl.internal.ops import numpy_ops
+    from pfl.internal.ops.selector import set_framework_module
+    from pfl.privacy.gaussian_mechanism import GaussianMechanism
+    from pfl.privacy.privacy_mechanism import CentrallyAppliedPrivacyMechanism
+    from pfl.stats import MappedVectorStatistics
+
+    set_framework_module(numpy_ops)
+    accountant = _accountant(noise_scale)
     gaussian = GaussianMechanism.from_privacy_accountant(accountant, 0.5)
     mechanism = record_pfl(CentrallyAppliedPrivacyMechanism(gaussian), path, population=POPULATION)
     generator = np.random.default_rng(seed)
