@@ -12,6 +12,7 @@ from adversaries.errors import InputError
 from fedsim.cli.options import AsJson
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import private_files
+from fedsim.common.report_directory import EVIDENCE
 
 if TYPE_CHECKING:  # pydantic
     from fedsim.evidence.verification import Verification
@@ -73,9 +74,9 @@ def sign(
     private = keys.read_private(key)
     found = statement.located(signed)
     place = private_files.as_named(found.evidence if out is None else out)
-    if not place.name.endswith(statement.FILE):
+    if not place.name.endswith(EVIDENCE):
         raise InputError(
-            f"the name of evidence ends in {statement.FILE}, so that no other file is "
+            f"the name of evidence ends in {EVIDENCE}, so that no other file is "
             f"taken for it; '{place.name}' does not"
         )
     if os.path.lexists(place):

@@ -13,6 +13,9 @@ from fedsim.common import private_files, reading
 HELD = ("report.json", "config.toml", "ledger.jsonl")
 """What a run, a finished report or what is left of a budget is recognised by."""
 
+EVIDENCE = "evidence.json"
+"""How the name of a file with evidence of a report ends, which no evidence speaks of."""
+
 
 def create(directory: Path) -> Path:
     """Make the directory (0700) if there is none, and see that it can be written; return it.

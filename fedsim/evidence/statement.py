@@ -9,15 +9,13 @@ from typing import Any
 from adversaries.errors import InputError
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.common import reading
+from fedsim.common.report_directory import EVIDENCE
 from fedsim.evidence import conditions, derivation, digests
 from fedsim.evidence.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
 from fedsim.evidence.envelope import Digest, Predicate, Statement, Subject
 from fedsim.report import model_card
 
 REPORT = "report.json"
-
-FILE = "evidence.json"
-"""How the name of a file with evidence ends, which no evidence speaks of."""
 
 PARTS = {
     "configuration": "config.toml",
@@ -61,7 +59,9 @@ class Signed:
     @property
     def evidence(self) -> Path:
         """Where its evidence lies, unless somebody says otherwise."""
-        return self.root / (f"{Path(self.transcript).stem}-{FILE}" if self.transcript else FILE)
+        return self.root / (
+            f"{Path(self.transcript).stem}-{EVIDENCE}" if self.transcript else EVIDENCE
+        )
 
     @property
     def remedy(self) -> str:
@@ -76,7 +76,7 @@ class Signed:
         places = [folder, *([self.root / self.transcript] if self.transcript else [])]
         for place in places:
             for name in digests.below(self.root, place):
-                if name not in UNSIGNED and not name.endswith(FILE):
+                if name not in UNSIGNED and not name.endswith(EVIDENCE):
                     yield name
 
     def absent(self) -> list[str]:

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from adversaries.errors import InputError
 from fedsim.audits.verdict import verdict_of
 from fedsim.cli.auditing.live_audit import view
 from fedsim.cli.auditing.options import OfEvery
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
+from fedsim.common.report_directory import EVIDENCE
 from fedsim.common.strict_json import report_json
 from fedsim.transcript_audit import audit as transcript_audit
 from fedsim.transcript_audit import transcript_report
@@ -33,6 +35,7 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
     check(every)
     values, directory = _values(every), every.directory(path)
     report_directory.check(directory)  # before hours of following
+    _check_unsigned(path, directory)
     console = Terminal(stderr=True)
     if stop is not None:
         with view(console) as show:
@@ -52,6 +55,17 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
         console.print(transcript_report.summary(report))
         console.print(f"Report: {page}", soft_wrap=True, highlight=False)
     return every.exit_status(verdict_of(report), report_json(report))
+
+
+def _check_unsigned(path: Path, directory: Path) -> None:
+    """Raise InputError if there is evidence of a report that another one would replace."""
+    beside = path.with_name(f"{path.stem}-{EVIDENCE}")
+    found = [place for place in (directory / EVIDENCE, beside) if place.exists()]
+    if found and (directory / "report.json").exists():
+        raise InputError(
+            f"'{found[0]}' is signed evidence of the report in '{directory}', and another in its "
+            "place would refute it; name another directory with --out, or move the evidence"
+        )
 
 
 def _values(every: OfEvery) -> tuple[float, float, float | None, str | None]:

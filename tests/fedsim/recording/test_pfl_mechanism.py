@@ -80,6 +80,10 @@ def _train(
     return audit(read(path), DELTA, claimed_epsilon=2.0)
 
 
+def _alarms(report: dict[str, Any]) -> str:
+    return " ".join(one["text"] for one in report["findings"] if one["severity"] == "alarm")
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_its_noise_is_what_its_accountant_says_and_its_cohorts_are_not(tmp_path: Path) -> None:
     report = _train(tmp_path / "pfl.fedt", 1.0)
@@ -108,25 +112,23 @@ def test_weights_that_differ_and_no_noise_is_added_to_are_an_alarm(
 
 @pytest.mark.filterwarnings("ignore")
 def test_noise_for_a_larger_cohort_than_there_was_is_an_alarm(tmp_path: Path) -> None:
-    report = _train(tmp_path / "pfl.fedt", 0.5)
-    assert "was told a noise multiplier" in " ".join(
-        one["text"] for one in report["findings"] if one["severity"] == "alarm"
-    )
+    assert "was told a noise multiplier" in _alarms(_train(tmp_path / "pfl.fedt", 0.5))
 
 
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
-def test_honest_noise_is_as_claimed_and_less_is_not(tmp_path: Path) -> None:
-    def noises(scale: float, count: int) -> list[str]:
-        trained = (_train(tmp_path / f"{scale}-{seed}.fedt", scale, seed=seed)
-                   for seed in range(count))  # fmt: skip
-        return [report["release"]["noise"] for report in trained]
+def test_honest_noise_is_as_claimed_and_less_is_an_alarm(tmp_path: Path) -> None:
+    def trained(scale: float, count: int) -> list[dict[str, Any]]:
+        return [
+            _train(tmp_path / f"{scale}-{seed}.fedt", scale, seed=seed) for seed in range(count)
+        ]
 
     # One test at one in ten thousand: .04 of 400, and two once in a thousand studies.
-    assert 400 - noises(1.0, 400).count("as claimed") <= 1
+    honest = [report["release"]["noise"] for report in trained(1.0, 400)]
+    assert 400 - honest.count("as claimed") <= 1
     for scale in (0.9, 0.7, 0.5):
-        assert "as claimed" not in noises(scale, 60)
+        assert all("was told a noise multiplier" in _alarms(each) for each in trained(scale, 60))
 
 
 def test_other_mechanisms_are_refused(tmp_path: Path) -> None:
