@@ -281,8 +281,8 @@ def audited(
     judged = _measured(loop, pair, trials, seeds, progress)
     score = scoring.learnt(*pilots, delta)
     worlds, scores = judged[0], score.of(judged[1])
-    # Noise that differs from the configured in one step is not one scale of it in all.
-    known = None if observation.noise_off else guarantee.mechanism(observation)
+    # The curve knows a mechanism up to one scale of all its noise.
+    known = guarantee.mechanism(observation) if observation.one_scale else None
     shown, sure = (
         _bounds(pilots, judged, score, known, delta, level)
         for level in (confidence, ALARM_CONFIDENCE)

@@ -133,6 +133,12 @@ class Observation:
         off = [each for each in self.noise_ratios if each.high < 1]
         return min(off, key=lambda each: each.high, default=None)
 
+    @property
+    def one_scale(self) -> bool:
+        """Whether one scale of the configured noise may be that of all steps."""
+        ratios = self.noise_ratios
+        return not ratios or max(each.low for each in ratios) <= min(each.high for each in ratios)
+
     def batches(self) -> dict[str, str]:
         """Return what the batches contradict of Poisson sampling at the accountants' rate.
 

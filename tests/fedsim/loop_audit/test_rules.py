@@ -1,5 +1,6 @@
 """Rules on loops with Opacus: each mistake breaks its own rule and no other, right loops none."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +102,21 @@ def test_a_right_loop_breaks_none_and_theory_knows_its_epsilon(name: str, watch:
     assert epsilon(seen, 1e-5) == (RIGHT[name] and pytest.approx(RIGHT[name], abs=1e-3))
     advice = {each.rule for each in findings(seen)}
     assert advice == (set() if name == "secure" else {"secure-noise"})
+
+
+def test_noise_is_of_one_scale_unless_some_steps_have_less_of_it(watch: Watch) -> None:
+    for name in ("noise_at_50", "noise_decays"):
+        seen = observation(Loop(loaded(f"{LOOPS}:{name}"), watch))
+        assert seen.one_scale
+        assert bool(seen.noise_off) == (name == "noise_at_50")
+        uneven = [
+            replace(run, steps=tuple(
+                replace(step, noise_energy=step.noise_energy * (1.5 if place < 3 else 1.0))
+                for place, step in enumerate(run.steps)
+            ))
+            for run in seen.present
+        ]  # fmt: skip
+        assert not replace(seen, present=tuple(uneven)).one_scale
 
 
 def test_a_loop_that_keeps_records_by_chance_is_not_known(watch: Watch) -> None:
