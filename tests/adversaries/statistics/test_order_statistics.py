@@ -72,6 +72,7 @@ def test_it_holds_whatever_else_is_in_the_sums(nuisance) -> None:  # type: ignor
     assert (found > epsilon).mean() <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / runs)
 
 
+@pytest.mark.slow
 def test_a_thousand_canaries_prove_more_than_three_point_four_of_four() -> None:
     coins, scores = _game(mu_of_epsilon(4.0, DELTA), 1000, 60)
     found = order_statistics.order_bounds(coins, scores, DELTA, CONFIDENCE)

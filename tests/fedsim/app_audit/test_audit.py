@@ -142,6 +142,7 @@ def test_an_honest_strategy_of_ones_own_is_not_accused(variant: str) -> None:
     assert [finding for finding in outcome.findings if finding.breaks] == []
 
 
+@pytest.mark.slow
 def test_a_strategy_of_ones_own_with_too_little_noise_is_convicted_by_the_attack() -> None:
     assert audited("own-quiet", FOUR_SIGMA, CLAIM, trials=200).verdict is Verdict.CONVICTED
 
@@ -169,6 +170,7 @@ def test_noise_within_training_is_not_judged_but_where_the_claim_leaves_it_out()
     assert replace(outcome, claim=replace(claim, unit="client")).verdict is Verdict.CONVICTED
 
 
+@pytest.mark.slow
 def test_training_at_random_may_hold_noise_that_no_trial_sees() -> None:
     outcome = audited("none", FOUR_SIGMA, Claim(0.4, 1e-5, Scope.RUN, "given"), trials=60)
     seen = outcome.configuration.observation
@@ -187,6 +189,7 @@ def test_noise_of_the_right_kind_but_too_little_for_the_claim_is_convicted() -> 
     assert [finding.rule for finding in outcome.findings] == ["noise-below-claim"]
 
 
+@pytest.mark.slow
 def test_a_conviction_takes_the_confidence_of_every_alarm() -> None:
     outcome = audited("uniform", {"noise-multiplier": 1.0, "num-server-rounds": 2}, None, 80)
     likely, sure = outcome.lower_bound.epsilon, outcome.proven.epsilon
@@ -223,6 +226,7 @@ def test_without_a_claim_there_is_no_verdict_but_a_guarantee() -> None:
     assert outcome.epsilon == pytest.approx(gaussian.epsilon(math.sqrt(2) / 4, 1e-5))
 
 
+@pytest.mark.slow
 def test_an_app_without_privacy_is_infinitely_revealing() -> None:
     outcome = audited("none", FOUR_SIGMA, trials=120)
     assert outcome.verdict is Verdict.CONVICTED

@@ -238,6 +238,7 @@ def test_the_simulated_density_is_that_of_the_log_odds(sampled: Config) -> None:
         assert masses[:50].sum() == pytest.approx(observed, abs=0.06)
 
 
+@pytest.mark.slow
 def test_the_estimators_of_the_paper_take_the_sampling_into_account(sampled: Config) -> None:
     facts, transcript = _sampled_game(sampled)
     report = audit.assemble(sampled, facts, transcript, 0.95, 0.01)
@@ -250,6 +251,7 @@ def test_the_estimators_of_the_paper_take_the_sampling_into_account(sampled: Con
     assert gaussian.reason == "log-odds are not normal under sampling"
 
 
+@pytest.mark.slow
 def test_sampled_steps_with_less_noise_than_claimed_are_convicted(sampled: Config) -> None:
     facts, transcript = _sampled_game(sampled, strength=2.0)
     alarms = audit.assemble(sampled, facts, transcript, 0.95, 0.01).alarms

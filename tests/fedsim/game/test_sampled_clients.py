@@ -145,6 +145,7 @@ def test_beliefs_do_not_depend_on_the_size_of_the_batch(small: Make, run: Run) -
     np.testing.assert_allclose(parts["log_odds"], whole["log_odds"], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_mixture_is_calibrated_and_one_that_ignores_the_coin_is_not(
     small: Make, run: Run
 ) -> None:

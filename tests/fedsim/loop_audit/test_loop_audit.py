@@ -31,6 +31,7 @@ def rules(found: LoopAudit) -> set[str]:
     return {each.rule for each in found.findings if each.breaks}
 
 
+@pytest.mark.slow
 def test_own_code_that_leaks_is_convicted_by_the_attack_alone() -> None:
     for name, records in (("clip_after_average", 64), ("data_dependent_noise", 16)):
         found = outcome(f"{OWN}:{name}", 1.0, records=records)

@@ -158,6 +158,7 @@ def test_recording_changes_nothing_and_keeps_what_a_step_released() -> None:
         np.testing.assert_array_equal(step.aggregate["0"], gradient)
 
 
+@pytest.mark.slow
 def test_an_engine_in_every_round_is_convicted_by_the_total_and_its_mended_twin_is_not(
     tmp_path: Path,
 ) -> None:

@@ -478,6 +478,7 @@ SAMPLED_STEPS = LOCAL_STEPS | {
 """Local DP-SGD, as an Opacus loop in a client does it."""
 
 
+@pytest.mark.slow
 def test_sampled_local_steps_draw_a_batch_for_each_step_and_know_the_others_coins(
     small: Callable[..., Config], tmp_path
 ) -> None:

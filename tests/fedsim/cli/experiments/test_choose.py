@@ -102,6 +102,7 @@ def test_what_is_interrupted_goes_on_and_what_fails_is_named(
     assert json.loads((out / "report.json").read_text())["chosen"] == "rho-alpha=0.2"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_pages")
 def test_what_no_setting_is_accurate_enough_for_is_said_and_exits_with_1(
     fedsim: Command, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
