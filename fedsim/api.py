@@ -367,7 +367,9 @@ def audit(
 
 def _of_app(path: Path, options: Mapping[str, Any]) -> Audit:
     from fedsim.app_audit.directory import audit_directory  # noqa: PLC0415
+    from fedsim.evidence import digests  # noqa: PLC0415
 
+    code = digests.of_app(path)  # as it is now: it is run from now on
     found = audit_directory(path, **options)
     return Audit(
         verdict=found.verdict,
@@ -375,7 +377,7 @@ def _of_app(path: Path, options: Mapping[str, Any]) -> Audit:
         epsilon=found.epsilon,
         proven=found.proven.epsilon,
         delta=found.delta,
-        report=found.as_json(),
+        report=found.as_json() | {"code": code},
     )
 
 

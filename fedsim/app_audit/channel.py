@@ -185,7 +185,7 @@ def serve(answers: Callable[[bytes, Iterator[bytes]], Iterator[Reply]]) -> None:
             channel.sendall(_line(Reply(refused=str(error))))
         except AppFailedError as error:
             channel.sendall(_line(Reply(failed=str(error))))
-        except (BrokenPipeError, KeyboardInterrupt):  # the audit was interrupted, and says so
+        except BrokenPipeError:  # the audit was interrupted, and says so
             return
 
 
