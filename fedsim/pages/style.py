@@ -151,7 +151,8 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
   th, td { overflow-wrap: break-word; padding-right: .6rem; }
   td.value, td.limit { min-width: 0; }
   .vantages td:last-child { min-width: 11rem; }
-  .compact, .all { font-size: 7pt; }
+  .compact, .all, details table { font-size: 7pt; }
+  details th, details td { padding-right: .3rem; white-space: normal; overflow-wrap: anywhere; }
   .all tbody { display: block; columns: 2; }
   .all, .all tr { display: block; }
   .all th, .all td { display: inline; border: 0; }
