@@ -215,7 +215,7 @@ def audit(
         InputError: too few trials, or an impossible confidence.
         AppFailedError: the app fails.
     """
-    check(trials, confidence)
+    check(trials, confidence, seed)
     configuration = attack.observe(audited, seed, ALARM_CONFIDENCE)
     claim = claim or claim_of(configuration)
     scope, delta = (Scope.RUN, ASSUMED) if claim is None else (claim.scope, claim.delta)
@@ -252,12 +252,13 @@ def audit(
     )
 
 
-def check(trials: int, confidence: float) -> None:
+def check(trials: int, confidence: float, seed: int) -> None:
     """Refuse numbers that no audit can be run with, before any code of the app is.
 
     Args:
         trials: scored runs of the app, at least `LEAST_TRIALS`.
         confidence: in (0, 1).
+        seed: in [0, 2^64).
 
     Raises:
         InputError: one of them is out of range.
@@ -265,6 +266,8 @@ def check(trials: int, confidence: float) -> None:
     significance(confidence)
     if trials < LEAST_TRIALS:
         raise InputError(f"{trials} trials can prove nothing; give at least {LEAST_TRIALS}")
+    if not 0 <= seed < 2**64:
+        raise InputError(f"--seed is {seed}; give a whole number from 0 to 2^64 - 1")
 
 
 def _bounds(

@@ -59,7 +59,7 @@ def audit_directory(
         AppFailedError: if the app fails.
     """
     _check(clients, time_limit)
-    check(trials, confidence)
+    check(trials, confidence, seed)
     overrides = _overrides(run_config or {}, rounds)
     with opened(app, clients, overrides, time_limit, show) as audited:
         return audit(

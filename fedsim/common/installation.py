@@ -1,10 +1,12 @@
-"""Which distribution this program is of, and whether another's files lie among its own.
+"""What is installed: of which distribution this program is, and the versions of others.
 
 The package index knows another project by the name `fedsim`, which brings an import package of
 that name: where both were installed, one has written over the other.
 """
 
-from importlib.metadata import packages_distributions
+from collections.abc import Iterable
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 
 from fedsim import DISTRIBUTION
 
@@ -24,3 +26,16 @@ def complaint() -> str:
         f"this one: pip uninstall {others[0]}, then install the wheel of {DISTRIBUTION} anew "
         "(pip install --force-reinstall --no-deps)"
     )
+
+
+def installed(names: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those distributions that are installed.
+
+    Args:
+        names: of distributions.
+    """
+    found = {}
+    for name in names:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found

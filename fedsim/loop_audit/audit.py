@@ -1,10 +1,8 @@
 """The audit of a training loop: what it claims, what theory says of it, what an attack proves."""
 
-import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -14,13 +12,14 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators, lower_bounds
 from adversaries.statistics.estimators import Advantage
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
-from adversaries.statistics.rate_bounds import trade_off_bound
+from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
 from fedsim.app_audit.audit import check
 from fedsim.app_audit.configuration import Claim, Scope
 from fedsim.app_audit.directory import LONGEST_TIME
 from fedsim.app_audit.rules import Finding
 from fedsim.audits.measurements.noise_family import noise_family
 from fedsim.audits.verdict import Verdict
+from fedsim.common.installation import installed
 from fedsim.common.randomness import Role, generator
 from fedsim.common.strict_json import strict_json
 from fedsim.loop_audit import guarantee, scoring
@@ -29,7 +28,7 @@ from fedsim.loop_audit.measurement import Features
 from fedsim.loop_audit.process import LoopProcess, Order, opened
 from fedsim.loop_audit.rules import findings
 from fedsim.privacy.delta import ASSUMED
-from fedsim.privacy.mechanism import Mechanism, Neighbouring
+from fedsim.privacy.mechanism import Neighbouring
 
 BOUNDS = ("clopper_pearson", "clopper_pearson_split")
 """The lower bounds that know nothing of the mechanism."""
@@ -39,8 +38,6 @@ TRADE_OFF = "trade_off"
 
 LIBRARIES = ("torch", "opacus", "numpy")
 """What a loop's numbers depend on, as far as it is installed."""
-
-SEEDS = range(2**64)
 
 TRIALS, RECORDS = 400, 64
 """Judged runs, and records of D, unless somebody says."""
@@ -187,7 +184,7 @@ class LoopAudit:
             "trials": self.trials,
             "runs": self.runs,
             "seed": self.seed,
-            "versions": {"fedsim": fedsim.__version__} | _installed(LIBRARIES),
+            "versions": {"fedsim": fedsim.__version__} | installed(LIBRARIES),
         }
         return strict_json(document)
 
@@ -227,9 +224,7 @@ def audit_loop(
         InputError: options out of range; no such function or data.
         AppFailedError: the loop fails.
     """
-    check(trials, confidence)
-    if seed not in SEEDS:
-        raise InputError(f"--seed is {seed}; give a whole number from 0 to 2^64 - 1")
+    check(trials, confidence, seed)
     if target not in ("crafted", "real"):
         raise InputError(f"--target is '{target}'; give crafted or real")
     if not 0 < time_limit <= LONGEST_TIME:
@@ -280,13 +275,15 @@ def audited(
     pilots = _measured(loop, pair, learning, seeds, lambda done: None)
     judged = _measured(loop, pair, trials, seeds, progress)
     score = scoring.learnt(*pilots, delta)
-    worlds, scores = judged[0], score.of(judged[1])
+    worlds, features = judged
+    scores = score.of(features)
     # The curve knows a mechanism up to one scale of all its noise.
     known = guarantee.mechanism(observation) if observation.one_scale else None
-    shown, sure = (
-        _bounds(pilots, judged, score, known, delta, level)
-        for level in (confidence, ALARM_CONFIDENCE)
-    )
+    curve = None
+    if known is not None:
+        curve = scoring.learnt_of_steps(*pilots).of(features), noise_family(known)
+    given = worlds, scores, curve, delta
+    shown, sure = _bounds(*given, confidence), _bounds(*given, ALARM_CONFIDENCE)
     return LoopAudit(
         loop=loop.name,
         data=order.data,
@@ -309,10 +306,9 @@ def audited(
 
 
 def _bounds(
-    pilots: Runs,
-    judged: Runs,
-    score: scoring.Score,
-    known: Mechanism | None,
+    worlds: scoring.Bools,
+    scores: scoring.Floats,
+    curve: tuple[scoring.Floats, NoiseFamily] | None,
     delta: float,
     confidence: float,
 ) -> dict[str, LowerBound]:
@@ -321,31 +317,17 @@ def _bounds(
     A known mechanism's trade-off curve has a score and threshold of its own: counts prove most
     epsilon far in the tails, where they prove little of a curve.
     """
-    level = 1 - (1 - confidence) / (len(BOUNDS) + (known is not None))
-    worlds, features = judged
+    level = 1 - (1 - confidence) / (len(BOUNDS) + (curve is not None))
     other = lower_bounds.MechanismKind.OTHER
-    found = lower_bounds.lower_bounds(worlds, score.of(features), delta, level, other, names=BOUNDS)
-    if known is not None:
-        scores = scoring.learnt_of_steps(*pilots).of(features)
-        found[TRADE_OFF] = trade_off_bound(worlds, scores, delta, level, noise_family(known))
+    found = lower_bounds.lower_bounds(worlds, scores, delta, level, other, names=BOUNDS)
+    if curve is not None:
+        of_steps, family = curve
+        found[TRADE_OFF] = trade_off_bound(worlds, of_steps, delta, level, family)
     return found
 
 
 def _largest(bounds: dict[str, LowerBound]) -> LowerBound:
     return max(bounds.values(), key=lambda bound: bound.epsilon)
-
-
-def _installed(names: tuple[str, ...]) -> dict[str, str]:
-    """Return the versions of those distributions that are installed.
-
-    Args:
-        names: of distributions.
-    """
-    found = {}
-    for name in names:
-        with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
 
 
 class _Seeds:

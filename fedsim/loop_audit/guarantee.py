@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.stats import binom, chi2
@@ -50,7 +51,7 @@ class Observation:
         """Those of the first run with the target."""
         return self.present[0].steps
 
-    @property
+    @cached_property
     def seeded(self) -> bool:
         """Whether runs of different seeds released the same, or two steps have the same noise."""
         if len({each.released for each in self.present}) < len(self.present):
@@ -107,7 +108,7 @@ class Observation:
                 found.append(f"the {what} is {ends}")
         return tuple(found)
 
-    @property
+    @cached_property
     def noise_ratios(self) -> tuple[Interval, ...]:
         """Realised over configured noise of every step, all runs; together with ALARM_CONFIDENCE.
 

@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import fedsim
 from adversaries.errors import InputError
+from fedsim.common.installation import installed
 from fedsim.transcripts.records import Facts, ObservedRound
 from fedsim.transcripts.writer import Writer
 
@@ -169,10 +169,7 @@ def facts_of(
         run: Flower's number of it, "" where it is not known.
         packages: further ones that matter.
     """
-    versions = {"fedsim": fedsim.__version__}
-    for package in ("flwr", "numpy", *packages):
-        with suppress(PackageNotFoundError):
-            versions[package] = version(package)
+    versions = {"fedsim": fedsim.__version__} | installed(("flwr", "numpy", *packages))
     return Facts(vantage, recorder, app, node, run, versions)
 
 
