@@ -39,6 +39,10 @@ from fedsim.trust.model import Vantage
 SAME = 1e-9
 """Relative difference of two noise multipliers that were calibrated on different machines."""
 
+MOST_VALUE = 2.0**20
+"""The largest parameter that a model may have. Float32 numbers beyond lie an eighth apart, so that
+no step of training would be kept: no honest training gets there."""
+
 ROLES = (Role.CLIENT, Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER)
 """What a node that holds records may be."""
 
@@ -287,12 +291,17 @@ def _check_role(request: Request, known: Federation, partition: int) -> None:
 
 
 def _check_arrays(message: Message, request: Request, known: Federation) -> None:
-    """Raise RefusedError unless the model is finite, and of the shape that the run has."""
+    """Raise RefusedError unless the model is of the run's shape, finite and at most MOST_VALUE."""
     shape = (request.trials, models.size(known.model))
     try:
         check_array(message, messages.MODEL, [shape], np.float32)
         if messages.WORLDS in message.content:
             check_array(message, messages.WORLDS, [(request.trials,)], np.bool_)
+        model = messages.only(messages.array_records(message.content)[messages.MODEL])
+        if (largest := float(np.abs(model).max(initial=0.0))) > MOST_VALUE:
+            raise ValueError(
+                f"its model has a value of {largest:.3g}, and a client trains none above 2^20"
+            )
     except (ValueError, TypeError) as error:
         raise RefusedError(f"invalid request: {error}") from None
 

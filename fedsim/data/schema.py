@@ -48,8 +48,18 @@ SHOWN = 10
 
 Floats = npt.NDArray[np.float32]
 
+LARGEST = 1e15
+"""The largest end of a range: about a tenth of what float64 counts in whole numbers."""
+
 Range = Annotated[list[float], Field(min_length=2, max_length=2)]
 Categories = Annotated[list[str], Field(min_length=2, max_length=1000)]
+
+
+def _check_range(owner: str, ends: Sequence[Any]) -> None:
+    if not ends[0] < ends[1]:
+        raise ValueError(f"{owner} has the range {ends}; give [least, largest]")
+    if max(map(abs, ends)) > LARGEST:
+        raise ValueError(f"{owner} has the range {ends}, which goes beyond {LARGEST:g}; narrow it")
 
 
 class Image(Table):
@@ -107,8 +117,10 @@ class Schema(Table):
             if isinstance(column[0], str):
                 if len(set(column)) < len(column):
                     raise ValueError(f"column '{name}' has a value twice; name each once")
-            elif not column[0] < column[1]:
-                raise ValueError(f"column '{name}' has the range {column}; give [least, largest]")
+            else:
+                _check_range(f"column '{name}'", column)
+        if self.image is not None:
+            _check_range("image", self.image.range)
         return self
 
     @property

@@ -248,6 +248,7 @@ def load(config: Config, client: int | None = None) -> Federation:
         device.threads(config.run.threads) if where.type == "cpu" else 1,
         _memory(config, where) // 2,
         config.run.precision,
+        exact=config.privacy.noise_source == "system",
     )
     known = Federation(split, client_of, model, clipper, where, copies=config.challenge.copies)
     return _with_challenge(config, known)

@@ -19,6 +19,9 @@ from fedsim.training.layerwise import LayerwiseModel, fallbacks
 from fedsim.training.losses import per_example
 from fedsim.training.models import flatten, parameter_shapes, unflatten
 
+MARGIN = 2.0**-17
+"""The share of C that clipping leaves to rounding: of norms, of factors and of exact sums."""
+
 Gradients = Callable[[Tensor, Tensor, Tensor], Sequence[Gradient]]
 """Parameters, features and labels, as `LayerwiseModel.gradients` takes them -> unclipped gradients.
 """
@@ -49,6 +52,7 @@ class Method:
         precision: Precision,
         layer_by_layer: bool,
         own: bool,
+        exact: bool,
     ) -> Self:
         """Return how records of one kind are computed, once the memory that it takes is measured.
 
@@ -60,6 +64,7 @@ class Method:
             precision: of forward and backward passes.
             layer_by_layer: False for `torch.func` alone.
             own: whether every trial has records of its own.
+            exact: whether sums are float64.
         """
         reasons = fallbacks(model, record) if layer_by_layer else {"": "as asked"}
 
@@ -75,7 +80,8 @@ class Method:
             features, labels = (x.expand(records, *x.shape) for x in (record, label))
             if own:  # a copy for each trial, as gathering makes
                 features, labels = (x.expand(trials, *x.shape).clone() for x in (features, labels))
-            return clipped_sum(gradients, clipping_norm, parameters[:trials], features, labels)
+            some = parameters[:trials]
+            return clipped_sum(gradients, clipping_norm, some, features, labels, exact=exact)
 
         return cls(reasons, gradients, footprint(block, record.device))
 
@@ -87,8 +93,10 @@ def clipped_sum(
     features: Tensor,
     labels: Tensor,
     weights: Tensor | None = None,
+    *,
+    exact: bool = False,
 ) -> Tensor:
-    """Return one block of the clipped sum, float32 [t, P].
+    """Return one block of the clipped sum, [t, P].
 
     Args:
         pool: lends what computes gradients.
@@ -97,9 +105,11 @@ def clipped_sum(
         features: [n, *shape], or [t, n, *shape] where each trial has its own.
         labels: [n] or [t, n] integers.
         weights: [t, n]; None for all ones.
+        exact: whether the sum is float64, and what is not finite is left out of it, as by
+            `clipped`; else it is float32.
 
     Raises:
-        FloatingPointError: a gradient is not finite.
+        FloatingPointError: a gradient or the sum is not finite.
     """
     with pool.lend() as gradients_of:
         gradients = gradients_of(parameters, features, labels)
@@ -107,13 +117,12 @@ def clipped_sum(
         # No norms are needed: what is not finite stays so in the sum, even weighted by 0.
         scale = torch.ones_like(parameters[:, :1]).expand(-1, labels.shape[-1])
     else:
-        scale = clipping_factors(gradients, clipping_norm)
+        gradients, scale = clipped(gradients, clipping_norm, exact)
     if weights is not None:
         # w = 0 must remove a record exactly, and 0 * g does for every finite g.
-        scale = scale * weights
+        scale = scale * weights.to(scale)
     total = weighted_sum(gradients, scale)
-    if clipping_norm == math.inf:
-        _check_finite(total)
+    _check_finite(total.sum(-1))
     return total
 
 
@@ -124,8 +133,10 @@ def clipped_sums(
     features: Tensor,
     labels: Tensor,
     masks: Tensor,
+    *,
+    exact: bool = False,
 ) -> Tensor:
-    """Return one block of the clipped sums of m selections, float32 [t, m, P].
+    """Return one block of the clipped sums of m selections, [t, m, P].
 
     Args:
         pool: lends what computes gradients.
@@ -134,13 +145,14 @@ def clipped_sums(
         features: [n, *shape].
         labels: [n] integers.
         masks: [m, n], the weights of each selection's records.
+        exact: as of `clipped_sum`.
 
     Raises:
         FloatingPointError: a gradient is not finite.
     """
     with pool.lend() as gradients_of:
         gradients = gradients_of(parameters, features, labels)
-    scale = clipping_factors(gradients, clipping_norm)
+    gradients, scale = clipped(gradients, clipping_norm, exact)
     sums = scale.new_empty(len(scale), len(masks), parameters.shape[1])
     for position, mask in enumerate(masks.to(scale)):
         sums[:, position] = weighted_sum(gradients, scale * mask)
@@ -170,7 +182,7 @@ def clipped_gradients(
         gradients = gradients_of(parameters, features, labels)
     each = formed(gradients).double()
     # By their own norms, which are exact where those from inputs and errors are rounded.
-    return each.mul_(clipping_factors([Dense(each)], clipping_norm)[..., None])
+    return each.mul_(clipping_factors(joint_norms([Dense(each)]), clipping_norm)[..., None])
 
 
 def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
@@ -193,19 +205,52 @@ def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
     return gradients
 
 
-def clipping_factors(gradients: Sequence[Gradient], clipping_norm: float) -> Tensor:
-    """Return min(1, C/|g|) of every gradient, [T, n].
+def clipped(
+    gradients: Sequence[Gradient], clipping_norm: float, exact: bool
+) -> tuple[Sequence[Gradient], Tensor]:
+    """Return gradients and what clips each, [T, n], in the type in which they are to be added.
 
     Args:
-        gradients: of each parameter; |g| is the norm of all of them together.
+        gradients: of each parameter.
+        clipping_norm: C.
+        exact: whether to add in float64, with zeros for gradients that are not finite. An error
+            would tell a server, which chose the model, something about a record that is not
+            charged.
+
+    Raises:
+        FloatingPointError: a gradient is not finite, unless exact.
+    """
+    norms = joint_norms(gradients)
+    if exact and bool((dropped := ~torch.isfinite(norms)).any()):
+        gradients = [gradient.without(dropped) for gradient in gradients]
+        norms = norms.masked_fill(dropped, 0.0)
+    factors = clipping_factors(norms, clipping_norm)
+    return gradients, factors if exact else factors.float()
+
+
+def joint_norms(gradients: Sequence[Gradient]) -> Tensor:
+    """Return the norms over all parameters together, float64 [T, n], never too small.
+
+    Args:
+        gradients: of each parameter.
+    """
+    return torch.stack([gradient.norms() for gradient in gradients]).square().sum(0).sqrt()
+
+
+def clipping_factors(norms: Tensor, clipping_norm: float) -> Tensor:
+    """Return min(1, C (1 - MARGIN)/|g|), float64 like the norms.
+
+    No gradient times its factor is longer than C, whatever the model: |g| is never too small.
+
+    Args:
+        norms: |g|, float64.
         clipping_norm: C.
 
     Raises:
         FloatingPointError: a norm is not finite.
     """
-    norms = torch.stack([gradient.squared_norms() for gradient in gradients]).sum(0).sqrt()
     _check_finite(norms)
-    return (clipping_norm / norms).clamp(max=1.0)
+    return (clipping_norm * (1 - MARGIN) / norms).clamp(max=1.0)
 
 
 def _check_finite(values: Tensor) -> None:

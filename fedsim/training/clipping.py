@@ -44,6 +44,9 @@ class Clipper:
         max_memory: bytes of working memory, beside the arguments and the result; None for no bound.
         precision: of forward and backward passes.
         layer_by_layer: False for `torch.func` alone.
+        exact: as real noise needs it: sums are float64 throughout, so that their rounding, too, is
+            within C, and a record whose gradient is not finite adds nothing. Otherwise a block is
+            summed in float32, and what is not finite is an error.
     """
 
     model: nn.Module
@@ -52,6 +55,7 @@ class Clipper:
     max_memory: int | None = None
     precision: Precision = "float32"
     layer_by_layer: bool = True
+    exact: bool = False
     _methods: dict[tuple[object, ...], Method] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -66,8 +70,9 @@ class Clipper:
     ) -> Tensor:
         """Return sum_x w(x) g(x) min(1, C/|g(x)|) of every trial.
 
-        For weights in [0, 1], adding or removing a record moves a trial's sum by at most C, up to
-        float32 rounding: of the sums, and of norms from Gram matrices, whose terms may cancel.
+        No record's own term is longer than C, for every model and record, rounding included. With
+        `exact`, replacing a record by an empty row, of weight 0, moves a trial's sum by at most C.
+        Without, the float32 sum of a block of b records may round by another b^2 2^-23 C.
 
         Args:
             parameters: float32 [T, P], a model for each trial.
@@ -94,7 +99,7 @@ class Clipper:
         if not records:
             return total
         pool = self._method(features[0], labels[0], self.precision, own).gradients
-        summed = partial(clipped_block.clipped_sum, pool, self.clipping_norm)
+        summed = partial(clipped_block.clipped_sum, pool, self.clipping_norm, exact=self.exact)
         cut = self.cut(features[0], labels[0], len(parameters), records, own)
 
         # The clipped sum of some trials over some records.
@@ -129,7 +134,7 @@ class Clipper:
         if not len(labels):
             return total
         pool = self._method(features[0], labels[0], self.precision).gradients
-        summed = partial(clipped_block.clipped_sums, pool, self.clipping_norm)
+        summed = partial(clipped_block.clipped_sums, pool, self.clipping_norm, exact=self.exact)
         cut = self.cut(features[0], labels[0], len(parameters), len(labels), sums=len(masks))
 
         def block(trials: slice, part: slice) -> Tensor:
@@ -171,7 +176,7 @@ class Clipper:
         """
         need = self._method(record, label, "float32").footprint
         # Formed in float32, then in float64 before and after clipping.
-        each = need.example + need.record + 32 * size(self.model)
+        each = need.example + need.record + 24 * size(self.model)
         return max(1, int((self.block_bytes(record.device) - need.fixed - need.trial) / each))
 
     def block_bytes(self, device: torch.device) -> float:
@@ -260,7 +265,9 @@ class Clipper:
         need = self._method(record, label, self.precision, own).footprint
 
         def held(trials: int, records: int) -> float:
-            waiting = (self.threads + 1) * 4 * trials * sums * size(self.model)
+            waiting = (
+                (self.threads + 1) * (8 if self.exact else 4) * trials * sums * size(self.model)
+            )
             return self.threads * need.bytes(trials, records) + waiting
 
         examples = BLOCK_BYTES[record.device.type] / need.example
@@ -290,6 +297,7 @@ class Clipper:
                 precision=precision,
                 layer_by_layer=self.layer_by_layer,
                 own=own,
+                exact=self.exact,
             )
         return self._methods[kind]
 
@@ -300,7 +308,7 @@ def _add_up(
     blocks: Sequence[tuple[slice, slice]],
     threads: int,
 ) -> None:
-    """Add what all blocks come to, each float32, to a total in float64, in their order."""
+    """Add what all blocks come to to a total in float64, in their order."""
     for (trials, _), added in zip(blocks, run(block, blocks, threads), strict=True):
         total[trials].add_(added)
 

@@ -93,9 +93,10 @@ class Contestant:
         return total
 
 
-def by_fedsim(game: Game) -> Contestant:
-    """Layer by layer, as far as fedsim has rules for the layers."""
-    clipper = Clipper(game.network.build().to(game.parameters.device), CLIPPING_NORM, CORES)
+def by_fedsim(game: Game, exact: bool = False) -> Contestant:
+    """Layer by layer, as far as fedsim has rules for the layers; exact as real noise needs it."""
+    model = game.network.build().to(game.parameters.device)
+    clipper = Clipper(model, CLIPPING_NORM, CORES, exact=exact)
     fallbacks = clipper.fallbacks(game.features[0], game.labels[0])
     remark = "; ".join(f"torch.func for {name or 'all'}: {why}" for name, why in fallbacks.items())
     return Contestant(
@@ -221,6 +222,7 @@ def _one_by_one(
 
 CONTESTANTS: dict[str, Callable[[Game], Contestant]] = {
     FEDSIM: by_fedsim,
+    "fedsim, float64 sums": partial(by_fedsim, exact=True),
     "torch.func": by_torch_func,
     **{name: partial(by_opacus, mode) for name, mode in OPACUS.items()},
     PLAIN: without_privacy,

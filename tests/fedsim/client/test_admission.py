@@ -108,6 +108,7 @@ def _own_record(context: Context, partition: int = 1) -> int:
         ({"model": MODEL.astype(np.float64)}, "invalid request"),
         ({"model": MODEL + np.nan}, "invalid request"),
         ({"model": MODEL + np.inf}, "invalid request"),
+        ({"model": MODEL - 2.0**21}, "its model has a value of 2.1e.06, and a client trains none"),
         ({"round": 0}, "round 0 is asked for, but .* has rounds 1 to 3"),
         ({"round": 4}, "round 4 is asked for"),
         ({"round": 10**6}, "round 1000000 is asked for"),

@@ -151,6 +151,7 @@ def test_records_that_are_to_be_predicted_need_no_label(tmp_path: Path) -> None:
         ("classes = ['a', 'b']", "columns. of a table, .image. of pictures or .text"),
         ("classes = ['a', 'a']\n[columns]\nx = [0, 1]", "has a label twice"),
         ("classes = ['a', 'b']\n[columns]\nx = [1, 0]", "column 'x' has the range"),
+        ("classes = ['a', 'b']\n[columns]\nx = [0, 1e25]", "which goes beyond 1e.15; narrow it"),
         ("classes = ['a', 'b']\n[columns]\nx = ['u', 'u']", "column 'x' has a value twice"),
         ("classes = ['a', 'b']\n[columns]\nlabel = [0, 1]", "is the label, and no feature"),
         ("classes = [", "data.public-schema is no schema"),

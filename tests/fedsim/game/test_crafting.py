@@ -217,7 +217,7 @@ def test_the_worst_first_model_leaves_a_gradient_to_the_challenge_alone(small: M
     assert torch.equal(theta[0], theta[1])
     norms = known.clipper.clipped_gradients(theta[:1], *known.members(np.arange(24)))[0].norm(dim=1)
     others = np.delete(np.arange(24), [record])
-    assert float(norms[record]) == pytest.approx(1.0)  # clipped
+    assert float(norms[record]) == pytest.approx(1.0, rel=1e-5)  # clipped
     assert float(norms[others].max()) < 0.5
 
 

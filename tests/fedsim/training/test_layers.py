@@ -91,7 +91,7 @@ def test_a_rule_agrees_with_autograd(
     errors, weights = torch.randn(output.shape), torch.rand(TRIALS, RECORDS)
     found = backward(errors.clone())  # which may be overwritten
     sums = {name: torch.zeros_like(value) for name, value in values.items()}
-    norms = {name: torch.zeros(TRIALS, RECORDS) for name in values}
+    norms = {name: torch.zeros(TRIALS, RECORDS, dtype=torch.float64) for name in values}
     each = {name: torch.zeros(TRIALS, RECORDS, *value.shape[1:]) for name, value in values.items()}
     for t in range(TRIALS):
         of_trial = {name: value[t] for name, value in values.items()}
@@ -103,10 +103,10 @@ def test_a_rule_agrees_with_autograd(
             for name, gradient in zip(values, example, strict=True):
                 each[name][t, n] = gradient
                 sums[name][t] += weights[t, n] * gradient
-                norms[name][t, n] = gradient.pow(2).sum()
+                norms[name][t, n] = gradient.double().norm()
     for name in values:
         gradient = found[name]
-        torch.testing.assert_close(gradient.squared_norms(), norms[name], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(gradient.norms(), norms[name], rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(
             gradient.weighted_sum(weights).flatten(1),
             sums[name].flatten(1),
@@ -162,7 +162,7 @@ def test_a_convolution_of_any_shape_agrees_with_torch_func(
     errors, weights = torch.randn(output.shape), torch.rand(trials, records)
     found = backward(errors.clone())
     for name, gradient in by_func(errors).items():
-        for quantity in (Gradient.squared_norms, Gradient.formed):
+        for quantity in (Gradient.norms, Gradient.formed):
             torch.testing.assert_close(
                 getattr(found[name], quantity.__name__)(),
                 getattr(gradient, quantity.__name__)(),
