@@ -189,7 +189,7 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         Command(
             "init",
             "init:init",
-            "Write a commented configuration, after four questions or from options that answer "
+            "Write a commented configuration, after five questions or from options that answer "
             "them.",
         ),
         Command(

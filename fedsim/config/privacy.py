@@ -28,8 +28,8 @@ class PrivacyConfig(Table):
             (epsilon, delta)-differentially private with this epsilon, such as 2.0.
         noise_multiplier: the noise itself, in place of a target: its standard deviation over the
             sensitivity, such as 4.0.
-        delta: the probability with which the guarantee may fail; where it is 0 or left out, one
-            over the records of D.
+        delta: the probability with which the guarantee may fail; where it is 0 or left out,
+            1/(10 n) for the n records of D.
         accountant: accountant by whose bound epsilon is reached.
         noise_source: where noise comes from: the seed ("seed"), for experiments, or the operating
             system's entropy ("system").
@@ -50,7 +50,7 @@ class PrivacyConfig(Table):
     rho_alpha: Annotated[float, Field(ge=0, lt=1)] = 0.0
     epsilon: Annotated[float, Field(ge=0)] = 0.0
     noise_multiplier: Annotated[float, Field(ge=0)] = 0.0
-    delta: Fraction = 0.005
+    delta: Fraction = 0.0005
     accountant: str = "pld"
     noise_source: Literal["seed", "system"] = "seed"
     stop_at: Annotated[float, Field(ge=0)] = 0.0

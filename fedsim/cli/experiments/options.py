@@ -76,7 +76,7 @@ Track = Annotated[
 
 
 def say_delta(config: "Config", console: Console) -> None:
-    """Say so where delta is one over the records: what it is where nobody gives it.
+    """Say so where delta follows the number of records: what it is where nobody gives it.
 
     Args:
         config: of the run.
@@ -85,6 +85,6 @@ def say_delta(config: "Config", console: Console) -> None:
     privacy, records = config.privacy, config.data.records
     if privacy.delta == delta.of_records(records):
         console.print(
-            f"δ = {privacy.delta:.3g}, one over the {records} records (privacy.delta)",
+            f"δ = {privacy.delta:.3g}, 1/(10·{records}) of the {records} records (privacy.delta)",
             highlight=False,
         )

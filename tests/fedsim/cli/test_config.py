@@ -66,7 +66,7 @@ def test_an_explanation_has_type_values_default_and_an_example(fedsim: Fedsim) -
     _, out, _ = fedsim("config", "explain", "privacy.delta")
     said = " ".join(out.split())
     assert (
-        "Type number Values above 0 and below 1 Default 0.005 Example --set privacy.delta" in said
+        "Type number Values above 0 and below 1 Default 0.0005 Example --set privacy.delta" in said
     )
 
 

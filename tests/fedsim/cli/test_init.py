@@ -14,6 +14,7 @@ from typer.main import get_command
 from fedsim.cli.main import app
 from fedsim.config import documentation, load
 from fedsim.data import distribution
+from fedsim.mechanisms.privacy import noise_multiplier
 
 Fedsim = Callable[..., tuple[int, str, str]]
 
@@ -34,17 +35,17 @@ def test_what_it_writes_runs_and_says_of_every_key_what_it_means(
 ) -> None:
     file = tmp_path / "first.toml"
     answers = ("--data", patients, "--clients", 4, "--trust", "local", "--max-belief", 0.8)
-    status, out, err = fedsim("init", file, *answers, "--label", "ill")
+    status, out, err = fedsim("init", file, *answers, "--label", "ill", "--rounds", 30)
     assert (status, out) == (0, "")
     assert err.splitlines()[1:] == [
         f"  fedsim choose {file} --max-belief 0.8",
         f"  fedsim run {file}",
     ]
     config = load(file)
-    assert (config.data.records, config.data.held_out) == (40, 20)
+    assert (config.data.records, config.data.held_out) == (64, 16)
     assert (config.federation.clients, config.federation.trust) == (4, "local")
     assert config.privacy.rho_beta == 0.8
-    assert 0 < config.privacy.delta <= 1 / 40
+    assert 0 < config.privacy.delta <= 1 / (10 * 64)
     said = " ".join(file.read_text().replace("\n# ", " ").split())
     for table, values in tomllib.loads(file.read_text()).items():
         for name in values:
@@ -57,7 +58,7 @@ def test_what_it_writes_runs_and_says_of_every_key_what_it_means(
 @pytest.mark.parametrize(
     ("said", "records", "held_out"),
     [
-        (("data.records=500",), 500, 35),  # half of the 69 that are left
+        (("data.records=500",), 500, 69),  # all that are left
         (("data.records=560", "data.pool=3"), 560, 6),
         (("data.held-out=400",), 169, 400),
     ],
@@ -74,12 +75,29 @@ def test_what_is_not_said_fits_beside_what_is(
     assert len(split.pool) >= config.data.pool
 
 
+def test_a_rehearsal_keeps_the_delta_and_the_noise_of_all_records(
+    fedsim: Fedsim, patients: Path, tmp_path: Path
+) -> None:
+    files = tmp_path / "all.toml", tmp_path / "few.toml"
+    table = ("--data", patients, "--label", "ill", "--yes", "--rounds", 7)
+    assert fedsim("init", files[0], *table)[0] == 0
+    status, _, err = fedsim("init", files[1], *table, "--rehearse", 20)
+    assert (status, "A rehearsal on 20 of 64 records" in err) == (0, True)
+    whole, few = map(load, files)
+    assert (whole.data.records, few.data.records) == (64, 20)
+    assert few.privacy.delta == whole.privacy.delta <= 1 / (10 * 64)
+    assert noise_multiplier(few) == noise_multiplier(whole)
+    assert "by the same rule, a training on 20 alone would have delta = 0.005" in " ".join(
+        files[1].read_text().replace("\n# ", " ").split()
+    )
+
+
 def test_it_asks_for_what_no_option_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "asked.toml"
     # CliRunner puts its own standard input in place, which is no terminal.
     monkeypatch.setattr("fedsim.cli.init.on_terminal", lambda: True)
     arguments = ["init", str(file), "--clients", "5"]
-    result = CliRunner().invoke(get_command(app), arguments, input="\nlocal\n0.75\n")
+    result = CliRunner().invoke(get_command(app), arguments, input="\nlocal\n0.75\n\n")
     assert result.exit_code == 0, result.output
     config = load(file)
     assert (config.data.name, config.federation.clients) == ("digits", 5)
@@ -91,7 +109,7 @@ def test_a_table_without_a_column_label_is_asked_about_before_the_rest(
 ) -> None:
     file = tmp_path / "asked.toml"
     monkeypatch.setattr("fedsim.cli.init.on_terminal", lambda: True)
-    given = f"{patients}\ndiagnosis\nill\n\n\n0.3\n0.8\n"  # two that will not do
+    given = f"{patients}\ndiagnosis\nill\n\n\n0.3\n0.8\n\n"  # two that will not do
     result = CliRunner().invoke(get_command(app), ["init", str(file)], input=given)
     assert result.exit_code == 0, result.output
     assert "age, value, ill" in result.output
@@ -116,7 +134,7 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(
     (tmp_path / "old.toml").write_text("precious")
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     for arguments, said in (
-        ((file,), "answer with --data, --clients, --trust, --max-belief"),
+        ((file,), "answer with --data, --clients, --trust, --max-belief, --rounds"),
         ((tmp_path / "old.toml", "--yes"), "--force"),
         ((file, "--yes", "--max-belief", 0.4), "0.5 is a guess"),
         ((file, "--yes", "--trust", "nobody"), "'central', 'local' or 'distributed'"),
@@ -126,7 +144,8 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(
         ((file, "--yes", *CANCER, "--set", "data.records=1500"), "has 569 records, too few"),
         ((file, "--yes", *CANCER, "--set", "data.records=569"), "has 569 records, too few"),
         ((file, "--yes", *CANCER, "--set", "data.pool=600"), "has 569 records, too few"),
-        ((file, "--yes", *CANCER, "--clients", 300), "fewer than the 300 clients"),
+        ((file, "--yes", *CANCER, "--clients", 500), "fewer than the 500 clients"),
+        ((file, "--yes", *CANCER, "--rehearse", 456), "a number below the 456 records"),
     ):
         status, out, err = fedsim("init", *arguments)
         assert (status, out, err.count("\n")) == (2, "", 1), err

@@ -66,14 +66,14 @@ def test_a_target_that_is_given_later_replaces_the_earlier_one(
 @pytest.mark.parametrize(
     ("given", "delta"),
     [
-        ({}, 1 / 200),
-        ({"data.records": 1000}, 1 / 1000),
-        ({"data.records": 1000, "privacy.delta": 0.0}, 1 / 1000),
+        ({}, 1 / 2000),
+        ({"data.records": 1000}, 1 / 10_000),
+        ({"data.records": 1000, "privacy.delta": 0.0}, 1 / 10_000),
         ({"data.records": 1000, "privacy.delta": 1e-5}, 1e-5),
-        ({"privacy.unit": "client", "data.records": 400}, 1 / 400),
+        ({"privacy.unit": "client", "data.records": 400}, 1 / 4000),
     ],
 )
-def test_a_delta_that_nobody_gives_is_one_over_the_records(
+def test_a_delta_that_nobody_gives_is_a_tenth_of_one_over_the_records(
     given: dict[str, configuration.Scalar], delta: float
 ) -> None:
     config = from_run_config(given)

@@ -357,7 +357,7 @@ def test_what_protects_a_whole_client_is_said_of_the_client(tmp_path: Path) -> N
     assert answer["unit"] == "client"
     assert (
         answer["epsilon"]
-        == (document("account --noise-multiplier 3 --rounds 7 --delta 0.005")["epsilon"])
+        == (document("account --noise-multiplier 3 --rounds 7 --delta 0.0005")["epsilon"])
     )
     said = text(f"account {path}")
     assert "sure that a given client's whole data was used" in said
