@@ -105,8 +105,15 @@ def utility(run: AuditedRun) -> Utility:
         loss=_series(run.transcript["losses"]),
         trials=accuracies.shape[1],
         records=run.facts["held_out"],
+        majority=run.facts["majority"],
+        balanced_accuracy=_mean(run.transcript, "balanced_accuracies"),
+        area_under_curve=_mean(run.transcript, "areas_under_curve"),
         by_client=_by_client(run.transcript),
     )
+
+
+def _mean(transcript: Arrays, name: str) -> float | None:
+    return float(transcript[name].mean()) if name in transcript else None
 
 
 def _series(curves: npt.NDArray[np.float64]) -> Series:

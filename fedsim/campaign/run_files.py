@@ -57,6 +57,7 @@ class Facts(Part):
     label_skew: dict[str, Number] | None
     dataset: str
     held_out: Count
+    majority: Annotated[float, Field(ge=0, le=1)]
     parameters: Count
     frozen_parameters: Count
     gradient_fallbacks: dict[str, str]
@@ -77,6 +78,7 @@ class Event(Part):
     rounds: Annotated[int, Field(ge=1)] = 1
     trials: Annotated[list[Count], Field(min_length=2, max_length=2)] = [0, 0]
     accuracy: Number | None = None
+    majority: Number | None = None
     loss: float | None = None  # NaN of a model that diverged
     epsilon: Number | None = None
     advantage: Number | None = None

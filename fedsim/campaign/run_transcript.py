@@ -30,7 +30,16 @@ LOSS_ATTACK = ("true_positive_rate", "false_positive_rate", "challenge_is_member
 BY_CLIENT = ("client_accuracies", "own_model_accuracies", "client_weights")
 """Arrays [points, clients] of the first trial, where the server could measure them."""
 
-RATES = ("true_positive_rate", "false_positive_rate", "accuracies", *BY_CLIENT)
+OF_FINAL_MODELS = ("balanced_accuracies", "areas_under_curve")
+"""Measures of the final models that were evaluated, the second of two classes alone."""
+
+RATES = (
+    "true_positive_rate",
+    "false_positive_rate",
+    "accuracies",
+    *OF_FINAL_MODELS,
+    *BY_CLIENT,
+)
 """Arrays of numbers from 0 to 1."""
 
 LENGTHS = (
@@ -130,6 +139,7 @@ def _misshapen(config: Config, arrays: Arrays, planned: Sequence[range]) -> str:
         **{f"{name}{ending}": (trials, rounds) for name in of_rounds for ending in endings},
         "accuracies": (rounds + 1, min(evaluated, trials)),
         "losses": (rounds + 1, evaluated),
+        **dict.fromkeys(OF_FINAL_MODELS, (evaluated,)),
         **dict.fromkeys(BY_CLIENT, found.get(BY_CLIENT[0], ())),
         "bayesian_distances": (evaluated, rounds, *found.get("bayesian_distances", ())[2:]),
         "canary_scores": (trials, config.canaries.count),

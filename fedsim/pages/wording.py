@@ -28,6 +28,28 @@ def number(value: float | None) -> str:
     return f"{value:.3f}" if 1e-2 <= abs(value) < 1e5 else f"{value:.3g}"
 
 
+LEARNT_NOTHING = (
+    "The model has learnt nothing: it is no more often right than one that always answers with the "
+    "most frequent class. Change training.learning-rate, or allow less noise."
+)
+
+
+def beside_accuracy(
+    majority: float, balanced: float | None = None, area: float | None = None
+) -> str:
+    """Return what stands beside an accuracy, as text.
+
+    Args:
+        majority: share of the most frequent class.
+        balanced: balanced accuracy.
+        area: under the ROC curve, of two classes.
+    """
+    said = f"majority class {percent(majority)}"
+    if balanced is not None:
+        said += f", balanced accuracy {percent(balanced)}"
+    return said if area is None else f"{said}, AUC {area:.3f}"
+
+
 def percent(value: float | None) -> str:
     """Return a probability as a percentage, without rounding up to certainty."""
     if value is None or math.isnan(value):

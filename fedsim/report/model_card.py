@@ -18,7 +18,7 @@ from fedsim.campaign.ledger_row import Row
 from fedsim.campaign.run_directory import CARD, RunDirectory
 from fedsim.config import Config
 from fedsim.config.federation import OWN
-from fedsim.pages.wording import number, percent, span
+from fedsim.pages.wording import LEARNT_NOTHING, beside_accuracy, number, percent, span
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.releases import Releases
 from fedsim.report import rehearsed
@@ -109,8 +109,7 @@ def summary(card: ModelCard) -> RenderableType:
     if not privacy.guaranteed:
         said.insert(0, Text(f"No guarantee of differential privacy. {privacy.note}", "bold"))
     if card.utility is not None:
-        found, records = percent(card.utility.accuracy), card.utility.records
-        said.append(Text(f"Accuracy {found} on {records} held-out records."))
+        said.append(Text(learning(card.utility)))
     return Group(table, *said)
 
 
@@ -167,7 +166,27 @@ def _sees(config: Config, vantage: Vantage) -> str:
 def _utility(last: dict[str, Any], records: int) -> Utility | None:
     if not records:
         return None
-    return Utility(records=records, accuracy=last["accuracy"], loss=last["loss"])
+    return Utility(
+        records=records,
+        accuracy=last["accuracy"],
+        loss=last["loss"],
+        majority=last["majority"],
+        balanced_accuracy=last["balanced_accuracy"],
+        area_under_curve=last.get("area_under_curve"),
+    )
+
+
+def learning(found: Utility) -> str:
+    """Return accuracy beside what a model without learning has, and a warning where it is no more.
+
+    Args:
+        found: how good the model is.
+    """
+    beside = beside_accuracy(found.majority, found.balanced_accuracy, found.area_under_curve)
+    said = f"Accuracy {percent(found.accuracy)} ({beside}) on {found.records:,} held-out records."
+    if found.accuracy <= found.majority:
+        return f"{said} {LEARNT_NOTHING}"
+    return said
 
 
 def as_markdown(card: ModelCard) -> str:
@@ -225,8 +244,8 @@ def _lines(card: ModelCard) -> Iterator[str]:
     if card.utility is not None:
         yield from ("", "## Quality", "")
         yield (
-            f"Accuracy {percent(card.utility.accuracy)}, loss {number(card.utility.loss)} nats, on "
-            f"{card.utility.records:,} held-out records that nobody trained on."
+            f"{learning(card.utility)} The loss is {number(card.utility.loss)} nats. No client "
+            "trained on these records."
         )
     if card.rehearsal is not None:
         yield from ("", "## Rehearsed", "", _rehearsed(card.rehearsal))

@@ -10,6 +10,7 @@ from fedsim.pages.wording import number, percent, span
 from fedsim.report.sections import answer, lower_bounds, one_run, vantage_words
 from fedsim.report.sections.facts import (
     accuracies,
+    accuracies_in_full,
     advantage_limit,
     is_client,
     is_pac,
@@ -66,7 +67,7 @@ def _verdicts(report: Report) -> Iterator[RenderableType]:
             own = f"{limit.of} {number(limit.limit)}: {answer_to}. {because}"
             lines.add_row(Text("  own limit"), Text(own))
         yield lines
-    yield Text(f"\naccuracy {accuracies(report)}; intervals at {_level(report)}")
+    yield Text(f"\naccuracy {accuracies_in_full(report)}; intervals at {_level(report)}")
 
 
 def _level(report: Report) -> str:
@@ -87,7 +88,7 @@ def _lines(report: Report) -> Iterator[Line]:
     yield from _of_decisions(report)
     yield from _of_vantages(report)
     yield from _of_epsilon(report)
-    yield "accuracy", accuracies(report), "", ""
+    yield "accuracy", accuracies(report), "", f"majority class {percent(report.utility.majority)}"
 
 
 def _of_decisions(report: Report) -> Iterator[Line]:

@@ -18,7 +18,7 @@ from fedsim.common.strict_json import report_json
 from fedsim.figures import training_figures
 from fedsim.pages import audit_page
 from fedsim.pages.pictures import inline
-from fedsim.pages.wording import number, percent
+from fedsim.pages.wording import number
 from fedsim.report import model_card
 from fedsim.results.model_card import ModelCard
 
@@ -114,8 +114,7 @@ def render_html(report: Report, card: ModelCard) -> str:
     if not card.privacy.guaranteed:
         said.insert(0, f"No guarantee of differential privacy. {card.privacy.note}")
     if card.utility is not None:
-        found, records = percent(card.utility.accuracy), card.utility.records
-        said.append(f"Accuracy {found} on {records} held-out records.")
+        said.append(model_card.learning(card.utility))
     return audit_page.render(
         PAGE,
         report=report,

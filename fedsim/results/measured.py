@@ -315,6 +315,12 @@ class Utility:
     """Over which mean and band are."""
     records: int
     """Held out, on which it was measured."""
+    majority: Real
+    """Share of the most frequent label: the accuracy of a model that has learnt nothing."""
+    balanced_accuracy: Real | None
+    """Of the final models: the mean over the classes of the share that is right."""
+    area_under_curve: Real | None
+    """Of the final models: under the ROC curve; None for other than two classes."""
     by_client: ByClient | None
     """None where no simulation could measure it."""
 

@@ -59,6 +59,12 @@ class Utility:
     """Share of right predictions, in [0, 1]."""
     loss: Real
     """Mean, in nats."""
+    majority: Real
+    """Share of the most frequent label: the accuracy of a model that has learnt nothing."""
+    balanced_accuracy: Real
+    """The mean over the classes of the share that is right."""
+    area_under_curve: Real | None
+    """Under the ROC curve; None for other than two classes."""
 
 
 @dataclass(frozen=True)

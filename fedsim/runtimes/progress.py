@@ -176,8 +176,8 @@ def worded(course: Course, training: bool) -> str:
         said.append(f"advantage {advantage:.2f}{f' ({between})' * bool(between)}")
     if (belief := course.look.belief) is not None:
         said.append(f"worst belief {percent(belief)}")
-    if (accuracy := course.steady_accuracy) is not None:
-        said.append(f"accuracy {percent(accuracy)}")
+    if course.accuracy_text:
+        said.append(f"accuracy {course.accuracy_text}")
     if training and course.epsilon is not None:
         said.append(f"ε {course.epsilon:.3g}")
     return ", ".join(said)

@@ -25,7 +25,7 @@ from fedsim.server.batch import Batch
 from fedsim.server.connection import connected
 from fedsim.server.plan import Plan
 from fedsim.server.resumable import ResumableDPSGD
-from fedsim.training import models, saved_model
+from fedsim.training import models, quality, saved_model
 
 DISMISS_TIMEOUT = 30.0
 """Seconds that an auditor has to fetch what it was sent last."""
@@ -113,6 +113,11 @@ def _after_round(
             parameters = torch.tensor(messages.only(arrays)).to(known.device)
             loss, correct = known.evaluate(parameters, *held_out)
             utility = {"loss": float(loss.mean()), "accuracy": float(correct.double().mean())}
+            utility["majority"] = quality.majority_share(held_out[1])
+            utility["balanced_accuracy"] = float(quality.balanced_accuracy(correct, held_out[1]))
+            area = quality.area_under_curve(loss, held_out[1], known.split.dataset.classes)
+            if area is not None:
+                utility["area_under_curve"] = float(area)
         found: dict[str, object] = {}
         if server_round and strategy.noise is not None:
             found["noise_at_most"] = strategy.noise.limits(ALARM_CONFIDENCE)

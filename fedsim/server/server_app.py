@@ -35,7 +35,7 @@ from fedsim.server.connection import connected
 from fedsim.server.plan import Plan, default_directory, prepare
 from fedsim.server.polling import PollingGrid
 from fedsim.server.strategy import DPSGD
-from fedsim.training import models
+from fedsim.training import models, quality
 
 app = ServerApp()
 
@@ -179,6 +179,7 @@ def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDir
     held_out = known.held_out()
     evaluated = config.audit.evaluated(trials)
     losses, accuracies = [], []
+    final: dict[str, npt.NDArray[np.float64]] = {}
     by_client: list[dict[str, npt.NDArray[np.float64]]] = []
     looked_at = client_utility.rounds(strategy.last_round) if trials.start == 0 else []
 
@@ -191,6 +192,14 @@ def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDir
             losses.append(loss.mean(1).cpu().numpy())
             accuracies.append(correct.double().mean(1).cpu().numpy())
             utility = {"loss": losses[-1].mean(), "accuracy": accuracies[-1].mean()}
+            utility["majority"] = quality.majority_share(held_out[1])
+            if server_round == strategy.last_round:
+                balanced = quality.balanced_accuracy(correct, held_out[1])
+                final["balanced_accuracies"] = balanced.cpu().numpy()
+                classes = known.split.dataset.classes
+                area = quality.area_under_curve(loss, held_out[1], classes)
+                if area is not None:
+                    final["areas_under_curve"] = area.numpy()
         if server_round in looked_at:
             first = torch.tensor(messages.only(arrays)[:1]).to(known.device)
             by_client.append(client_utility.measure(config, known, first, server_round))
@@ -216,6 +225,7 @@ def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDir
     return {
         **{name.replace("-", "_"): array for record in findings for name, array in record.items()},
         **utility,
+        **final,
         **client_utility.joined(by_client, looked_at),
         "worlds": strategy.batch.worlds,
         "final_models": _digests(messages.only(result.arrays)),
@@ -288,6 +298,7 @@ def _facts(plan: Plan, known: Federation, grid: Grid, transcript: Arrays) -> dic
         "label_skew": distribution.hold(known.split, known.client_of, len(clients)).skew_summary(),
         "dataset": known.split.dataset.name,
         "held_out": len(known.split.held_out),
+        "majority": quality.majority_share(known.held_out()[1]),
         "parameters": models.size(known.model),
         "frozen_parameters": models.frozen_parameters(known.model),
         "gradient_fallbacks": known.fallbacks(),

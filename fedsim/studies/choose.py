@@ -31,6 +31,9 @@ epsilon, or of mu, which is about the inverse of a multiple of the noise."""
 NEAR = 0.02
 """How far below the best accuracy a stricter setting may be to be worth a look."""
 
+POWER = 0.8
+"""The share of searches in which the number of trainings that is said to tell does tell."""
+
 State = Literal["chosen", "cannot tell", "none"]
 
 
@@ -105,6 +108,9 @@ class Candidate:
         accuracy: the mean over the trainings; None where it is unknown.
         accuracy_interval: of that mean; None for fewer than two trainings, or for equal ones.
         trainings: E, which were evaluated.
+        majority: the accuracy of a model that always answers with the most frequent class.
+        balanced_accuracy: the mean of the final models; None where it is unknown.
+        area_under_curve: likewise, of two classes.
         advantage: measured; None where it was not.
         advantage_interval: at the configured confidence.
         alarm: whether the trials contradict theory.
@@ -128,6 +134,20 @@ class Candidate:
     alarm: bool
     band: tuple[float, float] | None = None
     towards: tuple[VantageBounds, ...] = ()
+    majority: float = 0.0
+    balanced_accuracy: float | None = None
+    area_under_curve: float | None = None
+
+    @property
+    def has_learnt(self) -> bool:
+        """Whether the accuracy is shown to be above the majority class's share.
+
+        By the lower end of its interval; by the mean where there is none.
+        """
+        if self.accuracy is None:
+            return False
+        between = self.accuracy_interval
+        return (self.accuracy if between is None else between.low) > self.majority
 
     @property
     def right_at_most(self) -> float:
@@ -144,7 +164,9 @@ class Candidate:
         """Why it is not chosen, whatever it meets; "" where nothing speaks against it."""
         if self.alarm:
             return "whose trials contradict theory"
-        return "" if self.accuracy is not None else "of which no model has an accuracy"
+        if self.accuracy is None:
+            return "of which no model has an accuracy"
+        return "" if self.has_learnt else "which has learnt nothing"
 
     def is_accurate(self, least: float) -> bool | None:
         """Return whether the accuracy is at least so much; None where the interval holds it."""
@@ -256,6 +278,9 @@ def candidate(outcome: Outcome, limit: Limit, settings: int) -> Candidate | None
         alarm=bool(report.alarms),
         band=outcome.band,
         towards=tuple(bounds.vantages),
+        majority=report.utility.majority,
+        balanced_accuracy=report.utility.balanced_accuracy,
+        area_under_curve=report.utility.area_under_curve,
     )
 
 
@@ -265,7 +290,7 @@ def choose(candidates: Sequence[Candidate], min_accuracy: float | None = None) -
     Of each combination of the other keys the least noise that meets the limit in theory. Without a
     least accuracy the most accurate of these; with one the strictest setting that meets the limit,
     of which the lower end of the interval is as accurate. Trials that contradict theory rule a
-    setting out.
+    setting out, and so does an accuracy that is not shown to be above the majority class's share.
 
     Args:
         candidates: the settings.
@@ -324,7 +349,7 @@ def noise_costs_nothing(candidates: Sequence[Candidate]) -> bool:
 
 
 def trainings_needed(found: Candidate, least: float) -> int | None:
-    """Return about how many trainings would tell whether a setting is accurate enough.
+    """Return of how many trainings four in five searches could tell that a setting is accurate.
 
     Args:
         found: a setting whose interval holds the least accuracy.
@@ -338,7 +363,9 @@ def trainings_needed(found: Candidate, least: float) -> int | None:
     if between is None or _accuracy(found) <= least:
         return None
     reach = (between.high - between.low) / 2
-    return math.ceil(found.trainings * (reach / (_accuracy(found) - least)) ** 2)
+    # The interval must end above the least accuracy although the mean comes out lower by chance.
+    luck = 1 + ndtri(POWER) / ndtri((1 + between.confidence) / 2)
+    return math.ceil(found.trainings * (luck * reach / (_accuracy(found) - least)) ** 2)
 
 
 def _accuracy(found: Candidate) -> float:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fedsim.pages.wording import number, percent, plain, span
+from fedsim.pages.wording import beside_accuracy, number, percent, plain, span
 from fedsim.privacy.private_selection import SearchCost
 from fedsim.report.sections.vantage_words import WHO
 from fedsim.studies.choose import (
@@ -84,7 +84,18 @@ def _left_out(found: Found) -> Iterator[str]:
     """Say which settings that meet the limit were left out, and why."""
     for each in found.choice.candidates:
         if each.meets and each.left_out:
-            yield f"Left out: {values(each.values)}, {each.left_out} ({each.name}/report.html)."
+            why = each.left_out
+            if each.accuracy is not None and not each.has_learnt:
+                why += f": its accuracy is {_accuracy(found, each)}"
+            yield f"Left out: {values(each.values)}, {why} ({each.name}/report.html)."
+    meeting = [each for each in found.choice.candidates if each.meets]
+    if meeting and not any(each.has_learnt for each in meeting):
+        rate = found.config.training.learning_rate
+        yield (
+            "No setting that meets the limit has learnt anything: none is more accurate than a "
+            "model that always answers with the most frequent class. training.learning-rate is "
+            f"{rate:g}; try --over training.learning-rate={rate / 4:.3g},{rate * 4:.3g}."
+        )
 
 
 def _more(open_: Candidate, least: float) -> str:
@@ -94,8 +105,8 @@ def _more(open_: Candidate, least: float) -> str:
         return "Its mean is not above that, so that more trainings may well say no."
     even = trainings + trainings % 2
     return (
-        f"About {even} trainings of each setting would tell: give the same command with --trials "
-        f"{even}, which adds to those that are there."
+        f"With {even} trainings of each setting, four in five searches would tell: give the same "
+        f"command with --trials {even}, which adds to those that are there."
     )
 
 
@@ -258,11 +269,13 @@ def caption(found: Found) -> str:
     """Return how the numbers were taken."""
     trained = {each.trainings for each in found.choice.candidates}
     count = " or ".join(map(str, sorted(trained)))
+    shares = sorted({each.majority for each in found.choice.candidates})
     level = percent(found.config.audit.confidence)
     return (
         f"Accuracy: the mean over {count} trainings of each setting, on the same held-out records; "
         f"its intervals hold for all settings together at {level}. Measured advantage: at {level} "
-        "each. One training's accuracy: from the 5th to the 95th percentile of these."
+        "each. One training's accuracy: from the 5th to the 95th percentile of these. Always "
+        f"answering with the most frequent class is right for {' or '.join(map(percent, shares))}."
     )
 
 
@@ -316,11 +329,15 @@ def _delta(found: Found) -> str:
 
 def _accuracy(found: Found, each: Candidate) -> str:
     between = each.accuracy_interval
+    beside = beside_accuracy(each.majority, each.balanced_accuracy, each.area_under_curve)
     if between is None:
-        return f"{percent(each.accuracy)}, of too few or equal trainings, without an interval"
+        return (
+            f"{percent(each.accuracy)} ({beside}), of too few or equal trainings, without an "
+            "interval"
+        )
     band = f"; nine in ten single trainings had {span(each.band, percent)}" if each.band else ""
     return (
-        f"{percent(each.accuracy)} on average{band} (interval of the mean: "
+        f"{percent(each.accuracy)} on average, {beside}{band} (interval of the mean: "
         f"{span((between.low, between.high), percent)}, over {each.trainings} trainings; all "
         f"{len(found.outcomes)} settings' intervals hold together at "
         f"{percent(found.config.audit.confidence)})"

@@ -28,7 +28,10 @@ KIND = "sweep"
 BOUND_COLUMN = "at_least_"
 """What the columns of the lower bounds on epsilon begin with."""
 
-ACCURACY = ("accuracy", "accuracy_low", "accuracy_high", "evaluated_trials")
+ACCURACY = (
+    *("accuracy", "accuracy_low", "accuracy_high", "evaluated_trials"),
+    *("majority", "balanced_accuracy", "area_under_curve"),
+)
 ESTIMATES = {
     "epsilon_from_advantage": "advantage",
     "epsilon_from_belief": "belief",
@@ -56,7 +59,8 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     predicted, rho_alpha, epsilon of one training (tight) and delta, epsilon_released by all
     trainings of the run where a guarantee may speak of it, the name of the lower bound on epsilon
     that its report leads with and that bound; accuracy of the final model, the mean over
-    evaluated_trials with its interval; the paper's estimates of epsilon, that from the advantage
+    evaluated_trials with its interval, the majority class's share, balanced accuracy and the area
+    under the ROC curve beside it; the paper's estimates of epsilon, that from the advantage
     at the ends of its interval too; and a column for every lower bound; None where unknown or
     refused.
     """
@@ -78,7 +82,9 @@ def _row(outcome: Outcome, bounds: Sequence[str]) -> dict[str, Any]:
 def _accuracy(outcome: Outcome, report: Report) -> dict[str, Any]:
     between = outcome.accuracy_interval(report.empirical.confidence)
     ends = (None, None) if between is None else (between.low, between.high)
-    values = (outcome.accuracy, *ends, report.utility.trials)
+    found = report.utility
+    others = (found.majority, found.balanced_accuracy, found.area_under_curve)
+    values = (outcome.accuracy, *ends, found.trials, *others)
     return dict(zip(ACCURACY, values, strict=True))
 
 
@@ -138,6 +144,11 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     return drawn
 
 
+def _majority(row: Mapping[str, Any]) -> str:
+    share = row["majority"]
+    return "" if share is None else f"\nmajority class {percent(share)}"
+
+
 def headings(outcomes: Sequence[Outcome]) -> list[str]:
     """Return the names of the columns of `cells`."""
     swept = [key.rpartition(".")[2] for key in outcomes[0].point.values]
@@ -158,7 +169,7 @@ def cells(outcomes: Sequence[Outcome]) -> list[list[str]]:
             [
                 *(plain(value) for value in outcome.point.values.values()),
                 "failed" if outcome.failure else plain(row["trials"]),
-                _with_ends(row, "accuracy"),
+                _with_ends(row, "accuracy") + _majority(row),
                 _with_ends(row, "advantage"),
                 *known,
                 *bounds,

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from fedsim.pages.wording import beside_accuracy, percent
+
 Event = dict[str, Any]
 """A line of events.jsonl, as `fedsim.campaign.run_files.Event` checks it."""
 
@@ -38,6 +40,7 @@ class Course:
         trials: those that are trained now, the first and the one behind the last.
         round: the last one of these that is done.
         accuracy: after that round; None where nothing is evaluated.
+        majority: share of the most frequent class of the records that are evaluated.
         epsilon: of one training up to that round; None where nobody says.
         accuracies: of the first batch of trials, by round.
         looks: one for each finished batch, in their order.
@@ -51,6 +54,7 @@ class Course:
     trials: tuple[int, int] = (0, 0)
     round: int = 0
     accuracy: float | None = None
+    majority: float | None = None
     epsilon: float | None = None
     accuracies: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     looks: tuple[Look, ...] = ()
@@ -70,6 +74,15 @@ class Course:
         That of the trials that are being trained where none are finished.
         """
         return self.accuracy if self.look.accuracy is None else self.look.accuracy
+
+    @property
+    def accuracy_text(self) -> str:
+        """The steady accuracy beside the majority class's share; "" where nothing is evaluated."""
+        if (accuracy := self.steady_accuracy) is None:
+            return ""
+        if self.majority is None:
+            return percent(accuracy)
+        return f"{percent(accuracy)} ({beside_accuracy(self.majority)})"
 
 
 def after(course: Course, event: Event) -> Course:
@@ -110,6 +123,7 @@ def _round(course: Course, event: Event) -> Course:
         trials=(first, last),
         round=event["round"],
         accuracy=accuracy,
+        majority=event.get("majority"),
         epsilon=event.get("epsilon"),
         accuracies=accuracies,
     )

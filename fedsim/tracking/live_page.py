@@ -10,7 +10,7 @@ from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
 from fedsim.pages import audit_page
 from fedsim.pages.blocks import Mark
-from fedsim.pages.wording import number, percent, span
+from fedsim.pages.wording import DASH, number, percent, span
 from fedsim.tracking import live_pictures
 from fedsim.tracking.course import Course, Event
 
@@ -161,7 +161,7 @@ def _entries(config: Config, course: Course) -> list[tuple[str, str]]:
             ("Trials", f"{look.trials} of {at_most}{config.trials.count}{trials}"),
             ("Worst belief that the record was used", f"{percent(look.belief)}{limit}"),
         ]
-    return [*found, ("Accuracy so far", percent(course.steady_accuracy))]
+    return [*found, ("Accuracy so far", course.accuracy_text or DASH)]
 
 
 def _figures(course: Course, planned: int) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 import math
 
-from fedsim.pages.wording import DASH, number, percent, plain
+from fedsim.pages.wording import DASH, LEARNT_NOTHING, beside_accuracy, number, percent, plain
 from fedsim.results.numbers import Ends
 from fedsim.results.report import Report
 
@@ -130,6 +130,18 @@ def accuracies(report: Report) -> str:
     """Return the mean accuracy as text, before the first and after the last round."""
     means = report.utility.accuracy.mean
     return f"{percent(means[0])} → {percent(means[-1])}" if means else DASH
+
+
+def accuracies_in_full(report: Report) -> str:
+    """Return the same beside the majority class's share and other measures, and what they mean."""
+    found = report.utility
+    means = found.accuracy.mean
+    if not means:
+        return DASH
+    beside = beside_accuracy(found.majority, found.balanced_accuracy, found.area_under_curve)
+    said = f"{accuracies(report)} ({beside})"
+    last = means[-1]
+    return said if last is None or last > found.majority else f"{said}. {LEARNT_NOTHING}"
 
 
 def clients_of(report: Report) -> str:

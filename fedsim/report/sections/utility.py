@@ -5,7 +5,7 @@ from dataclasses import asdict
 from fedsim.figures import training_figures
 from fedsim.pages.blocks import Figure
 from fedsim.pages.wording import number, percent
-from fedsim.report.sections.facts import accuracies
+from fedsim.report.sections.facts import accuracies_in_full
 from fedsim.report.sections.section import Section, Transcript
 from fedsim.results.measured import ByClient, Series
 from fedsim.results.report import Report
@@ -20,8 +20,8 @@ def _figures(report: Report, _: Transcript) -> list[Figure]:
             training_figures.utility(found.rounds, asdict(found.accuracy), asdict(found.loss)),
             "Utility of the global model.",
             f"Mean and 5–95% band of {found.trials} trials on "
-            f"{found.records} records: accuracy {accuracies(report)}, loss "
-            f"{number(losses[0])} → {number(losses[-1])}.",
+            f"{found.records} records: loss "
+            f"{number(losses[0])} → {number(losses[-1])}, accuracy {accuracies_in_full(report)}.",
         )
     ]
     return pooled if found.by_client is None else [*pooled, _by_client(found.by_client)]

@@ -4,7 +4,7 @@ from fedsim.pages.blocks import Block, Cell, Group, Line, Listing, Mark, Prose, 
 from fedsim.pages.wording import number, percent, span
 from fedsim.report.sections import vantage_words
 from fedsim.report.sections.answer import game
-from fedsim.report.sections.facts import accuracies, challenge_of, confidence_of, is_client
+from fedsim.report.sections.facts import accuracies_in_full, challenge_of, confidence_of, is_client
 from fedsim.report.sections.section import Section
 from fedsim.report.sections.vantage_words import NAMES
 from fedsim.results.report import Report
@@ -130,7 +130,7 @@ def _words(report: Report) -> list[Block]:
                 ("Whom this is about", target(report)),
                 (OF_THE_MODEL, by_the_model(report)),
                 *([("What it implies for a deployment", implied)] if implied else []),
-                ("What is the model worth?", f"Accuracy {accuracies(report)}."),
+                ("What is the model worth?", f"Accuracy {accuracies_in_full(report)}."),
             ]
         ),
         Prose(

@@ -82,8 +82,9 @@ def test_what_the_trials_cannot_tell_is_not_chosen() -> None:
     found = choose.choose([STRICT, wide, LOOSE], 0.78)
     assert (found.state, found.chosen) == ("cannot tell", None)
     assert found.nearest[0] == wide
-    # Its reach of 0.08 has to come down to 0.02: sixteen times the trainings.
-    assert choose.trainings_needed(wide, 0.78) == pytest.approx(640, abs=1)
+    # Its reach of 0.08 has to come down to 0.02, sixteen times the trainings, and leave 80 % power.
+    needed = 640 * (1 + 0.8416 / 1.9600) ** 2
+    assert choose.trainings_needed(wide, 0.78) == pytest.approx(needed, abs=2)
     assert choose.trainings_needed(wide, 0.81) is None
     single = replace(LEAST, accuracy_interval=None)
     assert choose.choose([single], 0.5).state == "cannot tell"
@@ -94,6 +95,17 @@ def test_trials_that_contradict_theory_and_models_that_diverged_are_left_out() -
     assert choose.choose([replace(LEAST, alarm=True), STRICT]).chosen == STRICT
     diverged = replace(LEAST, accuracy=None, accuracy_interval=None)
     assert choose.choose([diverged, STRICT]).chosen == STRICT
+
+
+def test_a_model_that_has_learnt_nothing_is_never_chosen() -> None:
+    """Neither where all trainings equal the majority class, nor where an interval holds it."""
+    equal = replace(setting(0.20, 0.733), majority=0.733, accuracy_interval=None)
+    unsure = replace(setting(0.10, 0.74), majority=0.733)
+    found = choose.choose([equal, unsure])
+    assert (found.chosen, found.state) == (None, "none")
+    assert {each.left_out for each in (equal, unsure)} == {"which has learnt nothing"}
+    better = replace(setting(0.05, 0.76), majority=0.733)
+    assert choose.choose([equal, unsure, better]).chosen is better
 
 
 def test_where_the_trials_show_no_cost_of_noise_it_is_not_noise_that_limits() -> None:

@@ -57,7 +57,8 @@ def known_gradients(members: Floats, pool: Floats, clipping_norm: float = 3.0) -
 
 def clip(gradients: Floats, clipping_norm: float = 3.0) -> Floats:
     norms = np.linalg.norm(gradients, axis=1, keepdims=True)
-    return gradients * np.minimum(1, clipping_norm / np.maximum(norms, 1e-300))
+    within = clipping_norm * (1 - clipped_block.MARGIN)
+    return gradients * np.minimum(1, within / np.maximum(norms, 1e-300))
 
 
 def brute_force(members: Floats, pool: Floats) -> Floats:
@@ -72,11 +73,11 @@ class TestOfTheReferenceVectors:
 
     def test_removal_of_the_third_moves_a_step_by_3(self) -> None:
         found = record_sensitivities(self.known, ZERO)
-        np.testing.assert_allclose(found, [[3, 1, 3]], rtol=1e-6)
+        np.testing.assert_allclose(found, [[3, 1, 3]], rtol=1e-5)
 
     def test_replacement_of_the_third_by_its_opposite_moves_it_by_6(self) -> None:
         found = pair_sensitivities(self.known, ZERO, [(2, 0), (1, 0)])
-        np.testing.assert_allclose(found[0], [6, np.hypot(1.8, 3.4)], rtol=1e-6)
+        np.testing.assert_allclose(found[0], [6, np.hypot(1.8, 3.4)], rtol=1e-5)
 
     def test_the_search_finds_the_first_of_two_that_are_equal(self) -> None:
         replaced = largest(self.known, ZERO[0], REPLACE, top=3, of=[(2, 0), (1, 0)])
@@ -211,7 +212,7 @@ def test_the_exhaustive_search_and_its_ranks_are_those_of_brute_force(
     values = expected.ravel()
     ranks = 1 + (values[None] > values[:, None] + 3e-6).sum(axis=1)
     assert [found.rank for found in truth.given] == ranks.tolist()
-    np.testing.assert_allclose(truth.by_record, expected.max(axis=1), atol=2e-6)
+    np.testing.assert_allclose(truth.by_record, expected.max(axis=1), atol=2e-5)
     best = truth.largest[0]
     assert (best.record, best.replacement) == everything[int(np.argmin(ranks))]
     assert sorted((x.record, x.replacement) for x in truth.largest) == everything
@@ -306,7 +307,7 @@ def test_an_unclipped_gradient_is_a_broken_promise(
     monkeypatch.setattr(
         clipped_block,
         "clipping_factors",
-        lambda gradients, norm: torch.ones(gradients[0].values.shape[:2]),
+        lambda norms, _: torch.ones(norms.shape),
     )
     for measure in (
         lambda: record_sensitivities(known, torch.zeros(1, 5)),
