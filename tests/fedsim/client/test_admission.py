@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from flwr.app import Context, Message, RecordDict
 
-from adversaries.errors import InputError
 from fedsim import client_app
 from fedsim.campaign import budget, ledger
 from fedsim.campaign.run_directory import RunDirectory
@@ -176,8 +175,9 @@ def test_a_digest_of_records_leaves_only_where_nothing_is_protected(
 
 
 def test_findings_leave_only_who_agreed_to_be_the_adversary(client: Client) -> None:
+    context = client()
     with pytest.raises(RefusedError, match="did not consent to 'adversary'"):
-        client_app.app(Message(RecordDict(), 7, "query.findings"), client())
+        client_app.app(Message(RecordDict(), 7, "query.findings"), context)
 
 
 def test_each_round_is_answered_once_and_in_order_also_after_a_restart(client: Client) -> None:
@@ -353,7 +353,7 @@ def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
 
 @pytest.mark.parametrize("torn", [True, False])
 def test_a_torn_line_is_dropped_and_a_damaged_one_stops_everything(
-    client: Client, torn: bool
+    client: Client, torn: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     context = client()
     _answers(context)
@@ -364,8 +364,9 @@ def test_a_torn_line_is_dropped_and_a_damaged_one_stops_everything(
         _answers(context, round=2)
         assert len(client_ledger.read(path.parent)) == 2
     else:
-        with pytest.raises(InputError, match="damaged in line 1, so that nobody knows"):
+        with pytest.raises(RefusedError, match="its own log says why"):
             _answers(context, round=2)
+        assert "damaged in line 1, so that nobody knows" in caplog.text
 
 
 @pytest.mark.parametrize(
