@@ -146,7 +146,8 @@ class Schema(Table):
             if label not in known:
                 raise InputError(
                     f"record {row} of {where} has the label '{brief(label, LONGEST)}', but the "
-                    f"schema's classes are {_shortened(self.classes)}; mend the record, or the schema that all share"
+                    f"schema's classes are {_shortened(self.classes)}; mend the record, or "
+                    "the schema that all share"
                 )
         return np.array([known[label] for label in labels], dtype=np.int64)
 

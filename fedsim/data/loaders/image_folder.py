@@ -102,6 +102,9 @@ def opened(file: BinaryIO) -> "Iterator[Image.Image]":
     Args:
         file: with its bytes.
 
+    Yields:
+        The picture.
+
     Raises:
         OSError, ValueError: it is damaged, or so large that it may be meant to fill the memory.
     """
