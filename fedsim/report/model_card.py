@@ -214,9 +214,9 @@ def _lines(card: ModelCard) -> Iterator[str]:
     if card.purpose:
         yield from (_plain(card.purpose), "")
     yield (
-        f"A {_plain(card.network)} with {card.parameters:,} trained parameters, for {card.classes} classes "
-        f"of {_whose(card)}. {card.clients} clients trained it together, on {card.records:,} "
-        f"records, in {card.rounds} rounds ({card.optimizer})."
+        f"A {_plain(card.network)} with {card.parameters:,} trained parameters, for "
+        f"{card.classes} classes of {_whose(card)}. {card.clients} clients trained it together, on "
+        f"{card.records:,} records, in {card.rounds} rounds ({card.optimizer})."
     )
     yield from ("", "## Privacy", "")
     if not privacy.guaranteed:

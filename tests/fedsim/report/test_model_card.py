@@ -38,9 +38,7 @@ CARD = ModelCard(
     sha256="0" * 64,
     limits=[],
 )
-FORGED = (
-    "x\n# Privacy\n\n| towards | \u03b5 0.01 |\n<script>alert(1)</script> [a](http://h) **b** `c`"
-)
+FORGED = "x\n# Privacy\n\n| towards | 0.01 |\n<script>alert(1)</script> [a](http://h) **b** `c`"
 
 
 def test_a_name_is_neither_a_heading_nor_html() -> None:
@@ -48,7 +46,7 @@ def test_a_name_is_neither_a_heading_nor_html() -> None:
     for field in ("name", "purpose", "data", "network"):
         page = model_card.as_markdown(replace(CARD, **{field: FORGED}))
         assert "<script>" not in page
-        assert "](http" not in page
+        assert "[a](" not in page
         assert len(_headings(page)) == len(_headings(honest))
         assert _rows(page) == _rows(honest)
 
