@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from flwr.app import Context, Message, RecordDict
 
+from adversaries.errors import InputError
 from fedsim import client_app
 from fedsim.campaign import budget, ledger
 from fedsim.campaign.run_directory import RunDirectory
@@ -257,6 +259,34 @@ def test_an_interrupted_run_goes_on_as_far_as_its_own_limit_allows(client: Clien
         _answers(client(node, stopping, 2), round=round)
     with pytest.raises(RefusedError, match="would bring this client's records to"):
         _answers(client(node, stopping, 2), round=3)
+
+
+def test_a_clock_that_is_set_back_changes_neither_the_order_nor_the_charge(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _answers(client())
+
+    class Earlier(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> "Earlier":
+            return cls(1971, 1, 1, tzinfo=tz)
+
+    monkeypatch.setattr(admission, "datetime", Earlier)
+    with pytest.raises(RefusedError, match="round 1 of it was answered in this run already"):
+        _answers(client())
+    _answers(client(), round=2)
+    assert _spent(client()) == pytest.approx(_epsilon(Steps(Z, 2)))
+
+
+def test_an_answer_whose_model_cannot_be_kept_leaves_and_is_charged_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise InputError("No space left on device")
+
+    monkeypatch.setattr("fedsim.client.seen_models.keep", full)
+    _answers(client({}, {"run.job": "training"}))
+    assert [answer.round for answer in client_ledger.read(_state(client()))] == [1]
 
 
 def test_an_interrupted_attempt_stays_charged_and_another_is_possible(client: Client) -> None:
