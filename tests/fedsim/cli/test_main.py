@@ -24,14 +24,14 @@ def test_the_version_of_a_program_that_shares_its_name_is_refused(
 def test_a_full_disk_is_one_line_and_status_2(
     code: int,
     fedsim: Callable[..., tuple[int, str, str]],
-    tmp_path: Path,
+    experiment: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr("fedsim.campaign.run_directory.RunDirectory.log_event", full)
-    status, out, err = fedsim("run", "digits", "--trials", "2", "--out", tmp_path / "run")
+    status, out, err = fedsim("run", experiment, "--out", experiment.with_name("run"), "--quiet")
     assert (status, out) == (2, "")
     assert "no room left on a disk" in err
     assert len(err.splitlines()) == 1
