@@ -10,6 +10,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedsim.auditor import app as auditor
+from fedsim.client.discretion import discreet
 from fedsim.protocol import messages, versions
 
 
@@ -33,7 +34,7 @@ def same_version(
     return answer(message, context)
 
 
-app = ClientApp(mods=[same_version])
+app = ClientApp(mods=[same_version, discreet])
 
 
 @app.query("identify")

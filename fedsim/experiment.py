@@ -11,7 +11,7 @@ from rich.console import Console
 from adversaries.errors import InputError
 from adversaries.registry import is_code
 from fedsim import config as configuration
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim.campaign.run_directory import LAST_FILE, RunDirectory
 from fedsim.config import Config
 from fedsim.config.federation import CLIENT, OWN
 from fedsim.runtimes.progress import preparing, progress
@@ -146,5 +146,4 @@ def run_simulated(plan: "Plan", directory: RunDirectory) -> None:
     from fedsim.runtimes.simulation import simulation  # noqa: PLC0415
 
     with simulation(plan.config) as submitted:
-        last = directory.last_file
-        submitted.wait(lambda: directory.has(last))
+        submitted.wait(lambda: directory.has(LAST_FILE))

@@ -41,6 +41,9 @@ SUMMARY = "summary.csv"
 """What a directory of several runs has, of a sweep or of a choice, and no run."""
 
 CARD = "public/model_card.json"
+
+LAST_FILE = "report.json"
+"""The file that is written last, whose presence says that a run has finished."""
 """What a training writes last."""
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -255,20 +258,15 @@ class RunDirectory:
         return f"fedsim {'train' if job == 'training' else 'run'} --resume {self.path}"
 
     @property
-    def last_file(self) -> str:
-        """The file that is written last, whose presence says that the run has finished."""
-        return CARD if self.config.run.job == "training" else "report.json"
-
-    @property
     def finished(self) -> bool:
-        """Whether there is a trained model's card, or a report of the whole campaign.
+        """Whether there is a report: of a training beside its card, or of the whole campaign.
 
         And not of what it was extended from.
         """
-        if not self.has(self.last_file):
+        if not self.has(LAST_FILE):
             return False
         if self.config.run.job == "training":
-            return True
+            return self.has(CARD)
         report = self.read_report()
         return report.campaign.planned == self.config.trials.count
 
@@ -353,7 +351,7 @@ def _load(path: Path) -> Config:
 def _unread(directory: RunDirectory, name: str, error: OSError) -> InputError:
     path = directory.path
     if isinstance(error, FileNotFoundError):
-        if directory.has(CARD):
+        if directory.has(CARD) and name != LAST_FILE:
             return InputError(
                 f"'{path}' holds a trained model and no {name}; read public/MODEL_CARD.md"
             )

@@ -4,6 +4,7 @@
 and so has a release gate (`fedsim.cli.gate`).
 """
 
+import errno
 import os
 import sys
 from typing import Annotated, NoReturn
@@ -65,14 +66,30 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(2)  # the help is on the screen already
     except click.exceptions.ClickException as error:
         _exit(2, error.format_message())
+    except OSError as error:
+        if "FEDSIM_TRACEBACK" in os.environ or error.errno not in NO_ROOM:
+            _unexpected(error)
+        _exit(
+            2,
+            "there is no room left on a disk that this command writes to; make room, and give the "
+            "same command again",
+        )
     except Exception as error:
-        if "FEDSIM_TRACEBACK" in os.environ:
-            raise
-        expected = isinstance(error, RuntimeError | FloatingPointError)
-        _exit(1, str(error) if expected else f"{type(error).__name__}: {error}")
+        _unexpected(error)
     if status == INTERRUPTED:  # typer caught a Ctrl-C
         _exit(INTERRUPTED, "interrupted")
     sys.exit(status if isinstance(status, int) else 0)
+
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+def _unexpected(error: Exception) -> NoReturn:
+    """Exit with one line about an error, or raise it if a developer wants to see where it is."""
+    if "FEDSIM_TRACEBACK" in os.environ:
+        raise error
+    expected = isinstance(error, RuntimeError | FloatingPointError)
+    _exit(1, str(error) if expected else f"{type(error).__name__}: {error}")
 
 
 LONGEST_MESSAGE = 2000

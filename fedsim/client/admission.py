@@ -10,6 +10,7 @@ Simulated clients, whose config has nothing of `consent.DEPLOYED`, are asked not
 
 import hashlib
 import json
+import logging
 import math
 from collections import Counter
 from dataclasses import replace
@@ -19,6 +20,7 @@ import numpy as np
 from flwr.app import Context, Message
 from torch import Tensor
 
+from adversaries.errors import InputError
 from fedsim.campaign.budget import Ahead, affordable
 from fedsim.campaign.ledger_row import planned_kind
 from fedsim.client import client_ledger, seen_models
@@ -35,6 +37,8 @@ from fedsim.protocol.replies import check_array
 from fedsim.seats import at_server
 from fedsim.training import models
 from fedsim.trust.model import Vantage
+
+LOG = logging.getLogger(__name__)
 
 SAME = 1e-9
 """Relative difference of two noise multipliers that were calibrated on different machines."""
@@ -89,8 +93,8 @@ def check(
         known: the federation's data and model.
 
     Raises:
-        RefusedError: it does not, or plans more trials than the node agreed to.
-        InputError: the integers of distributed trust are too coarse for the client's own budget.
+        RefusedError: it does not, or plans more trials than the node agreed to, or the integers of
+            distributed trust are too coarse for the client's own budget.
     """
     terms = consent.terms(context.node_config)
     if terms is None:
@@ -102,7 +106,7 @@ def check(
             f"{terms.max_trials}, and every trial is a training of its own; who agrees to it sets "
             f"{MAX_TRIALS} = {config.trials.count} in the node's config"
         )
-    _check_role(request, known, messages.partition(context))
+    _check_role(config, request, known, messages.partition(context))
     expected = _noise_multiplier(terms, context, config)
     if not math.isclose(request.noise_multiplier, expected, rel_tol=SAME):
         raise RefusedError(
@@ -114,7 +118,10 @@ def check(
     if integers and consent.EXPERIMENT not in terms.kinds:
         grid = fixed_point.agreed(config, expected, models.size(known.model))
         steps = config.training.rounds * config.trials.count
-        fixed_point.check(grid, steps, terms.delta_limit, terms.epsilon_limit)
+        try:
+            fixed_point.check(grid, steps, terms.delta_limit, terms.epsilon_limit)
+        except InputError as error:
+            raise RefusedError(str(error)) from None
 
 
 def enter(context: Context, config: Config, request: Request, known: Federation) -> None:
@@ -166,15 +173,15 @@ def keep_model(context: Context, config: Config, request: Request, model: Tensor
         config: the experiment.
         request: that is answered.
         model: float32 [1, P].
-
-    Raises:
-        InputError: it cannot be written.
     """
     terms = consent.terms(context.node_config)
     if terms is None or config.run.job != "training":
         return
     sent = model[0].cpu().numpy()
-    seen_models.keep(terms.state, str(context.run_id), config, request.round, sent)
+    try:
+        seen_models.keep(terms.state, str(context.run_id), config, request.round, sent)
+    except InputError as error:  # the answer is charged already, and leaves
+        LOG.warning("the report does without round %d: %s", request.round, error)
 
 
 def released(config: Config, noise_multiplier: float, trials: int) -> Steps:
@@ -275,11 +282,17 @@ def _check_place(message: Message, config: Config, request: Request) -> None:
         )
 
 
-def _check_role(request: Request, known: Federation, partition: int) -> None:
+def _check_role(config: Config, request: Request, known: Federation, partition: int) -> None:
     """Raise RefusedError unless a client may be what it is asked to be, about this record."""
     role, record = request.role, request.record
     if role not in ROLES:
         raise RefusedError(f"the role is '{role}', but a client is one of {', '.join(ROLES)}")
+    if config.run.job == "training" and (role != Role.CLIENT or record >= 0):
+        # Which records there are is this client's own business: a game about one would tell.
+        raise RefusedError(
+            f"the role is '{role}' and the record {record}, but a training has no target and no "
+            "adversary"
+        )
     own, asked = record in known.owned_by(partition), request.target_client == partition
     if role == Role.ADVERSARY and (own or asked):
         raise RefusedError(

@@ -1,14 +1,15 @@
 """What a client's node takes in before it answers: configuration, its own files, the request."""
 
 import logging
+from collections.abc import Mapping
 
 from flwr.app import Context, Message
 
-from adversaries import registry
 from adversaries.errors import InputError
+from fedsim import data
 from fedsim.client import admission
 from fedsim.common import device
-from fedsim.config import Config, from_run_config
+from fedsim.config import Config, Scalar, from_run_config
 from fedsim.config.federation import OWN
 from fedsim.data import schema as schemas
 from fedsim.game import federation
@@ -61,7 +62,8 @@ def known_to(config: Config, partition: int) -> Federation:
     except InputError as error:
         LOG.error("this client's records: %s", error)
         raise RefusedError(
-            "this client's records are not as data.public-schema says; its own log says where"
+            "this client's records are not as data.public-schema says, or the run's model is not "
+            "for them; its own log says which"
         ) from None
 
 
@@ -72,15 +74,18 @@ def configured(context: Context) -> Config:
         context: of the node.
 
     Raises:
-        RefusedError: the run's model starts from a file of which this node has no copy, or its
-            schema is not the one that this node keeps.
+        RefusedError: the run would read this client's files in a way that it did not agree to, its
+            model starts from a file of which this node has no copy, or its schema is not the one
+            that this node keeps.
     """
-    registry.allow(str(context.node_config.get(consent.CODE, "")).split(","))
-    config = from_run_config(context.run_config)
-    if path := context.node_config.get(consent.DATA):
+    config, node = from_run_config(context.run_config), context.node_config
+    protects = consent.protects(node)
+    if protects:
+        _check_reading(config, node)
+    if protects or consent.DATA in node:
         # A client's files are where the client says, and nobody else needs to know.
-        config = config.reading_data_from(str(path), as_they_are=True)
-    weights = str(context.node_config.get(consent.WEIGHTS, config.model.weights))
+        config = config.reading_data_from(str(node.get(consent.DATA, "")), as_they_are=True)
+    weights = str(node.get(consent.WEIGHTS, config.model.weights))
     digest = config.model.weights_sha256
     if digest and not pretrained.same(weights, digest):
         raise RefusedError(
@@ -88,8 +93,30 @@ def configured(context: Context) -> Config:
             f"{consent.WEIGHTS} in its node.toml to where it lies"
         )
     if config.data.name == OWN:
-        _check_schema(str(context.node_config.get(consent.SCHEMA, "")), config)
+        _check_schema(str(node.get(consent.SCHEMA, "")), config)
     return config.starting_from(weights if digest else config.model.weights)
+
+
+def _check_reading(config: Config, node: Mapping[str, Scalar]) -> None:
+    """Raise RefusedError if a run would read a client's files otherwise than by its own schema.
+
+    Every other reader takes from the files what the run is told: classes, categories, ranges, and
+    how many records there are. A schema of the server's choice would be a question about them: a
+    client refuses if a record does not fit, and no noise hides that it does.
+    """
+    if config.data.name in data.BUNDLED:  # which reads no file
+        return
+    if config.data.name != OWN:
+        why = f"data.name is '{config.data.name}', which is not read by a public schema"
+        consent.check(node, {consent.EXPERIMENT: why})
+    if config.run.job != "training":
+        why = f"run.job is '{config.run.job}', and these records are nobody else's"
+        consent.check(node, {consent.EXPERIMENT: why})
+    if not node.get(consent.SCHEMA):
+        raise RefusedError(
+            f"this client's node.toml has no {consent.SCHEMA}: set it to the client's own copy of "
+            "the schema that all clients agreed upon"
+        )
 
 
 def _check_schema(path: str, config: Config) -> None:

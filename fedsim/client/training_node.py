@@ -130,9 +130,9 @@ def train(message: Message, context: Context) -> Message:
         return drawn
 
     contributed = _contribution(message, context, config, known, request, coins, masks, grid)
-    admission.keep_model(context, config, request, parameters)
     # Whatever happens from here on, it counts as answered.
     admission.enter(context, config, request, known)
+    admission.keep_model(context, config, request, parameters)
     # A step without noise under central trust; else one noisy step, or several.
     drawing = None if config.federation.trust.model.server_draws else own_noise
     size, steps = local_step_size(config, request.round), config.training.local_steps
@@ -142,7 +142,7 @@ def train(message: Message, context: Context) -> Message:
     if request.role == Role.ADVERSARY:
         adversary_node.follow(received, parameters, sent, coins[0])
     content |= distances(config, known, request, partition, parameters)
-    seconds = time.perf_counter() - start
+    seconds = _seconds(context, start)
     return messages.reply(message, partition, content, seconds=seconds, round=request.round)
 
 
@@ -156,8 +156,16 @@ def _looked_on(received: Received, parameters: torch.Tensor, start: float) -> Me
         sent = torch.zeros_like(parameters, dtype=torch.float64)
         coins = participation.coins(config, received.known, request.game)
         adversary_node.follow(received, parameters, sent, coins)
-    partition, seconds = messages.partition(received.context), time.perf_counter() - start
+    partition, seconds = messages.partition(received.context), _seconds(received.context, start)
     return messages.reply(message, partition, seconds=seconds, round=request.round)
+
+
+def _seconds(context: Context, start: float) -> float:
+    """Return how long an answer took, by the clock; 0 where that would tell of protected records.
+
+    It grows with their number.
+    """
+    return 0.0 if consent.protects(context.node_config) else time.perf_counter() - start
 
 
 def _drawn(
@@ -213,7 +221,7 @@ def evaluate(message: Message, context: Context) -> Message:
     config, known, request = prepared(message, context)
     if request.role == Role.ADVERSARY:
         adversary_node.conclude(Received(message, context, config, known, request))
-    return messages.reply(message, messages.partition(context), seconds=time.perf_counter() - start)
+    return messages.reply(message, messages.partition(context), seconds=_seconds(context, start))
 
 
 def findings(message: Message, context: Context) -> Message:

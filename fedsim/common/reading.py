@@ -2,7 +2,8 @@
 
 What a reader raises at a damaged file is in `DAMAGE`, whichever library found it. A small file
 cannot fill the memory: what is packed in it may be `most_unpacked`, arrays are as large as they say
-before room is made for them, and text that a parser turns into much more is of limited size.
+before room is made for them, and text that a parser turns into much more is of limited size. Where
+a library decides, its `memory` is limited.
 """
 
 import contextlib
@@ -11,12 +12,15 @@ import json
 import lzma
 import math
 import os
+import resource
+import stat
 import struct
 import tokenize
 import tomllib
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -64,6 +68,31 @@ def most_unpacked(packed: int) -> int:
 
 
 @contextlib.contextmanager
+def memory(packed: int) -> Iterator[None]:
+    """Raise MemoryError inside of the block where it takes more than files of a size may unpack to.
+
+    For libraries that trust what a file says of its size. It limits the address space of the whole
+    process, so nothing is to be imported inside, or to run beside it. Linux alone has such a limit.
+
+    Args:
+        packed: bytes that the files have.
+    """
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except OSError:
+        yield
+        return
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    most = pages * resource.getpagesize() + packed + most_unpacked(packed)
+    lowest = min(limit for limit in (most, *limits) if limit != resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_AS, (lowest, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+@contextlib.contextmanager
 def damage(refusal: Callable[[str], InputError]) -> Iterator[None]:
     """Turn what a damaged file raises inside of the block into one error.
 
@@ -96,6 +125,26 @@ def reason(error: BaseException) -> str:
     return (" ".join(str(error).split()) or type(error).__name__)[:LONGEST_REASON]
 
 
+def opened(path: Path) -> BufferedReader:
+    """Return a file, open for reading, that is neither a pipe nor a device.
+
+    Reading one of those may wait for ever, or never come to an end.
+
+    Args:
+        path: the file.
+
+    Raises:
+        OSError: it cannot be opened.
+        ValueError: it is no regular file.
+    """
+    # Without O_NONBLOCK, opening a pipe waits for its other end.
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise ValueError("it is no regular file")
+    return file
+
+
 def content(path: Path, most: int) -> bytes:
     """Return the bytes of a file.
 
@@ -105,15 +154,15 @@ def content(path: Path, most: int) -> bytes:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it has more.
+        ValueError: it has more, or is no regular file.
     """
-    with path.open("rb") as file:
+    with opened(path) as file:
         return _limited(file, most)
 
 
 def unpacked(path: Path) -> bytes:
     """Return the bytes that a .gz file holds. Raises of `DAMAGE`."""
-    with path.open("rb") as file, gzip.GzipFile(fileobj=file) as packed:
+    with opened(path) as file, gzip.GzipFile(fileobj=file) as packed:
         return _limited(packed, most_unpacked(os.fstat(file.fileno()).st_size))
 
 
@@ -168,7 +217,7 @@ def arrays(path: Path, only: Collection[str] | None = None) -> Arrays:
     Raises:
         DAMAGE: also where they hold objects, which are pickles.
     """
-    with path.open("rb") as file:
+    with opened(path) as file:
         if file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:
             raise ValueError("it is a single array")
         return _arrays(file, only)

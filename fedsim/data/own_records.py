@@ -26,7 +26,7 @@ from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.data import schema as schemas
 from fedsim.data import tokens
-from fedsim.data.loaders import csv_file, idx, image_folder, npz, originals
+from fedsim.data.loaders import arrow, csv_file, idx, image_folder, npz, originals
 from fedsim.data.loaders.dataset import Dataset, Records
 from fedsim.data.loaders.source import Source
 from fedsim.data.schema import Schema
@@ -160,19 +160,9 @@ def _csv(path: Path, schema: Schema) -> Raw:
 
 
 def _parquet(path: Path, schema: Schema) -> Raw:
-    try:
-        from pyarrow import parquet  # noqa: PLC0415  (an extra)
-    except ImportError:
-        raise InputError(f"'{path}' is Parquet, which pyarrow reads: pip install pyarrow") from None
     wanted = [schema.label, *schema.columns, *([schema.text.column] if schema.text else ())]
-    try:
-        present = parquet.read_schema(path).names
-        found = parquet.read_table(path, columns=[name for name in wanted if name in present])
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"'{path}' is damaged or no Parquet file ({reason})") from None
-    lists = {name: found[name].to_pylist() for name in found.column_names}
-    return _table({name: np.asarray(values, object) for name, values in lists.items()}, schema)
+    columns = arrow.parquet_columns(path, wanted)
+    return _table({name: np.asarray(values, object) for name, values in columns.items()}, schema)
 
 
 def _npz(path: Path, schema: Schema) -> Raw:
@@ -209,7 +199,8 @@ def _idx(path: Path) -> Raw:
 def _pictures(path: Path, schema: Schema) -> Raw:
     if schema.image is None:
         raise InputError(f"'{path}' is a folder, but the schema's records are a table: give a file")
-    pixels, labels, _ = image_folder.pictures(path, 0, empty=True)
+    _, height, width = schema.image.shape
+    pixels, labels, _ = image_folder.pictures(path, 0, empty=True, only=(height, width))
     return Raw({FEATURES: pixels}, labels)
 
 

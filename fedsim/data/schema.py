@@ -38,10 +38,14 @@ from pydantic import Field, ValidationError, model_validator
 
 from adversaries.errors import InputError
 from fedsim.common import reading
+from fedsim.common.foreign_text import brief
 from fedsim.common.tables import Table, explain
 
 MISSING = ("", "?", "na", "nan", "none")
 """What stands for a missing value, in whichever case."""
+
+LONGEST = 60
+"""Letters of a value that an error message has."""
 
 SHOWN = 10
 """How many names an error message has where there may be hundreds."""
@@ -153,8 +157,9 @@ class Schema(Table):
         for row, label in enumerate(labels, 1):
             if label not in known:
                 raise InputError(
-                    f"record {row} of {where} has the label '{label}', but the schema's classes "
-                    f"are {_shortened(self.classes)}; mend the record, or the schema that all share"
+                    f"record {row} of {where} has the label '{brief(label, LONGEST)}', but the "
+                    f"schema's classes are {_shortened(self.classes)}; mend the record, or "
+                    "the schema that all share"
                 )
         return np.array([known[label] for label in labels], dtype=np.int64)
 
@@ -333,7 +338,7 @@ def _scaled(name: str, values: Sequence[str], least: float, largest: float, wher
 
 
 def _value(text: str) -> str:
-    return "no value" if text.strip().lower() in MISSING else f"'{text}'"
+    return "no value" if text.strip().lower() in MISSING else f"'{brief(text, LONGEST)}'"
 
 
 def _shortened(names: Sequence[str]) -> str:

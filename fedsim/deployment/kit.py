@@ -15,7 +15,10 @@ Secrets are 0600 in folders that are 0700. Every script, unit and setting is a t
 import ipaddress
 import json
 import re
-from collections.abc import Mapping
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -203,11 +206,11 @@ def write(
         trusted = authority.public
     else:
         pair, trusted = own_pair(own, address)
-    _make(directory)
-    if own is None:
-        write_file(directory / "ca" / "ca.key", authority.private)
-        write_file(directory / "ca" / "ca.crt", authority.public)
-    _write_machines(directory, kit, pair, trusted, listen, program)
+    with _made(directory) as place:
+        if own is None:
+            write_file(place / "ca" / "ca.key", authority.private)
+            write_file(place / "ca" / "ca.crt", authority.public)
+        _write_machines(place, kit, pair, trusted, listen, program)
     return kit
 
 
@@ -221,8 +224,12 @@ def _check_addresses(address: str, listen: str) -> None:
         )
 
 
-def _make(directory: Path) -> None:
-    """Make the folder of a kit. Raises InputError where there is one."""
+@contextmanager
+def _made(directory: Path) -> Iterator[Path]:
+    """Make the folder of a kit: yield another beside it, which takes its place when it is whole.
+
+    Raises InputError where there is one.
+    """
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(mode=0o700)
@@ -232,6 +239,15 @@ def _make(directory: Path) -> None:
         ) from None
     except OSError as error:
         raise InputError(f"cannot write to '{directory}': {error.strerror}") from None
+    place = directory.with_name(f".{directory.name}.{secrets.token_hex(8)}.partial")
+    try:
+        place.mkdir(mode=0o700)
+        yield place
+        place.rename(directory)  # which is empty
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        directory.rmdir()
+        raise
 
 
 def _write_machines(

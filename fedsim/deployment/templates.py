@@ -145,11 +145,11 @@ CLIENT_CONFIG = """\
 partition-id = @PARTITION@
 num-partitions = @CLIENTS@
 
-# The folder, or file, of the data that the run's configuration names; it replaces data.root here.
+# The folder, or file, of your records, read by the schema below; it replaces data.root here.
 data-path = "../data"
 
-# A copy of the schema that all clients agreed upon: a run with another one is refused, and
-# `fedsim deploy check` looks whether your records fit it.
+# A copy of the schema that all clients agreed upon: without it no training on your records is
+# answered, a run with another one is refused, and `fedsim deploy check` looks whether they fit it.
 # schema-path = "../schema.toml"
 
 # Where this node keeps its own ledger, of every answer it ever gave, and an adversary's memory.

@@ -26,6 +26,7 @@ from fedsim.mechanisms import joining
 from fedsim.mechanisms.fixed_point import MODULUS_BITS, FixedPoint, Words, message_bits
 from fedsim.protocol import flower_private as flower
 from fedsim.protocol import messages
+from fedsim.protocol.consent import RefusedError
 from fedsim.protocol.flower_private import Key, Stage
 from fedsim.protocol.messages import Request
 from fedsim.protocol.replies import check_bytes, failure
@@ -48,7 +49,7 @@ Handler = Callable[[Message, Context], Message]
 Answer = TypeVar("Answer")
 
 
-class SecureAggregationError(RuntimeError):
+class SecureAggregationError(RefusedError):
     """The protocol was not followed; a client sends nothing then, and a server learns nothing."""
 
 

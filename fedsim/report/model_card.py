@@ -1,6 +1,8 @@
 """The card of a trained model: MODEL_CARD.md to read, model_card.json to compute with."""
 
 import hashlib
+import html
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +18,7 @@ from fedsim.audits import cautions
 from fedsim.campaign import ledger, spending
 from fedsim.campaign.ledger_row import Row
 from fedsim.campaign.run_directory import CARD, RunDirectory
+from fedsim.common.foreign_text import shown
 from fedsim.config import Config
 from fedsim.config.federation import OWN
 from fedsim.pages.wording import LEARNT_NOTHING, beside_accuracy, number, percent, span
@@ -189,6 +192,16 @@ def learning(found: Utility) -> str:
     return said
 
 
+MARKUP = re.compile(r"([\\`*_\[\]#|~]|^[-+=])")
+"""What means something else than itself in Markdown."""
+
+
+def _plain(text: str) -> str:
+    """Return text of somebody else in one line, as Markdown that shows it and means nothing."""
+    line = html.escape(" ".join(shown(text).split()), quote=False)
+    return MARKUP.sub(r"\\\1", line)
+
+
 def as_markdown(card: ModelCard) -> str:
     """Return the card as people read it."""
     return "\n".join(_lines(card)) + "\n"
@@ -196,7 +209,7 @@ def as_markdown(card: ModelCard) -> str:
 
 def _rehearsed(found: Rehearsal) -> str:
     between = span(found.advantage_interval, number)
-    whose = "the same schema" if found.data == OWN else found.data
+    whose = "the same schema" if found.data == OWN else _plain(found.data)
     return (
         f"Before, the same rounds under the same noise were played {found.trials} times on "
         f"{found.records:,} records of {whose}, against an adversary at the {found.vantage} "
@@ -211,18 +224,18 @@ def _rehearsed(found: Rehearsal) -> str:
 def _whose(card: ModelCard) -> str:
     if card.data == OWN:
         return "the clients' own records (model.toml has their schema)"
-    return card.data
+    return _plain(card.data)
 
 
 def _lines(card: ModelCard) -> Iterator[str]:
     privacy = card.privacy
-    yield from (f"# {card.name}", "")
+    yield from (f"# {_plain(card.name)}", "")
     if card.purpose:
-        yield from (card.purpose, "")
+        yield from (_plain(card.purpose), "")
     yield (
-        f"A {card.network} with {card.parameters:,} trained parameters, for {card.classes} classes "
-        f"of {_whose(card)}. {card.clients} clients trained it together, on {card.records:,} "
-        f"records, in {card.rounds} rounds ({card.optimizer})."
+        f"A {_plain(card.network)} with {card.parameters:,} trained parameters, for "
+        f"{card.classes} classes of {_whose(card)}. {card.clients} clients trained it together, on "
+        f"{card.records:,} records, in {card.rounds} rounds ({card.optimizer})."
     )
     yield from ("", "## Privacy", "")
     if not privacy.guaranteed:

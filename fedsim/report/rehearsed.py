@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from adversaries.errors import InputError
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim.campaign.run_directory import CARD, RunDirectory
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.results.model_card import Rehearsal
 
@@ -65,7 +65,7 @@ def attach(directory: RunDirectory, found: Rehearsal) -> None:
     Raises:
         InputError: the training has its card already.
     """
-    if directory.finished:
+    if directory.has(CARD):
         raise InputError(
             f"'{directory.path}' is finished, and its card stays as it was written; name the "
             "rehearsal when the training begins"

@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.campaign.ledger import Ledger
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim.campaign.run_directory import CARD, RunDirectory
 from fedsim.common import device
 from fedsim.common.strict_json import strict_json
 from fedsim.game import challenge, federation
@@ -44,6 +44,10 @@ def carry_out(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
         ClientFailedError: a client is missing that may not be.
     """
     start = time.perf_counter()
+    if directory.has(CARD):  # an interruption left its report alone
+        training_report.write(directory)
+        directory.log_event(phase="done", seconds=time.perf_counter() - start)
+        return
     directory.log_event(phase="preparing")
     known = plan.federation()
     if known.device.type == "cpu":
@@ -98,6 +102,11 @@ def _train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) -
     return torch.tensor(final[0])
 
 
+def _told(directory: RunDirectory, number: int) -> bool:
+    """Return whether there is an event of a round."""
+    return any(event.get("round") == number for event, _ in directory.events())
+
+
 def _after_round(
     strategy: ResumableDPSGD, known: Federation, directory: RunDirectory
 ) -> Callable[[int, ArrayRecord], None]:
@@ -106,6 +115,9 @@ def _after_round(
 
     def after_round(server_round: int, arrays: ArrayRecord) -> None:
         number = strategy.done + server_round
+        # Where a training goes on, its last round has its row and, unless a kill tore it, an event.
+        if not server_round and strategy.done and _told(directory, number):
+            return
         if server_round and (number % every == 0 or number == strategy.last_round):
             checkpoint.write(directory, strategy.checkpoint(arrays, server_round))
         utility: dict[str, float] = {}

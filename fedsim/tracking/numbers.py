@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 
 from fedsim import config as configuration
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim.campaign.run_directory import LAST_FILE, RunDirectory
 from fedsim.common.foreign_text import without_password
 from fedsim.config import Config, Scalar
 from fedsim.tracking.course import Course, Event
@@ -93,7 +93,7 @@ class Tracking:
         return self._last
 
     def _written_at(self) -> float:
-        return (self._directory.path / self._directory.last_file).stat().st_mtime
+        return (self._directory.path / LAST_FILE).stat().st_mtime
 
 
 def logged(event: Event, course: Course) -> tuple[dict[str, float | None], int] | None:

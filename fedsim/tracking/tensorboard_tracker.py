@@ -1,10 +1,19 @@
 """A run in TensorBoard: a folder of event files, of which each run has one of its own."""
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
 from adversaries.errors import InputError
 from fedsim.tracking.tracker import Subject, folder
+
+USUAL = threading.excepthook
+
+
+def _unless_told_anyway(what: threading.ExceptHookArgs) -> None:
+    """Show what goes wrong in a thread, but for TensorBoard's: the next write raises it again."""
+    if not issubclass(what.exc_type, OSError) or "tensorboard" not in type(what.thread).__module__:
+        USUAL(what)
 
 
 class TensorBoardTracker:
@@ -24,6 +33,7 @@ class TensorBoardTracker:
             raise InputError(
                 'tensorboard is not installed; pip install -e ".[tensorboard]"'
             ) from None
+        threading.excepthook = _unless_told_anyway
         self._writers = SummaryWriter
         self._folder = folder(place)
         self._writer: Any = None

@@ -14,6 +14,12 @@ from torch import Tensor, nn
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.data import tokens
+from fedsim.training import pretrained, size_limit
+
+ADAPTERS = "adapter_config.json"
+"""A file that would have transformers take the network from where it says."""
+
+VALUES = "model.safetensors"
 
 NAME = "hugging-face"
 """What model.name calls them."""
@@ -56,26 +62,33 @@ def build(directory: str, length: int, classes: int) -> nn.Module:
         raise InputError(
             f"model.name is {NAME}, whose network lies in a directory: name it with model.weights"
         )
-    tokens.settings(directory)
+    settings, values = tokens.settings(directory), Path(directory) / VALUES
+    if (Path(directory) / ADAPTERS).exists():
+        raise InputError(f"'{directory}' has {ADAPTERS}, of another network: merge and save both")
     hugging_face = _library()
     try:
-        config = hugging_face.AutoConfig.from_pretrained(directory, local_files_only=True)
+        # By name alone, so that code of the directory's own is not looked at.
+        kind: Any = hugging_face.CONFIG_MAPPING[settings.get("model_type", "")]
+        config = kind.from_dict(settings)
         config.num_labels = classes
         most = getattr(config, "max_position_embeddings", length)
         if length > most:
             raise InputError(f"records have {length} tokens, but '{directory}' takes {most}")
-        kind: Any = type(config)
-        network: nn.Module = _taking_tokens(kind).from_pretrained(
-            directory,
-            config=config,
-            dtype=torch.float32,
-            local_files_only=True,
-            use_safetensors=True,
-            ignore_mismatched_sizes=True,
-            attn_implementation="eager",
-        )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
+        with size_limit.no_larger(pretrained.sizes(str(values)), str(values)):
+            network: nn.Module = _taking_tokens(kind).from_pretrained(
+                directory,
+                config=config,
+                dtype=torch.float32,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                ignore_mismatched_sizes=True,
+                attn_implementation="eager",
+            )
+    except InputError:
+        raise
+    except (*reading.DAMAGE, ImportError) as error:
+        reason = " ".join(str(error).split())[: reading.LONGEST_REASON]
         raise InputError(f"'{directory}' has no network of texts that fits: {reason}") from None
     for layer in network.modules():
         if isinstance(layer, nn.Dropout):

@@ -125,8 +125,17 @@ MODELS: dict[str, Builder] = {
 TORCHVISION = "torchvision:"
 
 
+def is_own_code(name: str) -> bool:
+    """Return whether a network is built by code of the user's, "package.module:name".
+
+    Args:
+        name: of the network.
+    """
+    return is_code(name) and not name.startswith(TORCHVISION)
+
+
 def _builder(name: str) -> Builder:
-    if name in MODELS or (is_code(name) and not name.startswith(TORCHVISION)):
+    if name in MODELS or is_own_code(name):
         return lookup(MODELS, name, "model.name")
     from torchvision import models  # noqa: PLC0415  (slow to import, and only these need it)
 

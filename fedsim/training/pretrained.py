@@ -5,18 +5,20 @@ from others by its SHA-256, which is public; where it lies is each machine's own
 classifier of another size is left as it was drawn.
 """
 
+import contextlib
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from adversaries.errors import InputError
+from fedsim.common import reading
 from fedsim.data import tokens
 
 LOG = logging.getLogger(__name__)
@@ -47,10 +49,11 @@ def digest(path: str) -> str:
         if not Path(path).is_dir():
             return _digest_of_file(path)
         found = [_digest_of_file(str(Path(path) / name)) for name in FILES]
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise InputError(
-            f"cannot read model.weights '{error.filename}': {error.strerror}; name a safetensors "
-            f"file, or a directory with {', '.join(FILES)}"
+            f"cannot read model.weights '{getattr(error, 'filename', path)}': "
+            f"{reading.reason(error)}; name a safetensors file, or a directory with "
+            f"{', '.join(FILES)}"
         ) from None
     return hashlib.sha256("".join(found).encode()).hexdigest()
 
@@ -163,22 +166,56 @@ def _digest_of_file(path: str) -> str:
 
 @lru_cache(maxsize=8)
 def _digest(path: str, changed: int, size: int) -> str:
-    with Path(path).open("rb") as file:
+    with reading.opened(Path(path)) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @lru_cache(maxsize=1)
 def _read(path: str, sha256: str) -> dict[str, Tensor]:
     """Return what a file holds, read once for all trials."""
-    try:
-        values = load_file(path)
-    except (SafetensorError, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"'{path}' is no safetensors file, or damaged: {reason}") from None
-    for name, value in values.items():
+    return values(path)
+
+
+def values(path: str) -> dict[str, Tensor]:
+    """Return what a safetensors file holds, by name.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        InputError: it cannot be read, is damaged, or has numbers that are not finite.
+    """
+    with _file_of_values(path):
+        found = load_file(path)
+    for name, value in found.items():
         if not bool(torch.isfinite(value.float()).all()):
             raise InputError(f"'{path}' has numbers in '{name}' that are not finite")
-    return values
+    return found
+
+
+def sizes(path: str) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each value of a safetensors file, of which the header alone is read.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        InputError: it cannot be read, or is damaged.
+    """
+    with _file_of_values(path), safe_open(path, framework="pt") as file:
+        names = file.keys()
+        return {name: tuple(file.get_slice(name).get_shape()) for name in names}
+
+
+@contextlib.contextmanager
+def _file_of_values(path: str) -> Iterator[None]:
+    """Turn what a safetensors file raises inside of the block into an InputError."""
+    try:
+        reading.opened(Path(path)).close()
+        yield
+    except (SafetensorError, *reading.DAMAGE) as error:
+        reason = reading.reason(error)
+        raise InputError(f"'{path}' is no safetensors file, or damaged: {reason}") from None
 
 
 @lru_cache

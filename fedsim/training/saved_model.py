@@ -5,14 +5,14 @@ build it in plain PyTorch, and `load` does.
 """
 
 import copy
+import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import tomli_w
 import torch
-from pydantic import Field, ValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from pydantic import Field, ValidationError, model_validator
+from safetensors.torch import save
 from torch import Tensor, nn
 
 import fedsim
@@ -24,9 +24,12 @@ from fedsim.data import Dataset, own_records
 from fedsim.data import schema as schemas
 from fedsim.data.loaders import npz
 from fedsim.data.loaders.validation import finite
-from fedsim.training import hugging_face, low_rank, models
+from fedsim.training import hugging_face, low_rank, models, pretrained, size_limit
 
 VALUES, DESCRIPTION = "model.safetensors", "model.toml"
+
+MOST_NUMBERS = 2**31
+"""Of one record; products of larger sizes wrap around in PyTorch."""
 
 PUBLIC = "public"
 """What of a run's directory may be handed on: the model, what describes it, and its card."""
@@ -70,6 +73,12 @@ class Input(Table):
     features: list[str]
     data: str
     public_schema: str = ""
+
+    @model_validator(mode="after")
+    def _is_of_a_size(self) -> Self:
+        if math.prod(self.shape) > MOST_NUMBERS:
+            raise ValueError(f"a record of shape {self.shape} has more than {MOST_NUMBERS} numbers")
+        return self
 
 
 class Description(Table):
@@ -171,27 +180,42 @@ def load(directory: Path) -> nn.Module:
     Raises:
         InputError: its files are missing or damaged, or name code that nobody allowed here.
     """
-    found = describe(directory)
-    network, taken, place = found.network, found.input, _place(directory)
-    model = models.build(
-        network.name,
-        tuple(taken.shape),
-        taken.classes,
-        network.hidden,
-        network.batch_norm,
-        "" if network.lora_rank else network.frozen,  # which may name adapters
-        # The network of texts is described by files of its own beside the values.
-        models.Tuning(str(place) if network.name == hugging_face.NAME else ""),
-    )
-    path = place / VALUES
-    try:
-        model.load_state_dict(load_file(path))
-    except FileNotFoundError:
-        raise InputError(f"'{directory}' has no {VALUES}; restore it from a copy") from None
-    except (SafetensorError, RuntimeError) as error:
-        why = str(error).splitlines()[0]
-        raise InputError(f"'{path}' is damaged or of another model: {why}") from None
+    found, path = describe(directory), _place(directory) / VALUES
+    if not path.exists():
+        raise InputError(f"'{directory}' has no {VALUES}; restore it from a copy")
+    shapes, where = pretrained.sizes(str(path)), str(path)
+    with size_limit.no_larger(shapes, where):
+        # First without memory for its values: code that was allowed here may not be made for that.
+        if found.network.name != hugging_face.NAME and not models.is_own_code(found.network.name):
+            with torch.device("meta"):
+                size_limit.check(_built(found, path.parent), shapes, where)
+        model = _built(found, path.parent)
+    size_limit.check(model, shapes, where)
+    model.load_state_dict(pretrained.values(where))
     return model.eval()
+
+
+def _built(found: Description, place: Path) -> nn.Module:
+    """Return the network that files in a directory describe, without its values. InputError."""
+    network, taken = found.network, found.input
+    try:
+        return models.build(
+            network.name,
+            tuple(taken.shape),
+            taken.classes,
+            network.hidden,
+            network.batch_norm,
+            "" if network.lora_rank else network.frozen,  # which may name adapters
+            # The network of texts is described by files of its own beside the values.
+            models.Tuning(str(place) if network.name == hugging_face.NAME else ""),
+        )
+    except (ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"'{place / DESCRIPTION}' describes no network: {reading.reason(error)}; restore it "
+            "from a copy"
+        ) from None
 
 
 def _place(directory: Path) -> Path:

@@ -97,7 +97,7 @@ start() {
     for machine in "$@"; do cat "$T/$machine.log"; done
 }
 # A setting in a client's node.toml, as its owner edits it.
-agree() { sed -i "s#^$2 = .*#$2 = $3#" "$T/machines/$1/node.toml"; }
+agree() { sed -i "s@^\(# \)*$2 = .*@$2 = $3@" "$T/machines/$1/node.toml"; }
 
 here fedsim deploy init kit --clients 3 --server-address 10.77.0.1 --auditor
 cp -a "$T/kit/server" "$T/kit/auditor" "$T/machines/"
@@ -108,6 +108,8 @@ here python "$SCRIPTS/own_records.py" machines/server/public machines/client-0/d
     machines/client-1/data machines/client-2/data | sed "s#$SCRIPTS/##"
 for client in $CLIENTS; do
     agree $client data-path '"../data/tumours.csv"'
+    cp "$SCRIPTS/tumours.toml" "$T/machines/$client/schema.toml"
+    agree $client schema-path '"../schema.toml"'
     agree $client epsilon-limit 16.0
 done
 # The first client plants canaries, and tells the auditor their seed.
@@ -146,6 +148,7 @@ echo
 for client in $CLIENTS; do
     quietly $client sh stop.sh
     agree $client data-path '"../data/digits"'
+    cp "$SCRIPTS/digits.toml" "$T/machines/$client/schema.toml"
 done
 mkdir "$T/machines/client-1/tampered"
 cp "$SCRIPTS/half_noise.py" "$T/machines/client-1/tampered/sitecustomize.py"

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim.campaign.run_directory import LAST_FILE, RunDirectory
 from fedsim.cli.deploying.options import Directory
 from fedsim.cli.options import (
     AcceptEpsilon,
@@ -114,11 +114,10 @@ def _carry_out(
     with console.status("preparing"):
         plan = prepare(config, deployed=True)
         config, run_directory = plan.config, plan.begin()
-    last = run_directory.last_file
-    if run_directory.has(last):
+    if run_directory.has(LAST_FILE):
         raise InputError(
-            f"'{run_directory.path}' holds a finished run, with its {last}; read it, or name a new "
-            "directory with --out"
+            f"'{run_directory.path}' holds a finished run, with its {LAST_FILE}; read it, or name "
+            "a new directory with --out"
         )
     with run_directory.lock():  # the server's own process holds it once it has begun
         check_ledger(plan, run_directory, accept_epsilon)
@@ -128,7 +127,7 @@ def _carry_out(
     submitted = deployment.start(server, config)
     try:
         with progress(run_directory, config, console):
-            submitted.wait(lambda: run_directory.has(last))
+            submitted.wait(lambda: run_directory.has(LAST_FILE))
     except KeyboardInterrupt:
         submitted.stop()
         raise InterruptedRunError(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.data.loaders import image_folder, npz, table
+from fedsim.data.loaders import arrow, image_folder, npz, table
 from fedsim.data.loaders.dataset import Dataset
 from fedsim.data.loaders.source import Source
 
@@ -37,7 +37,23 @@ def own(source: Source) -> Dataset:
         InputError: the library is not installed, or the directory holds no such data set.
     """
     path = source.path
-    found = _read(path)
+    files = _files(path)
+    with reading.damage(partial(_refusal, path)), arrow.limited(files):
+        found = _read(path, files)
+        features, columns = _columns(source, found)
+        values = _values(found, features, path, source.image_size) if features else None
+    if values is None:
+        return _of_table(source, columns)
+    arrays = {name: np.asarray(values) for name, values in columns.items()}
+    return npz.of_arrays(source.name, path, values, arrays.pop(source.label), arrays)
+
+
+def _columns(source: Source, found: "datasets.Dataset") -> tuple[str, dict[str, list[Any]]]:
+    """Return the name of the column of features, "" for a table, and the values of the others.
+
+    Raises InputError.
+    """
+    path = source.path
     named = ", ".join(found.column_names)
     for key, chosen in (("data.label", (source.label,)), ("data.exclude", source.exclude)):
         for column in chosen:
@@ -56,36 +72,53 @@ def own(source: Source) -> Dataset:
     scalars = [name for name, kind in found.features.items() if _is_scalar(kind)]
     if source.label not in scalars:
         raise InputError(f"column '{source.label}' of '{path}' is no label; name one in data.label")
-    if not features:
-        return _of_table(source, found, scalars)
-    values = _values(found, features[0], path, source.image_size)
-    columns = {name: _column(found, name, path) for name in scalars}
-    return npz.of_arrays(source.name, path, values, columns.pop(source.label), columns)
+    columns = {name: found.with_format("python")[name][:] for name in scalars}
+    for name, values in columns.items() if features else ():
+        if None in values:
+            raise InputError(
+                f"record {values.index(None)} of '{path}' has no '{name}'; fill it in, or leave "
+                "the record out"
+            )
+    return (features or [""])[0], columns
 
 
-def _read(path: Path) -> "datasets.Dataset":
-    """Return the one split, or that for training. Raises InputError."""
+def _files(path: Path) -> list[Path]:
+    """Return the files that are read. Raises InputError."""
     try:
-        import datasets  # noqa: PLC0415
-        from pyarrow import concat_tables, parquet  # noqa: PLC0415
+        import datasets  # noqa: F401, PLC0415
+        from PIL import Image  # noqa: F401, PLC0415  (nothing is imported in limited memory)
+        from pyarrow import parquet  # noqa: F401, PLC0415
     except ImportError as error:
         raise InputError(
             f"data.name is 'hf', which the library datasets reads: pip install datasets ({error})"
         ) from None
     if not path.is_dir():
         raise InputError(f"there is no folder '{path}'; name one with data.root=PATH")
-    with reading.damage(partial(_refusal, path)):
-        if (path / SAVED).is_file() or (path / SAVED_SPLITS).is_file():
-            loaded = datasets.load_from_disk(str(path))
-            return _split(path, loaded) if isinstance(loaded, dict) else loaded
-        files = sorted(path.rglob("*.parquet"))
-        files = [file for file in files if TRAIN in file.name] or files
-        if not files:
-            raise InputError(
-                f"'{path}' has neither a data set that save_to_disk wrote nor Parquet files; "
-                "download one with huggingface-cli, or save one with dataset.save_to_disk(path)"
-            )
-        return datasets.Dataset(concat_tables([parquet.read_table(file) for file in files]))
+    if _was_saved(path):
+        return [file for file in path.rglob("*") if not file.is_dir()]
+    files = sorted(path.rglob("*.parquet"))
+    if not files:
+        raise InputError(
+            f"'{path}' has neither a data set that save_to_disk wrote nor Parquet files; "
+            "download one with huggingface-cli, or save one with dataset.save_to_disk(path)"
+        )
+    return [file for file in files if TRAIN in file.name] or files
+
+
+def _was_saved(path: Path) -> bool:
+    return (path / SAVED).is_file() or (path / SAVED_SPLITS).is_file()
+
+
+def _read(path: Path, files: list[Path]) -> "datasets.Dataset":
+    """Return the one split, or that for training. Raises of `reading.DAMAGE`."""
+    import datasets  # noqa: PLC0415
+    from pyarrow import concat_tables, parquet  # noqa: PLC0415
+
+    if _was_saved(path):
+        loaded = datasets.load_from_disk(str(path))
+        return _split(path, loaded) if isinstance(loaded, dict) else loaded
+    tables = [parquet.ParquetFile(file, pre_buffer=False) for file in files]
+    return datasets.Dataset(concat_tables([each.read(use_threads=False) for each in tables]))
 
 
 def _split(path: Path, splits: "datasets.DatasetDict") -> "datasets.Dataset":
@@ -141,8 +174,6 @@ def _values(
 
 
 def _picture(stored: Any, name: str, size: int) -> npt.NDArray[np.uint8]:
-    from PIL import Image  # noqa: PLC0415
-
     if not stored or not stored.get("bytes"):
         raise InputError(
             f"{name} is not in the file; save the data set anew with its pictures embedded "
@@ -150,33 +181,21 @@ def _picture(stored: Any, name: str, size: int) -> npt.NDArray[np.uint8]:
         )
     with (
         reading.damage(lambda reason: InputError(f"{name} is damaged ({reason}); remove it")),
-        Image.open(io.BytesIO(stored["bytes"])) as picture,
+        image_folder.opened(io.BytesIO(stored["bytes"])) as picture,
     ):
         return image_folder.pixels(picture, name, size)
 
 
-def _column(found: "datasets.Dataset", name: str, path: Path) -> npt.NDArray[Any]:
-    """Return a column of scalars [N]. Raises InputError."""
-    values = found.with_format("python")[name][:]
-    if None in values:
-        raise InputError(
-            f"record {values.index(None)} of '{path}' has no '{name}'; fill it in, or leave the "
-            "record out"
-        )
-    return np.asarray(values)
-
-
-def _of_table(source: Source, found: "datasets.Dataset", scalars: list[str]) -> Dataset:
+def _of_table(source: Source, found: dict[str, list[Any]]) -> Dataset:
     """Return the columns as of a file of comma-separated values. Raises InputError."""
-    plain = found.with_format("python")
-    texts = [["" if v is None else str(v) for v in plain[name][:]] for name in scalars]
+    texts = [["" if value is None else str(value) for value in found[name]] for name in found]
     rows = [list(row) for row in zip(*texts, strict=True)]
     whole = table.complete(rows)
     if not whole:
         raise InputError(f"no row of '{source.path}' is without missing values; give whole ones")
     columns = {
         name: np.asarray(values, dtype=np.str_)
-        for name, values in zip(scalars, zip(*whole, strict=True), strict=True)
+        for name, values in zip(found, zip(*whole, strict=True), strict=True)
     }
     dropped = len(rows) - len(whole)
     return table.encode(source.name, source.path, columns, source.label, source.exclude, dropped)

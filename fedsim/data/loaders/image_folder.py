@@ -1,9 +1,11 @@
 """Pictures of the user's own, in a folder with one subfolder for each class."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +18,9 @@ from fedsim.data.loaders.validation import class_numbers
 
 if TYPE_CHECKING:
     from PIL import Image
+
+CHANNELS = 3
+"""Bytes that a pixel takes at most, when a picture is decoded."""
 
 GREY = ("1", "L", "LA")
 """Pillow's modes of pictures without colour."""
@@ -42,7 +47,7 @@ def own(source: Source) -> Dataset:
 
 
 def pictures(
-    root: Path, size: int, empty: bool = False
+    root: Path, size: int, empty: bool = False, only: tuple[int, int] | None = None
 ) -> tuple[npt.NDArray[np.uint8], list[str], list[str]]:
     """Return the pictures of a folder, and each one's subfolder and path.
 
@@ -50,6 +55,7 @@ def pictures(
         root: the folder, with a subfolder for each class.
         size: the side of the squares that pictures are brought to; 0 to leave them.
         empty: whether a subfolder may have none.
+        only: rows and columns that every picture must have; None for any.
 
     Returns:
         uint8 [N, C, H, W], C = 1 if all are grey, else 3; the names of subfolders [N]; and paths
@@ -58,8 +64,7 @@ def pictures(
     Raises:
         InputError: a picture is damaged, too deep or of another size, or there are none.
     """
-    from PIL import Image  # noqa: PLC0415  (only pictures need it; torchvision takes seconds)
-    from torchvision.datasets import ImageFolder  # noqa: PLC0415
+    from torchvision.datasets import ImageFolder  # noqa: PLC0415  (takes seconds)
 
     if not root.is_dir():
         raise InputError(f"there is no folder '{root}'; name one with data.root=PATH")
@@ -75,14 +80,46 @@ def pictures(
     for name, _ in files:
         with reading.damage(partial(_refusal, name)):
             packed += Path(name).stat().st_size
-            with Image.open(name) as picture:
-                unpacked += len(picture.getbands()) * picture.width * picture.height
+            with reading.opened(Path(name)) as file, opened(file) as picture:
+                if only not in (None, (picture.height, picture.width)):
+                    raise InputError(
+                        f"'{name}' has {_size((picture.height, picture.width))} pixels, but the "
+                        f"schema's pictures have {_size(only)}; bring them to one size"
+                    )
+                unpacked += CHANNELS * picture.width * picture.height
                 if unpacked > reading.most_unpacked(packed):
                     raise ValueError("it has too many pixels for the size of its file")
                 found.append(pixels(picture, name, size))
     names = [Path(name).relative_to(root).as_posix() for name, _ in files]
     stacked = stack(found, [name for name, _ in files])
     return stacked, [Path(name).parts[0] for name in names], names
+
+
+@contextmanager
+def opened(file: BinaryIO) -> "Iterator[Image.Image]":
+    """Open a picture, which is not decoded yet.
+
+    Args:
+        file: with its bytes.
+
+    Yields:
+        The picture.
+
+    Raises:
+        OSError, ValueError: it is damaged, or so large that it may be meant to fill the memory.
+    """
+    from PIL import Image, UnidentifiedImageError  # noqa: PLC0415  (only pictures need it)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        try:
+            picture = Image.open(file)
+        except (Image.DecompressionBombWarning, Image.DecompressionBombError):
+            raise ValueError("it has too many pixels") from None
+        except UnidentifiedImageError:  # whose text names the file as Python holds it
+            raise ValueError("it has no known format") from None
+    with picture:
+        yield picture
 
 
 def pixels(picture: "Image.Image", name: str, size: int) -> npt.NDArray[np.uint8]:

@@ -115,7 +115,10 @@ def read(path: Path) -> bytes:
         )
 
     with reading.damage(refusal):
-        return reading.unpacked(path) if path.suffix == ".gz" else path.read_bytes()
+        if path.suffix == ".gz":
+            return reading.unpacked(path)
+        with reading.opened(path) as file:
+            return file.read()
 
 
 def check(

@@ -115,7 +115,7 @@ def _data(place: Path, values: Mapping[str, Any]) -> Line:
     if not os.access(where, os.R_OK | os.X_OK if where.is_dir() else os.R_OK):
         return "data", WRONG, f"'{data}' cannot be read: give this user access to it"
     if not schema:
-        return "data", OK, str(where)
+        return "data", OK, f"{where}; a training on them needs {consent.SCHEMA} in node.toml"
     try:
         agreed = schemas.load(str((place / "work" / schema).resolve()))
         weights = (place / "work" / str(values.get(consent.WEIGHTS, ""))).resolve()

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -177,8 +178,9 @@ def test_a_digest_of_records_leaves_only_where_nothing_is_protected(
 
 
 def test_findings_leave_only_who_agreed_to_be_the_adversary(client: Client) -> None:
+    context = client()
     with pytest.raises(RefusedError, match="did not consent to 'adversary'"):
-        client_app.app(Message(RecordDict(), 7, "query.findings"), client())
+        client_app.app(Message(RecordDict(), 7, "query.findings"), context)
 
 
 def test_each_round_is_answered_once_and_in_order_also_after_a_restart(client: Client) -> None:
@@ -258,6 +260,34 @@ def test_an_interrupted_run_goes_on_as_far_as_its_own_limit_allows(client: Clien
         _answers(client(node, stopping, 2), round=round)
     with pytest.raises(RefusedError, match="would bring this client's records to"):
         _answers(client(node, stopping, 2), round=3)
+
+
+def test_a_clock_that_is_set_back_changes_neither_the_order_nor_the_charge(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _answers(client())
+
+    class Earlier(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> "Earlier":
+            return cls(1971, 1, 1, tzinfo=tz)
+
+    monkeypatch.setattr(admission, "datetime", Earlier)
+    with pytest.raises(RefusedError, match="round 1 of it was answered in this run already"):
+        _answers(client())
+    _answers(client(), round=2)
+    assert _spent(client()) == pytest.approx(_epsilon(Steps(Z, 2)))
+
+
+def test_an_answer_whose_model_cannot_be_kept_leaves_and_is_charged_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise InputError("No space left on device")
+
+    monkeypatch.setattr("fedsim.client.seen_models.keep", full)
+    _answers(client({}, {"run.job": "training"}))
+    assert [answer.round for answer in client_ledger.read(_state(client()))] == [1]
 
 
 def test_an_interrupted_attempt_stays_charged_and_another_is_possible(client: Client) -> None:
@@ -354,7 +384,7 @@ def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
 
 @pytest.mark.parametrize("torn", [True, False])
 def test_a_torn_line_is_dropped_and_a_damaged_one_stops_everything(
-    client: Client, torn: bool
+    client: Client, torn: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     context = client()
     _answers(context)
@@ -365,8 +395,9 @@ def test_a_torn_line_is_dropped_and_a_damaged_one_stops_everything(
         _answers(context, round=2)
         assert len(client_ledger.read(path.parent)) == 2
     else:
-        with pytest.raises(InputError, match="damaged in line 1, so that nobody knows"):
+        with pytest.raises(RefusedError, match="its own log says why"):
             _answers(context, round=2)
+        assert "damaged in line 1, so that nobody knows" in caplog.text
 
 
 @pytest.mark.parametrize(

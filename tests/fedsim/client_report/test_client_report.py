@@ -59,6 +59,8 @@ def client(tmp_path: Path) -> Path:
     (place / "work").mkdir(parents=True)
     told: dict[str, Scalar] = {"consent": "", "state-path": str(place / "state")}
     told |= {"epsilon-limit": 3.0, "delta-limit": 1e-3, "data-path": str(tmp_path / "client-0.npz")}
+    (place / "schema.toml").write_text(tomli_w.dumps(SCHEMA))
+    told["schema-path"] = str(place / "schema.toml")
     grid.contexts[1000].node_config.update(told)
     node = {"partition-id": 0, "num-partitions": 2, **told, "state-path": "../state"}
     (place / "node.toml").write_text(tomli_w.dumps(node | {"data-path": "../../client-0.npz"}))

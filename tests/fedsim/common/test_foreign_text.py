@@ -19,9 +19,24 @@ from fedsim.common.foreign_text import without_password
             "http://h/?X-Amz-Signature=t1&Access_Key=k#a",
             "http://h/?X-Amz-Signature=…&Access_Key=…#a",
         ),
+        ("Authorization: Bearer abc.d-e: refused", "Authorization: Bearer …: refused"),
+        ("{'Authorization': 'Basic dTpw'}", "{'Authorization': 'Basic …'}"),
+        ("sent Bearer abc", "sent Bearer …"),
+        ("post token=t1 to h", "post token=… to h"),
+        ("http://h/cb#access_token=t1&x=2", "http://h/cb#access_token=…&x=2"),
+        ("MLFLOW_TRACKING_PASSWORD=hunter2 is wrong", "MLFLOW_TRACKING_PASSWORD=… is wrong"),
+        ("AWS_SECRET_ACCESS_KEY='a b' is wrong", "AWS_SECRET_ACCESS_KEY=… is wrong"),
+        ("{'password': 'hunter2'}", "{'password': …}"),
+        ("http://h/token/t1/x: no", "http://h/token/…/x: no"),
+        (f"https://h/services/T1/{'X' * 24}", "https://h/services/T1/…"),
+        ("https://h/bot11020:AAHdqTcvCH1vGWJx/send", "https://h/…/send"),
+        ("http://h/api/2.0/mlflow/runs", "http://h/api/2.0/mlflow/runs"),
+        ("set federation.partition-key=label", "set federation.partition-key=label"),
+        ("has no pad_token_id: say which", "has no pad_token_id: say which"),
+        ("unknown key 'x': give one", "unknown key 'x': give one"),
         ("http://h/?a=1 write to me@example.org", "http://h/?a=1 write to me@example.org"),
         ("http://h:5000/x: ask me@example.org", "http://h:5000/x: ask me@example.org"),
     ],
 )
-def test_no_url_tells_its_password_token_or_key_and_the_rest_is_kept(text: str, kept: str) -> None:
+def test_no_text_tells_a_password_token_or_key_and_the_rest_is_kept(text: str, kept: str) -> None:
     assert without_password(text) == kept

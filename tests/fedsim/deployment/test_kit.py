@@ -1,5 +1,6 @@
 """A kit holds what each machine needs and nothing that a machine must not have."""
 
+import errno
 import hashlib
 import json
 import re
@@ -49,6 +50,25 @@ def test_every_machine_has_a_folder(written: Path) -> None:
         place = kit.folder(written, machine)
         assert kit.read(place).machine == machine
         assert kit.folder(place, machine) == place
+
+
+def test_a_kit_that_a_full_disk_stops_leaves_nothing_and_can_be_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = kit.write_file
+
+    def full(path: Path, content: str | bytes, mode: int = 0o600) -> None:
+        if path.name == "node.toml":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        really(path, content, mode)
+
+    monkeypatch.setattr(kit, "write_file", full)
+    with pytest.raises(OSError, match="No space left"):
+        kit.write(tmp_path / "kit", "10.0.0.1", 8443, 2)
+    assert not list(tmp_path.iterdir())
+    monkeypatch.undo()
+    kit.write(tmp_path / "kit", "10.0.0.1", 8443, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["kit"]
 
 
 def test_secrets_are_their_clients_alone(written: Path) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from fedsim.config import JOBS, Config, Scalar, from_run_config, to_run_config
 from fedsim.data import distribution
 from fedsim.game import federation
 from fedsim.protocol.messages import Request, Role
-from fedsim.report import model_card
+from fedsim.report import model_card, training_report
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import checkpoint, server_app
 from fedsim.server.plan import prepare
@@ -193,11 +194,45 @@ def test_a_damaged_model_is_refused_in_a_line(training: Callable[..., Config]) -
     public = directory.path / saved_model.PUBLIC
     values = public / saved_model.VALUES
     values.write_bytes(values.read_bytes()[:-4])
-    with pytest.raises(InputError, match="damaged or of another model"):
+    with pytest.raises(InputError, match="no safetensors file, or damaged"):
         fedsim.load_model(directory.path)
     (public / saved_model.DESCRIPTION).unlink()
     with pytest.raises(InputError, match="name the directory of a finished fedsim train"):
         fedsim.load_model(directory.path)
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (ResumableDPSGD, "configure_train"),  # of the third round, after two
+        (saved_model, "write"),
+        (model_card, "write"),
+        (training_report, "write"),
+    ],
+    ids=["between rounds", "before the model", "before its card", "before its report"],
+)
+def test_a_training_killed_outside_of_a_round_goes_on_and_spends_nothing_twice(
+    place: object, name: str, training: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = _train(training({}, "whole"))
+    really = getattr(place, name)
+
+    def killed(*arguments: Any, **named: Any) -> object:
+        if name == "configure_train" and arguments[1] < 3:
+            return really(*arguments, **named)
+        raise Killed
+
+    monkeypatch.setattr(place, name, killed)
+    with pytest.raises(Killed):
+        _train(training({}))
+    monkeypatch.undo()
+    resumed = _train(training({}))
+    assert resumed.finished
+    values = [run.path / saved_model.PUBLIC / saved_model.VALUES for run in (whole, resumed)]
+    assert values[0].read_bytes() == values[1].read_bytes()
+    assert [row.round for row in ledger.read(resumed)] == [1, 2, 3]
+    towards = [model_card.read(run).privacy.towards for run in (whole, resumed)]
+    assert towards[0] == towards[1]
 
 
 def test_a_checkpoint_of_another_run_is_refused(training: Callable[..., Config]) -> None:

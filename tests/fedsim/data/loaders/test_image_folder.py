@@ -1,5 +1,8 @@
 """A folder of pictures with a subfolder for each class."""
 
+import os
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -74,11 +77,34 @@ def test_a_single_class_is_refused(tmp_path: Path) -> None:
         load("images", str(tmp_path))
 
 
-@pytest.mark.parametrize("content", [b"", b"\x89PNG\r\n\x1a\n", b"text"])
+def _png_of(side: int) -> bytes:
+    """Return a PNG of a few bytes that says that it has so many rows and columns."""
+    header = b"IHDR" + struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    blocks = [header, b"IDAT" + zlib.compress(b"\0"), b"IEND"]
+    packed = [
+        struct.pack(">I", len(block) - 4) + block + struct.pack(">I", zlib.crc32(block))
+        for block in blocks
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x89PNG\r\n\x1a\n", b"text", _png_of(10_000), _png_of(12_000), _png_of(60_000)],
+    ids=["empty", "start", "text", "100 million", "144 million", "3600 million"],
+)
 def test_a_damaged_picture_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     picture(tmp_path / "a" / "1.png")
     picture(tmp_path / "b" / "2.png")
     (tmp_path / "b" / "2.png").write_bytes(content)
+    with pytest.raises(InputError, match=r"2.png' is damaged or no picture"):
+        load("images", str(tmp_path))
+
+
+def test_a_pipe_is_no_picture(tmp_path: Path) -> None:
+    picture(tmp_path / "a" / "1.png")
+    (tmp_path / "b").mkdir()
+    os.mkfifo(tmp_path / "b" / "2.png")
     with pytest.raises(InputError, match=r"2.png' is damaged or no picture"):
         load("images", str(tmp_path))
 

@@ -1,0 +1,64 @@
+"""Arrow's files, Parquet among them, which may hold any number of values in a few bytes."""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from adversaries.errors import InputError
+from fedsim.common import reading
+
+
+@contextmanager
+def limited(files: Sequence[Path]) -> Iterator[None]:
+    """Read Arrow's files inside of the block, and make objects of them, in limited memory.
+
+    Args:
+        files: that are read.
+
+    Raises:
+        ArrowException, MemoryError, OSError: one is damaged, or takes more.
+        ValueError: one is no regular file.
+    """
+    import pyarrow  # noqa: PLC0415  (an extra)
+
+    size = 0
+    for file in files:
+        with reading.opened(file):
+            size += file.stat().st_size
+    usual = pyarrow.default_memory_pool()
+    # Its own pool takes a gigabyte of addresses at once, used or not.
+    pyarrow.set_memory_pool(pyarrow.system_memory_pool())
+    try:
+        with reading.memory(size):
+            yield
+    finally:
+        pyarrow.set_memory_pool(usual)
+
+
+def parquet_columns(path: Path, wanted: Collection[str]) -> dict[str, list[Any]]:
+    """Return the values of those columns of a Parquet file that it has, by name.
+
+    Args:
+        path: of the file.
+        wanted: names of columns.
+
+    Raises:
+        InputError: pyarrow is not installed, or the file is damaged or too large.
+    """
+    try:
+        from pyarrow import parquet  # noqa: PLC0415  (an extra)
+    except ImportError:
+        raise InputError(f"'{path}' is Parquet, which pyarrow reads: pip install pyarrow") from None
+
+    def refusal(reason: str) -> InputError:
+        return InputError(
+            f"'{path}' is damaged, no Parquet file, or too large ({reason}); save it again, in "
+            "parts or as .npz"
+        )
+
+    with reading.damage(refusal), limited([path]):
+        table = parquet.ParquetFile(path, pre_buffer=False)
+        columns = [name for name in wanted if name in table.schema_arrow.names]
+        found = table.read(columns, use_threads=False)
+        return {name: found[name].to_pylist() for name in found.column_names}

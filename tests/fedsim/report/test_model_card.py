@@ -1,0 +1,59 @@
+"""A card shows the names that others gave; they are no headings, and no HTML, of its own."""
+
+from dataclasses import replace
+
+from fedsim.report import model_card
+from fedsim.results.model_card import ModelCard, Privacy, Towards
+
+PRIVACY = Privacy(
+    guaranteed=True,
+    note="",
+    unit="record",
+    neighbouring="add-remove",
+    delta=1e-5,
+    noise_multiplier=1.0,
+    clipping_norm=1.0,
+    sampling_rate=1.0,
+    trust="Each client adds noise.",
+    towards=[Towards("server", "every message", {"pld": 8.0})],
+    rounds_charged=3,
+    attempts=1,
+)
+CARD = ModelCard(
+    name="digits",
+    purpose="Reads digits.",
+    created="2026-01-01T00:00:00+00:00",
+    fedsim="0.1.0",
+    data="digits",
+    records=24,
+    clients=3,
+    classes=10,
+    network="mlp",
+    parameters=650,
+    rounds=3,
+    optimizer="sgd",
+    privacy=PRIVACY,
+    utility=None,
+    rehearsal=None,
+    sha256="0" * 64,
+    limits=[],
+)
+FORGED = "x\n# Privacy\n\n| towards | 0.01 |\n<script>alert(1)</script> [a](http://h) **b** `c`"
+
+
+def test_a_name_is_neither_a_heading_nor_html() -> None:
+    honest = model_card.as_markdown(CARD)
+    for field in ("name", "purpose", "data", "network"):
+        page = model_card.as_markdown(replace(CARD, **{field: FORGED}))
+        assert "<script>" not in page
+        assert "[a](" not in page
+        assert len(_headings(page)) == len(_headings(honest))
+        assert _rows(page) == _rows(honest)
+
+
+def _headings(page: str) -> list[str]:
+    return [line for line in page.splitlines() if line.startswith("#")]
+
+
+def _rows(page: str) -> list[str]:
+    return [line for line in page.splitlines() if line.startswith("|")]
