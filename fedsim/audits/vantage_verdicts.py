@@ -22,12 +22,12 @@ from fedsim.privacy import identifiability
 from fedsim.results.measured import AtVantage
 from fedsim.results.numbers import Ends
 from fedsim.results.report import Report
+from fedsim.results.verdict_states import State, standing
 from fedsim.results.verdicts import (
     AllowedThere,
     Answer,
     MeasuredThere,
     OwnLimit,
-    State,
     Towards,
     VantageVerdict,
 )
@@ -83,17 +83,13 @@ def state(
         allowed: there.
     """
     mine = vantage == report.vantage
-    if any(name == f"{ELSEWHERE}{vantage}" for name in report.alarms) or (
+    alarmed = any(name == f"{ELSEWHERE}{vantage}" for name in report.alarms) or (
         mine and any(not name.startswith(ELSEWHERE) for name in report.alarms)
-    ):
-        return "above"
-    if allowed.advantage >= 1:
-        return "no-limit"
-    if measured is None or measured.interval is None:
-        return "untested"
+    )
     # A weak attack says nothing of a better one.
-    stays = measured.exact_posterior and measured.interval[1] < allowed.advantage
-    return "below" if stays else "not-contradicted"
+    exact = measured is not None and measured.exact_posterior
+    interval = None if measured is None else measured.interval
+    return standing(interval, allowed.advantage, exact=exact, alarmed=alarmed)
 
 
 def _allowed(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -> AllowedThere:

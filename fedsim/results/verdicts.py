@@ -4,16 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedsim.results.numbers import Ends, Real
-
-State = Literal["above", "no-limit", "not-contradicted", "below", "untested"]
-"""How a measurement stands to theory.
-
-above: a check contradicts theory, as surely as an alarm must be.
-no-limit: theory sets the advantage no limit below 1.
-not-contradicted: the interval reaches the limit, so that the trials cannot tell.
-below: the whole interval lies below the limit.
-untested: nothing was measured that has an interval; theory alone speaks.
-"""
+from fedsim.results.verdict_states import State
 
 Basis = Literal["measured", "theory"]
 

@@ -7,6 +7,13 @@ from fedsim.pages.blocks import Mark
 from fedsim.pages.wording import DASH, number, percent, plain, span
 from fedsim.report.sections.facts import TITLES, clients_of, is_clipped, is_pac, score_caution
 from fedsim.results.report import Report
+from fedsim.results.verdict_states import (
+    NO_GUARANTEE,
+    NO_LIMIT,
+    NO_PROTECTION,
+    StateWords,
+    words_of,
+)
 from fedsim.results.verdicts import AllowedThere, MeasuredThere, OwnLimit, VantageVerdict
 
 NAMES = {
@@ -75,18 +82,14 @@ def mark(report: Report, verdict: VantageVerdict) -> Mark:
         verdict: of the vantage.
     """
     measured, limit = verdict.measured, verdict.allowed.advantage
-    over = measured is not None and measured.interval is not None and measured.interval[0] > limit
-    if verdict.state == "above":
-        return Mark("alarm", "Above the limit" if over else "Contradicts theory")
-    if verdict.state == "no-limit":
-        return Mark("caution", _unlimited(report, verdict))
-    if verdict.state == "below":
-        return Mark("good", "Below the limit")
-    if over:
-        return Mark("caution", "Above the limit, within chance")
-    if verdict.state == "untested":
-        return Mark("open", "Not measured" if measured is None else "Cannot tell")
-    return Mark("open", "Not contradicted")
+    interval = None if measured is None else measured.interval
+    words = words_of(
+        verdict.state,
+        over=interval is not None and interval[0] > limit,
+        measured=measured is not None,
+        unlimited=_unlimited(report, verdict),
+    )
+    return Mark(words.kind, words.text)
 
 
 def lines(report: Report, verdict: VantageVerdict) -> Lines:
@@ -297,11 +300,11 @@ def _at_most(value: str, limited: bool) -> str:
     return f"≤ {value}" if limited else "no limit"
 
 
-def _unlimited(report: Report, verdict: VantageVerdict) -> str:
+def _unlimited(report: Report, verdict: VantageVerdict) -> StateWords:
     if not is_clipped(report):
-        return "No guarantee"
+        return NO_GUARANTEE
     hidden = math.isfinite(verdict.allowed.epsilon) or _is_budgeted(report, verdict)
-    return "No limit at this budget" if hidden else "No protection"
+    return NO_LIMIT if hidden else NO_PROTECTION
 
 
 def _is_budgeted(report: Report, verdict: VantageVerdict) -> bool:
@@ -351,12 +354,12 @@ def _of_theory(report: Report, verdict: VantageVerdict) -> str:
 
 
 def _of_interval(report: Report, verdict: VantageVerdict) -> str:
-    measured, limit = verdict.measured, verdict.allowed.advantage
+    measured = verdict.measured
     if measured is None or measured.interval is None:
         raise ValueError(f"the state {verdict.state} has an interval")
     low, high = measured.interval
     coin = low <= 0 <= high
-    if high < limit and verdict.state != "below":
+    if verdict.state == "attack-below":
         return (
             "This attack stays below the limit. It is not the exact posterior: a better one may "
             "achieve more."
@@ -364,7 +367,7 @@ def _of_interval(report: Report, verdict: VantageVerdict) -> str:
     if verdict.state == "below":
         found = "No better than a coin" if coin else "Better than a coin, and below the limit"
         return f"{found}. The measurement is of this target alone. {holds_for(report)}"
-    if low > limit:
+    if verdict.state == "within-chance":
         return "Above the limit, within what chance alone gives: repeat it with more trials."
     if coin:
         return "The trials cannot tell: the interval holds the limit, and a coin as well."

@@ -18,7 +18,8 @@ from fedsim.report.sections import lower_bounds, lowering, vantage_words, verdic
 from fedsim.report.sections.facts import TITLES
 from fedsim.report.summary import summary
 from fedsim.results.report import decode, encode
-from fedsim.results.verdicts import Answer, Basis, OwnLimit, State
+from fedsim.results.verdict_states import State
+from fedsim.results.verdicts import Answer, Basis, OwnLimit
 from fedsim.studies import choose
 
 from .conftest import KINDS, SIZE

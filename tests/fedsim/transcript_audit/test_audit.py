@@ -16,6 +16,7 @@ from adversaries.errors import InputError
 from adversaries.statistics import canaries, gaussian
 from adversaries.statistics.canaries import vector
 from adversaries.statistics.lower_bounds import NOT_GAUSSIAN
+from fedsim.transcript_audit import transcript_report
 from fedsim.transcript_audit.audit import Auditor, audit
 from fedsim.transcript_audit.recorded_noise import CONFIGURED, NUMBERS
 from fedsim.transcript_audit.weighting import EVIDENCE
@@ -644,3 +645,22 @@ def test_a_participant_without_canaries_is_told_what_to_do() -> None:
 def test_values_out_of_range_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(InputError):
         report_of(federation(rounds=1), **options)
+
+
+def test_of_clients_with_one_epsilon_the_worst_is_the_one_that_is_believed_in_most() -> None:
+    release = report_of(federation())["release"]
+    believed = [client["belief"][-1] for client in release["clients"]]
+    assert len({client["epsilon"]["point"] for client in release["clients"]}) == 1
+    assert transcript_report.worst(release)["belief"][-1] == max(believed) > min(believed)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "Not contradicted"),
+        ({"noise": 0.5}, "Contradicts theory"),
+        ({"noise": 0.0, "mechanism": {"aggregation": "mean"}}, "No protection"),
+    ],
+)
+def test_a_transcript_is_called_by_the_states_of_runs(options: dict[str, Any], text: str) -> None:
+    assert transcript_report.verdict(report_of(federation(**options))).startswith(f"{text}. ")
