@@ -14,7 +14,7 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators, lower_bounds
 from adversaries.statistics.estimators import Advantage
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound, significance
-from fedsim.app_audit import attack, training
+from fedsim.app_audit import attack, power, training
 from fedsim.app_audit import guarantee as theory
 from fedsim.app_audit.configuration import Claim, Configuration, Scope, claim_of
 from fedsim.app_audit.guarantee import Guarantee
@@ -70,6 +70,8 @@ class AppAudit:
         trials: scored runs, in half of which the update was sent.
         clients: how many the app was run with, sampled or not.
         seed: of worlds, direction and the app's own randomness.
+        seen_below: the audit would have seen, with 95 %, noise below this share of what is
+            configured; 0 where no shortfall can be named.
     """
 
     app: str
@@ -90,6 +92,7 @@ class AppAudit:
     trials: int
     clients: int
     seed: int
+    seen_below: float
 
     @property
     def lower_bound(self) -> LowerBound:
@@ -175,6 +178,7 @@ class AppAudit:
                 "epsilon_lower_bound": self.lower_bound.epsilon,
                 "proven": {"epsilon": self.proven.epsilon, "confidence": ALARM_CONFIDENCE},
                 "contradicts_theory": self.contradictory,
+                "seen_below": self.seen_below,
                 "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
             },
             "findings": [asdict(finding) for finding in self.findings],
@@ -228,7 +232,15 @@ def audit(
         audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
     )
     worlds, scores = game.scores(scope)
-    given = worlds, scores, delta, _not_normal(configuration, guarantee)
+    unlike = _not_normal(configuration, guarantee)
+    given = worlds, scores, delta, unlike
+    seen_below = 0.0
+    if vantage is Vantage.PARTICIPANT:
+        seen_below = power.by_watching(configuration.observation)
+    if unlike is None:
+        with_update = int(worlds.sum())
+        attacked = power.by_attack(guarantee, claim, with_update, worlds.size - with_update)
+        seen_below = max(seen_below, attacked)
     shown, sure = _bounds(*given, confidence), _bounds(*given, ALARM_CONFIDENCE)
     return AppAudit(
         app=audited.name,
@@ -249,6 +261,7 @@ def audit(
         trials=trials,
         clients=audited.clients,
         seed=seed,
+        seen_below=seen_below,
     )
 
 

@@ -22,8 +22,8 @@ from fedsim.common.strict_json import report_json
 from fedsim.figures import belief_figures, training_figures
 from fedsim.pages import audit_page
 from fedsim.pages.pictures import inline
-from fedsim.pages.wording import number, percent
-from fedsim.results.verdict_states import StateWords, standing, words_of
+from fedsim.pages.wording import number, percent, would_have_seen
+from fedsim.results.verdict_states import CONTRADICTS, NOT_MEASURED, StateWords, standing, words_of
 
 Report = Mapping[str, Any]
 
@@ -94,6 +94,9 @@ def verdict(report: Report) -> str:
             f"The released sums have at most {number(noise['at_most'][SUM])} times the noise that "
             f"is claimed ({percent(noise['confidence'])}), whatever the records are."
         )
+    measured = state(report)
+    if measured not in (CONTRADICTS, NOT_MEASURED) and report["seen_below"] is not None:
+        said.append(would_have_seen(report["seen_below"]))
     if bounds is None and canaries is None and noise is None:
         said.append("No round was seen from its beginning to its end yet.")
     return " ".join(said)

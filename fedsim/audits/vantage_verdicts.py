@@ -15,7 +15,7 @@ from scipy.stats import binom
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, sample_size
 from adversaries.statistics.lower_bounds import LOWER_BOUNDS
-from fedsim.audits import lowering
+from fedsim.audits import least_deviation, lowering
 from fedsim.audits.audited_run import AuditedRun
 from fedsim.audits.measurements import one_run_report, vantage_report
 from fedsim.privacy import identifiability
@@ -67,6 +67,7 @@ def _verdict(run: AuditedRun, report: Report, vantage: Vantage) -> VantageVerdic
         measured=measured,
         allowed=allowed,
         limits=[],
+        seen_below=least_deviation.seen_below(run, report, vantage, row) if seen else None,
     )
     return VantageVerdict(**vars(verdict) | {"limits": [*_limits(run, report, verdict)]})
 

@@ -114,6 +114,9 @@ class VantageVerdict:
     """By theory."""
     limits: list[OwnLimit]
     """One for each limit that is configured."""
+    seen_below: Real | None = None
+    """The audit would have seen, with 95 %, noise below this share of what is claimed; 0 where no
+    shortfall can be named; None where nothing was measured, or nothing is claimed."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from fedsim.common.strict_json import report_json
 from fedsim.figures import belief_figures, training_figures
 from fedsim.pages import audit_page
 from fedsim.pages.pictures import inline
-from fedsim.pages.wording import DASH, number, percent, plain
+from fedsim.pages.wording import DASH, number, percent, plain, would_have_seen
 from fedsim.results import verdict_states as states
 from fedsim.results.verdict_states import StateWords
 
@@ -85,6 +85,8 @@ def verdict(report: Report) -> str:
         said.append(
             f"Canaries measured mu {low} to {high} of one round, towards {canary['towards']}."
         )
+    if state(report) is states.NOT_CONTRADICTED:
+        said.append(would_have_seen(release["seen_below"]))
     if release is None and canary is None:
         said.append("Nothing could be measured from this vantage point.")
     return " ".join(said)

@@ -20,6 +20,7 @@ from fedsim.cli.auditing.options import OfApps, OfEvery, given
 from fedsim.cli.terminal import Terminal
 from fedsim.common import report_directory
 from fedsim.config import parse_overrides
+from fedsim.pages.wording import would_have_seen
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.trust.model import Vantage
 
@@ -185,6 +186,8 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
         ),
         ("Two worlds", _worlds(outcome)),
     ]
+    if outcome.verdict not in (Verdict.CONVICTED, Verdict.SUSPECT):
+        rows.append(("Power", would_have_seen(outcome.seen_below)))
     if outcome.contradictory:
         rows.append(("Contradiction", CONTRADICTION))
     return rows

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from fedsim.pages.blocks import Mark
-from fedsim.pages.wording import DASH, number, percent, plain, span
+from fedsim.pages.wording import DASH, number, percent, plain, span, would_have_seen
 from fedsim.report.sections.facts import TITLES, clients_of, is_clipped, is_pac, score_caution
 from fedsim.results.report import Report
 from fedsim.results.verdict_states import (
@@ -103,7 +103,14 @@ def lines(report: Report, verdict: VantageVerdict) -> Lines:
         advantage=_advantage(verdict),
         belief=_belief(verdict),
         epsilon=_epsilon(verdict),
-        reading=f"{_reading(report, verdict)}{_seen(report, verdict)}{_of_score(report, verdict)}",
+        reading=" ".join(
+            part
+            for part in (
+                _reading(report, verdict) + _seen(report, verdict) + _of_score(report, verdict),
+                "" if verdict.state == "above" else would_have_seen(verdict.seen_below),
+            )
+            if part
+        ),
     )
 
 
