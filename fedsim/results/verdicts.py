@@ -94,8 +94,8 @@ class OwnLimit:
     by: Basis
     """What the answer rests on; of one that is not there, what was asked last."""
     trials: int | None
-    """How many would tell, if what was measured stays as it is; None where it is told, or where no
-    number would."""
+    """How many would tell with 80 %, if what was measured stays as it is; None where it is told, or
+    where no number would."""
 
 
 @dataclass(frozen=True)

@@ -206,12 +206,12 @@ def _told(limit: OwnLimit) -> str:
     """Return what so many trials would show, and of whom."""
     if limit.of == "advantage":
         return (
-            "would tell of this one target, if the adversary goes on being right as often, and "
-            "promise nobody else anything"
+            "would tell of this one target with 80% probability, if the adversary goes on being "
+            "right as often, and promise nobody else anything"
         )
     return (
-        "would show that it is missed for this one target, if theory's worst case is reached; "
-        "that it is met, none shows"
+        "would show with 80% probability that it is missed for this one target, if theory's worst "
+        "case is reached; that it is met, none shows"
     )
 
 
