@@ -66,7 +66,7 @@ class LivePage:
             finished: whether the run has finished.
         """
         if finished:
-            self._directory.write_text(FILE, audit_page.render(MOVED, name=self._config.run.name))
+            self._directory.write_text(FILE, render_finished(self._config))
         else:
             self._write("interrupted", self._directory.resumed_by)
 
@@ -74,6 +74,15 @@ class LivePage:
         page = render(self._config, self._course, phase, resumed_by)
         self._directory.write_text(FILE, page)
         self._written = time.monotonic()
+
+
+def render_finished(config: Config) -> str:
+    """Return the page of a run that has finished, which leads to its report.
+
+    Args:
+        config: the experiment.
+    """
+    return audit_page.render(MOVED, name=config.run.name)
 
 
 def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> str:

@@ -38,7 +38,7 @@ def write(report: Report, directory: Path) -> Path:
         InputError: the directory is a link.
         OSError: it cannot be written.
     """
-    return report_directory.write_report(directory, report_json(report), _render_html(report))
+    return report_directory.write_report(directory, report_json(report), render_html(report))
 
 
 def state(report: Report) -> StateWords:
@@ -249,8 +249,12 @@ def _sentence(finding: Report) -> str:
     return f"{finding['severity'].capitalize()}: {finding['text']}{where}."
 
 
-def _render_html(report: Report) -> str:
-    """Return the report as one HTML page that needs no other file, script or network."""
+def render_html(report: Report) -> str:
+    """Return the report as one HTML page that needs no other file, script or network.
+
+    Args:
+        report: as `audit.audit` returns it.
+    """
     release, canary = report["release"] or {}, report["canary"] or {}
     return audit_page.render(
         PAGE,
