@@ -100,6 +100,13 @@ class AppAudit:
         return _largest(self.lower_bounds)
 
     @property
+    def noise_off(self) -> bool:
+        """Whether epsilon rests on noise as it was measured, because it is not the configured."""
+        seen, central = self.configuration.observation, self.vantage is Vantage.PARTICIPANT
+        shares = theory.realised_shares(seen, self.configuration.rounds)
+        return central and self.epsilon is not None and {*shares} != {1.0}
+
+    @property
     def epsilon_of_run(self) -> float | None:
         """Theory's epsilon of the whole run at the same delta, None where it cannot tell."""
         return None if self.guarantee is None else self.guarantee.epsilon(self.delta)
@@ -170,6 +177,7 @@ class AppAudit:
                 "epsilon": self.epsilon,
                 "infinite": self.epsilon is not None and math.isinf(self.epsilon),
                 "epsilon_of_run": self.epsilon_of_run,
+                "noise_as_measured": self.noise_off,
                 "noise_multipliers": self.guarantee and self.guarantee.multipliers,
                 "advantage": self.predicted_advantage,
             },

@@ -172,7 +172,8 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
         ("Judged", f"{per}, at delta {outcome.delta:g}"),
         ("Claimed", said),
         *(("Not judged", reason) for reason in outcome.reasons),
-        ("By theory", update + _theory(outcome)),
+        # Noise that is not the configured one is measured, and what follows from it no theory.
+        ("By measured noise" if outcome.noise_off else "By theory", update + _theory(outcome)),
         (
             "By attack",
             f"{update}epsilon at least {bound.epsilon:.4g} ({outcome.confidence:.0%} confidence, "
@@ -187,7 +188,7 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
         ("Two worlds", _worlds(outcome)),
     ]
     if outcome.verdict not in (Verdict.CONVICTED, Verdict.SUSPECT):
-        rows.append(("Power", would_have_seen(outcome.seen_below)))
+        rows.append(("Sees", would_have_seen(outcome.seen_below)))
     if outcome.contradictory:
         rows.append(("Contradiction", CONTRADICTION))
     return rows

@@ -120,10 +120,14 @@ def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_seen() -> Non
     assert 0.8 < watched.seen_below < 0.9
     assert 0 < attacked.seen_below < 0.3
     assert own.seen_below == 0
-    assert "noise below 0.8" in dict(results(watched))["Power"]
-    assert dict(results(own))["Power"].startswith("This audit need not have seen any")
+    assert "noise below 0.8" in dict(results(watched))["Sees"]
+    assert dict(results(own))["Sees"].startswith("This audit need not have seen any")
     # What theory or the attack holds against a claim needs no power.
-    assert "Power" not in dict(results(audited("noise-too-small", FOUR_SIGMA, CLAIM)))
+    off = dict(results(audited("noise-too-small", FOUR_SIGMA, CLAIM)))
+    assert "Sees" not in off
+    # Epsilon of noise that was measured is none of theory's.
+    assert ("By measured noise" in off, "By theory" in off) == (True, False)
+    assert "By theory" in dict(results(watched))
 
 
 @pytest.mark.parametrize(
