@@ -33,7 +33,11 @@ def seen_below(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage
         The share, with `detectable.POWER`; 0 where no shortfall can be named, and None where
         nothing was measured or there is no limit to fall short of.
     """
-    if row.empirical is None or row.rho_alpha >= 1 or report.mechanism.noise == "pac":
+    if row.empirical is None:
+        return None
+    if report.mechanism.noise == "pac":
+        return 0.0
+    if row.rho_alpha >= 1:
         return None
     return max((0.0, *_shares(run, report, vantage, row)))
 

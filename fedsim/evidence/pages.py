@@ -87,7 +87,7 @@ def differing(folder: Path, pages: Pages) -> tuple[list[str], list[str]]:
     Raises:
         OSError: a page cannot be read.
     """
-    same, other = [], []
+    same, other = list[str](), list[str]()
     for name, made in pages.items():
         if (folder / name).exists():
             content = (folder / name).read_bytes()

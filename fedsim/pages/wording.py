@@ -70,16 +70,19 @@ def at_least(epsilon: float) -> str:
     return f"ε ≥ {number(epsilon)}" if epsilon else "nothing"
 
 
-def would_have_seen(share: float | None) -> str:
+def would_have_seen(share: float | None, what: str = "audit") -> str:
     """Return a sentence about the least shortfall of noise that an audit would have seen.
 
     Args:
         share: of the claimed noise, as of `fedsim.audits.detectable`; None for no sentence.
+        what: "audit", or "attack" of one of several in an audit.
     """
     if share is None:
         return ""
     if share < LEAST_SHARE:
-        return "This audit need not have seen any shortfall of the noise."
+        return f"This {what} need not have seen any shortfall of the noise."
     # Rounded down: it would have seen no less than it says.
     shown = math.floor(share * 1000) / 1000
-    return f"With 95% probability, this audit would have seen noise below {shown:.3f} of the claim."
+    return (
+        f"With 95% probability, this {what} would have seen noise below {shown:.3f} of the claim."
+    )

@@ -107,7 +107,7 @@ def lines(report: Report, verdict: VantageVerdict) -> Lines:
             part
             for part in (
                 _reading(report, verdict) + _seen(report, verdict) + _of_score(report, verdict),
-                "" if verdict.state == "above" else would_have_seen(verdict.seen_below),
+                _power(report, verdict),
             )
             if part
         ),
@@ -390,6 +390,15 @@ def _seen(report: Report, verdict: VantageVerdict) -> str:
         return ""
     (note,) = (row.note for row in report.bounds.vantages if row.vantage == verdict.vantage)
     return f" The server {note}." if note.startswith("sees") else f" {note[:1].upper()}{note[1:]}."
+
+
+def _power(report: Report, verdict: VantageVerdict) -> str:
+    """Say which shortfall of the noise would have been seen; nothing after an alarm."""
+    if verdict.state == "above":
+        return ""
+    # Whoever is audited measures the noise itself; elsewhere an attack counts decisions.
+    configured = verdict.vantage == report.vantage
+    return would_have_seen(verdict.seen_below, "audit" if configured else "attack")
 
 
 def _of_score(report: Report, verdict: VantageVerdict) -> str:
