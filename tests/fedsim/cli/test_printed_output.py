@@ -56,6 +56,7 @@ def test_every_vantage_is_called_what_the_tutorial_calls_it(fedsim: Fedsim, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_every_vantage_is_called_what_the_page_on_reports_calls_it(
     fedsim: Fedsim, tmp_path: Path
 ) -> None:
