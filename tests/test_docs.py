@@ -83,7 +83,10 @@ def _anchors(page: Path) -> set[str]:
 
 
 def test_the_readme_is_read_in_two_minutes() -> None:
-    assert len((ROOT / "README.md").read_text().split()) <= 450
+    page = (ROOT / "README.md").read_text()
+    # What the first command prints is shown whole, and skimmed.
+    prose = re.sub(r"^```text\n.*?^```\n", "", page, flags=re.M | re.S)
+    assert len(prose.split()) <= 410
 
 
 COMMAND = re.compile(

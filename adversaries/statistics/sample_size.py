@@ -20,6 +20,9 @@ MOST_TRIALS = 10**7
 MOST_FOR_EPSILON = 2**15
 """Lower bounds on epsilon are looked for with no more trials than these."""
 
+POWER = 0.8
+"""With which as many trials as are named tell what they are to tell."""
+
 NEGLIGIBLE = 1e-9
 """Counts outside of a window of this probability at either end are left out of an expectation."""
 
@@ -124,26 +127,39 @@ def interval_at(
 def trials_to_tell(
     advantage: float, limit: float, confidence: float, design: Design = INDEPENDENT
 ) -> int:
-    """Return how many trials tell on which side of a limit the advantage is, if it stays as it is.
+    """Return how many trials tell, with probability `POWER`, on which side of a limit one is.
 
     Args:
-        advantage: as it was measured, in [-1, 1].
+        advantage: as it was measured, in [-1, 1], and as it is taken to be in truth.
         limit: that the interval is to lie above or below of, in (-1, 1).
         confidence: of the interval, in (0, 1).
         design: how the trials are played.
 
     Returns:
-        The even number from which on `interval_at` leaves the limit out.
+        The even number from which on the interval leaves the limit out, of trials that are won as
+        seldom (or often, where the limit lies above) as happens with probability 1 - `POWER`.
 
     Raises:
         InputError: more than `MOST_TRIALS`, as where the advantage is the limit.
     """
+    above = advantage > limit
 
     def told(trials: int) -> bool:
-        found = interval_at(advantage, trials, confidence, design)
-        return found.low > limit or found.high < limit
+        unlucky = _unlucky(advantage, trials, design, fewer=above)
+        found = interval_at(unlucky, trials, confidence, design)
+        return found.low > limit if above else found.high < limit
 
     return _turning_point(told, MOST_TRIALS, f"telling {advantage:g} from {limit:g}")
+
+
+def _unlucky(advantage: float, trials: int, design: Design, fewer: bool) -> float:
+    """Return the advantage that is measured without the luck of 1 - `POWER` of all campaigns."""
+    quantile = 1 - POWER if fewer else POWER
+    if not design.common:
+        return 2 * float(binom.ppf(quantile, trials, (1 + advantage) / 2)) / trials - 1
+    pairs, sign = trials // 2, math.copysign(1.0, advantage)
+    quantile = quantile if advantage >= 0 else 1 - quantile
+    return sign * float(binom.ppf(quantile, pairs, abs(advantage))) / pairs
 
 
 def expected_stop(
@@ -172,8 +188,11 @@ def expected_stop(
     return analysis
 
 
-def typical(mu: float, trials: int) -> tuple[Bools, Floats]:
-    """Return worlds and log-odds [T] of a campaign without luck: each at its quantile.
+def unlucky(mu: float, trials: int) -> tuple[Bools, Floats]:
+    """Return worlds and log-odds [T] of a campaign whose mu is measured too small by bad luck.
+
+    Each at its quantile, but the worlds nearer to each other by as much as they are in 1 - `POWER`
+    of all campaigns: the standard error of the standardised difference is sqrt(4/T + mu^2/(2 T)).
 
     Args:
         mu: of the log-odds, N(+-mu^2/2, mu^2) in either world.
@@ -181,15 +200,15 @@ def typical(mu: float, trials: int) -> tuple[Bools, Floats]:
     """
     quantiles = mu * ndtri((np.arange(trials // 2) + 0.5) / (trials // 2))
     worlds = np.arange(trials) % 2 == 0
-    log_odds = np.empty(trials)
-    log_odds[worlds], log_odds[~worlds] = mu**2 / 2 + quantiles, -(mu**2) / 2 + quantiles
-    return worlds, log_odds
+    nearer = float(ndtri(POWER)) * math.sqrt((4 + mu**2 / 2) / trials)
+    middle = mu * (mu - nearer) / 2
+    return worlds, np.where(worlds, middle, -middle) + np.repeat(quantiles, 2)
 
 
 def trials_for_epsilon(
     bound: str, mu: float, epsilon: float, delta: float, confidence: float
 ) -> int | None:
-    """Return about how many trials a lower bound needs to reach an epsilon, without luck.
+    """Return about how many trials a lower bound needs to reach an epsilon with `POWER`.
 
     Args:
         bound: its name in `LOWER_BOUNDS`.
@@ -210,7 +229,7 @@ def trials_for_epsilon(
     function = LOWER_BOUNDS[bound].bound
 
     def reached(trials: int) -> bool:
-        return function(*typical(mu, trials), delta, confidence).epsilon >= epsilon
+        return function(*unlucky(mu, trials), delta, confidence).epsilon >= epsilon
 
     if not reached(MOST_FOR_EPSILON):
         return None

@@ -94,6 +94,7 @@ def observe(audited: App, seed: int, confidence: float) -> Configuration:
         seeded=honest.seeded,
         statements=honest.statements,
         training=honest.training,
+        noise_coordinates=honest.parameters,
     )
     configuration = replace(configuration, observation=seen)
     player = _Player(audited, configuration, Neighbouring.ADD_REMOVE, seed)

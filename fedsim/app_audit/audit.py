@@ -14,7 +14,7 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators, lower_bounds
 from adversaries.statistics.estimators import Advantage
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound, significance
-from fedsim.app_audit import attack, training
+from fedsim.app_audit import attack, power, training
 from fedsim.app_audit import guarantee as theory
 from fedsim.app_audit.configuration import Claim, Configuration, Scope, claim_of
 from fedsim.app_audit.guarantee import Guarantee
@@ -70,6 +70,8 @@ class AppAudit:
         trials: scored runs, in half of which the update was sent.
         clients: how many the app was run with, sampled or not.
         seed: of worlds, direction and the app's own randomness.
+        seen_below: the audit would have seen, with 95 %, noise below this share of what is
+            configured; 0 where no shortfall can be named.
     """
 
     app: str
@@ -90,11 +92,19 @@ class AppAudit:
     trials: int
     clients: int
     seed: int
+    seen_below: float
 
     @property
     def lower_bound(self) -> LowerBound:
         """The largest lower bound; it holds with `confidence`, as both do."""
         return _largest(self.lower_bounds)
+
+    @property
+    def noise_off(self) -> bool:
+        """Whether epsilon rests on noise as it was measured, because it is not the configured."""
+        seen, central = self.configuration.observation, self.vantage is Vantage.PARTICIPANT
+        shares = theory.realised_shares(seen, self.configuration.rounds)
+        return central and self.epsilon is not None and {*shares} != {1.0}
 
     @property
     def epsilon_of_run(self) -> float | None:
@@ -167,6 +177,7 @@ class AppAudit:
                 "epsilon": self.epsilon,
                 "infinite": self.epsilon is not None and math.isinf(self.epsilon),
                 "epsilon_of_run": self.epsilon_of_run,
+                "noise_as_measured": self.noise_off,
                 "noise_multipliers": self.guarantee and self.guarantee.multipliers,
                 "advantage": self.predicted_advantage,
             },
@@ -175,6 +186,7 @@ class AppAudit:
                 "epsilon_lower_bound": self.lower_bound.epsilon,
                 "proven": {"epsilon": self.proven.epsilon, "confidence": ALARM_CONFIDENCE},
                 "contradicts_theory": self.contradictory,
+                "seen_below": self.seen_below,
                 "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
             },
             "findings": [asdict(finding) for finding in self.findings],
@@ -228,7 +240,15 @@ def audit(
         audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
     )
     worlds, scores = game.scores(scope)
-    given = worlds, scores, delta, _not_normal(configuration, guarantee)
+    unlike = _not_normal(configuration, guarantee)
+    given = worlds, scores, delta, unlike
+    seen_below = 0.0
+    if vantage is Vantage.PARTICIPANT:
+        seen_below = power.by_watching(configuration.observation)
+    if unlike is None:
+        with_update = int(worlds.sum())
+        attacked = power.by_attack(guarantee, claim, with_update, worlds.size - with_update)
+        seen_below = max(seen_below, attacked)
     shown, sure = _bounds(*given, confidence), _bounds(*given, ALARM_CONFIDENCE)
     return AppAudit(
         app=audited.name,
@@ -249,6 +269,7 @@ def audit(
         trials=trials,
         clients=audited.clients,
         seed=seed,
+        seen_below=seen_below,
     )
 
 

@@ -184,6 +184,7 @@ class Observation:
             Flower draws its noise.
         statements: the accountants' answers, in order.
         training: what the clients' training showed; None if no client trained.
+        noise_coordinates: on how many numbers the noise of a round was measured.
     """
 
     participants: tuple[int, ...]
@@ -193,6 +194,7 @@ class Observation:
     seeded: bool
     statements: tuple[Statement, ...]
     training: Training | None = None
+    noise_coordinates: int = 0
 
     @property
     def constant_weights(self) -> bool:

@@ -4,9 +4,10 @@ A measurement supports nothing that it had no chance to contradict. Told worlds 
 trials won would have raised the alarm; the noise of the sums, if half of it would have been seen.
 Canaries have no largest outcome, since without noise their signal is as large as what others send
 is small; they had one if half of the noise, which shows as twice the signal, would have raised the
-alarm.
+alarm with 95 %.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -15,15 +16,20 @@ import numpy.typing as npt
 from adversaries.statistics import estimators
 from adversaries.statistics.design import Design
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, significance
-from adversaries.statistics.noncentral import lower_limit
 from fedsim.auditor.live_audit import LiveAudit
+from fedsim.audits import detectable
+from fedsim.audits.noise_watch import SUM
 from fedsim.campaign import precision
 from fedsim.config import Config
+from fedsim.privacy import identifiability
 
 Bools = npt.NDArray[np.bool_]
 
 MOST = 1 << 20
 """More trials or canaries than this are not asked for."""
+
+HALF = 0.5
+"""Of the claimed noise: what must be seen, with `detectable.POWER`, to support anything."""
 
 SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 
@@ -51,6 +57,59 @@ def lacking(
     if len(found) < len(reasons):
         return []
     return ["nothing was held against the noise that the server says which could refute it", *found]
+
+
+def seen_below(audit: LiveAudit, worlds: Bools | None, seen: Bools | None) -> float | None:
+    """Return the share of the claimed noise below which the auditor would have seen a shortfall.
+
+    With `detectable.POWER`, by whatever of sums, canaries and told worlds would have seen the most;
+    None where no round was seen, and 0 where no shortfall can be named.
+
+    Args:
+        audit: of the run.
+        worlds: bool [T], as told; None before that.
+        seen: bool, those of the trials that were seen; None unless some were in either.
+    """
+    if audit.config is None or not audit.mechanisms():
+        return None
+    found = [0.0, _by_canaries(audit)]
+    if audit.noise is not None:
+        limit = audit.noise.limits(ALARM_CONFIDENCE).get(SUM, math.inf)
+        found.append(detectable.by_limit(limit))
+    if worlds is not None and seen is not None:
+        found.append(_by_worlds(audit, audit.config, len(worlds), seen.size))
+    return max(found)
+
+
+def _by_canaries(audit: LiveAudit) -> float:
+    """Return the share by the signal of canaries, which other records hide as they hid it here."""
+    watch = audit.canaries
+    effect = None if watch is None else watch.effect(ALARM_CONFIDENCE)
+    claimed = None if watch is None else watch.prediction()
+    if watch is None or effect is None or not claimed or effect.reason is not None:
+        return 0.0
+    if effect.interval.low <= 0:
+        return 0.0
+    # What hides a canary beside the noise, over the noise's variance, is at most so much.
+    beside = max(0.0, (claimed / effect.interval.low) ** 2 - 1)
+    tail = significance(ALARM_CONFIDENCE) / 2
+    share = detectable.by_separation(claimed, claimed, *watch.sides, tail, checked=False)
+    return math.sqrt(max(0.0, share**2 - beside))
+
+
+def _by_worlds(audit: LiveAudit, config: Config, told: int, seen: int) -> float:
+    """Return the share by the number of beliefs that were right."""
+    played, mechanisms = precision.design(config, told), audit.mechanisms()
+    if played.common or audit.missed or any(each.sampled for each in mechanisms):
+        return 0.0
+    courses = [course for course in audit.beliefs.values() if course]
+    signals = [
+        np.sqrt(sum((each.sensitivities / each.noise_stds) ** 2 for each in course)).min()
+        for course in courses
+    ]
+    bound = max(map(identifiability.rho_alpha, mechanisms))
+    tail = (1 - played.level(ALARM_CONFIDENCE)) / 2
+    return detectable.by_wins(float(min(signals)), bound, seen, tail)
 
 
 def one_world(config: Config) -> bool:
@@ -110,8 +169,9 @@ def _all_won(worlds: Bools, design: Design) -> float:
 
 def _tells(loud: int, quiet: int, claimed: float) -> bool:
     """Return whether twice the claimed signal would raise the alarm of so many canaries."""
-    scale, tail = (1 / loud + 1 / quiet) ** 0.5, significance(ALARM_CONFIDENCE) / 2
-    return lower_limit(2 * claimed / scale, loud + quiet - 2, tail) * scale > claimed
+    tail = significance(ALARM_CONFIDENCE) / 2
+    found = detectable.by_separation(claimed, claimed, loud, quiet, tail, checked=False)
+    return found >= HALF
 
 
 def _least(suffices: Callable[[int], bool]) -> str:

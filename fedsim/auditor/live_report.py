@@ -90,10 +90,11 @@ def assemble(
         "canaries": _canaries(audit, confidence),
     }
     report["alarms"] = _alarms(audit, last, report, worlds)
+    scored, bounds = _scored(last, worlds), report["bounds"]
+    seen, bound = scored and scored[0], bounds and bounds["rho_alpha"]
+    report["seen_below"] = live_power.seen_below(audit, worlds, seen)
     report["claim"] = None
     if claim is not None:
-        scored, bounds = _scored(last, worlds), report["bounds"]
-        seen, bound = scored and scored[0], bounds and bounds["rho_alpha"]
         unmeasured = live_power.lacking(audit, worlds, seen, bound)
         report["claim"] = live_claim.judge(
             audit, claim, report["alarms"], unmeasured, reported, ended

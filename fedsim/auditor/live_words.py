@@ -22,7 +22,8 @@ from fedsim.common.strict_json import report_json
 from fedsim.figures import belief_figures, training_figures
 from fedsim.pages import audit_page
 from fedsim.pages.pictures import inline
-from fedsim.pages.wording import number, percent
+from fedsim.pages.wording import number, percent, would_have_seen
+from fedsim.results.verdict_states import CONTRADICTS, NOT_MEASURED, StateWords, standing, words_of
 
 Report = Mapping[str, Any]
 
@@ -48,10 +49,30 @@ def write(report: Report, directory: Path, looks: Sequence[Look] = ()) -> Path:
     return report_directory.write_report(directory, report_json(report), render_html(report, looks))
 
 
+def state(report: Report) -> StateWords:
+    """Return how what was measured stands to the noise that the server says.
+
+    Args:
+        report: as of `live_report.assemble`.
+    """
+    bounds, empirical, canaries = report["bounds"], report["empirical"], report["canaries"]
+    interval = None if empirical is None else tuple(empirical["advantage_interval"])
+    limit = 0.0 if bounds is None else bounds["rho_alpha"]
+    found = standing(interval, limit, exact=True, alarmed=bool(report["alarms"]))
+    if found != "untested":
+        return words_of(found)
+    if canaries is not None and canaries["reason"] is None:
+        over = canaries["interval"][0] > canaries["claimed_mu"]
+        return words_of("within-chance" if over else "not-contradicted")
+    if report["noise"] is not None:
+        return words_of("not-contradicted")
+    return words_of(found, measured=report["belief"] is not None)
+
+
 def verdict(report: Report) -> str:
     """Return the answer in a sentence or two."""
     bounds, belief, canaries = report["bounds"], report["belief"], report["canaries"]
-    said = stated(report)
+    said = [f"{state(report).text}.", *stated(report)]
     if bounds is not None and belief is not None:
         what = "all data of a client" if report["unit"] == "client" else "the challenge record"
         said.append(
@@ -73,7 +94,12 @@ def verdict(report: Report) -> str:
             f"The released sums have at most {number(noise['at_most'][SUM])} times the noise that "
             f"is claimed ({percent(noise['confidence'])}), whatever the records are."
         )
-    return " ".join(said) or "No round was seen from its beginning to its end yet."
+    measured = state(report)
+    if measured not in (CONTRADICTS, NOT_MEASURED) and report["seen_below"] is not None:
+        said.append(would_have_seen(report["seen_below"]))
+    if bounds is None and canaries is None and noise is None:
+        said.append("No round was seen from its beginning to its end yet.")
+    return " ".join(said)
 
 
 def table(found: Sequence[Belief | Look]) -> Table:

@@ -15,19 +15,19 @@ from scipy.stats import binom
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, sample_size
 from adversaries.statistics.lower_bounds import LOWER_BOUNDS
-from fedsim.audits import lowering
+from fedsim.audits import least_deviation, lowering
 from fedsim.audits.audited_run import AuditedRun
 from fedsim.audits.measurements import one_run_report, vantage_report
 from fedsim.privacy import identifiability
 from fedsim.results.measured import AtVantage
 from fedsim.results.numbers import Ends
 from fedsim.results.report import Report
+from fedsim.results.verdict_states import State, standing
 from fedsim.results.verdicts import (
     AllowedThere,
     Answer,
     MeasuredThere,
     OwnLimit,
-    State,
     Towards,
     VantageVerdict,
 )
@@ -67,6 +67,7 @@ def _verdict(run: AuditedRun, report: Report, vantage: Vantage) -> VantageVerdic
         measured=measured,
         allowed=allowed,
         limits=[],
+        seen_below=least_deviation.seen_below(run, report, vantage, row) if seen else None,
     )
     return VantageVerdict(**vars(verdict) | {"limits": [*_limits(run, report, verdict)]})
 
@@ -83,17 +84,13 @@ def state(
         allowed: there.
     """
     mine = vantage == report.vantage
-    if any(name == f"{ELSEWHERE}{vantage}" for name in report.alarms) or (
+    alarmed = any(name == f"{ELSEWHERE}{vantage}" for name in report.alarms) or (
         mine and any(not name.startswith(ELSEWHERE) for name in report.alarms)
-    ):
-        return "above"
-    if allowed.advantage >= 1:
-        return "no-limit"
-    if measured is None or measured.interval is None:
-        return "untested"
+    )
     # A weak attack says nothing of a better one.
-    stays = measured.exact_posterior and measured.interval[1] < allowed.advantage
-    return "below" if stays else "not-contradicted"
+    exact = measured is not None and measured.exact_posterior
+    interval = None if measured is None else measured.interval
+    return standing(interval, allowed.advantage, exact=exact, alarmed=alarmed)
 
 
 def _allowed(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -> AllowedThere:

@@ -55,10 +55,10 @@ def sign(
     """Sign what a run or an audit found: report, configuration, ledger, transcript, code, versions.
 
     The report of a run or training, or of a transcript that is signed with its audit, is made again
-    from the other files first, and not signed if it does not follow from them. That of an app, loop
-    or live audit cannot be made again: the signature says who signed and what files there were, and
-    not that the report follows from them. What there is not is said to be absent. The evidence is
-    one file; with the directory anybody can verify it who has the public key.
+    from the other files first, with its pages, and not signed if it does not follow from them. That
+    of an app, loop or live audit cannot be made again: the signature says who signed and what files
+    there were, and not that the report follows from them. What there is not is said to be absent.
+    The evidence is one file; with the directory anybody can verify it who has the public key.
 
     Example: fedsim sign fedsim-runs/digits --key release.pem
     """
@@ -111,7 +111,7 @@ def verify(
     ] = False,
     json_: AsJson = False,
 ) -> None:
-    """Hold evidence against the files it is about: signature, every file, and the report anew.
+    """Hold evidence against the files it is about: signature, every file, report and pages anew.
 
     Exit status: 0 verified (with --as-signed: files as signed); 3 cannot tell, as without a key;
     4 refuted; 2 bad input.

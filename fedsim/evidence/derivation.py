@@ -8,7 +8,7 @@ of the trials of an app or of a training loop nothing is kept.
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from adversaries.errors import InputError
 from fedsim.campaign import ledger
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.common.strict_json import report_json
+from fedsim.evidence import pages
 from fedsim.evidence.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
 from fedsim.report import model_card, training_report, writing
 from fedsim.results.report import encode
@@ -43,8 +44,21 @@ class UnderivableError(InputError):
     """The files that a report follows from are not among those that are signed."""
 
 
-def derived(kind: str, root: Path, source: str, report: Report) -> Report:
-    """Return a report as the code that is here makes it, and write nothing.
+@dataclass(frozen=True)
+class Made:
+    """What was made again.
+
+    Attributes:
+        report: as report.json has it.
+        pages: beside it, by name: each as the bytes that it may have.
+    """
+
+    report: Report
+    pages: pages.Pages
+
+
+def derived(kind: str, root: Path, source: str, report: Report) -> Made:
+    """Return a report and its pages as the code that is here makes them, and write nothing.
 
     Args:
         kind: of the report, a key of `conditions.NAMES`.
@@ -109,7 +123,7 @@ def _alike(told: Any, found: Any) -> bool:
     return type(told) is type(found) and bool(told == found)
 
 
-def _of_run(root: Path, _: Report) -> Report:
+def _of_run(root: Path, _: Report) -> Made:
     directory = RunDirectory.open(root)
     signed = directory.read_report()
     limits = {"report.limit-advantage": 0.0, "report.limit-belief": 0.0}
@@ -117,10 +131,10 @@ def _of_run(root: Path, _: Report) -> Report:
         limits |= {f"report.limit-{own.of}": own.limit for own in verdict.limits}
     confidence, delta = signed.empirical.confidence, signed.bounds.delta
     made, _transcript = writing.assembled(directory, confidence, delta, limits)
-    return encode(made)
+    return Made(encode(made), pages.of_run(directory, made))
 
 
-def _of_training(root: Path, _: Report) -> Report:
+def _of_training(root: Path, _: Report) -> Made:
     directory = RunDirectory.open(root)
     card = model_card.read(directory)
     privacy = model_card.privacy_of(
@@ -128,21 +142,20 @@ def _of_training(root: Path, _: Report) -> Report:
     )
     if apart := named(differences(report_json(asdict(card.privacy)), report_json(asdict(privacy)))):
         raise directory.damaged("public/model_card.json", f"its ledger says otherwise: {apart}")
-    made: Report = report_json(training_report.assemble(directory))
-    return made
+    made = training_report.assemble(directory)
+    return Made(report_json(made), pages.of_training(directory, made))
 
 
-def _of_transcript(path: Path, report: Report) -> Report:
+def _of_transcript(path: Path, report: Report) -> Made:
     claim = report["claim"] or {"epsilon": None, "unit": None}
     with Reader(path) as reader:
         made = transcript_audit.audit(
             reader, report["delta"], report["confidence"], claim["epsilon"], claim["unit"]
         )
-    found: Report = report_json(made)
-    return found
+    return Made(report_json(made), pages.of_transcript(made))
 
 
-_WAYS: Mapping[str, Callable[[Path, Report], Report]] = {
+_WAYS: Mapping[str, Callable[[Path, Report], Made]] = {
     RUN: _of_run,
     TRAINING: _of_training,
     TRANSCRIPT: _of_transcript,

@@ -18,15 +18,15 @@ from fedsim.common import private_files
 from fedsim.common.installation import PACKAGES
 from fedsim.config import Config, to_run_config
 
-LIBRARIES = ("flwr", "torch", "numpy", "scipy", "dp-accounting", "cryptography")
-"""What numbers depend on beside the code."""
+LIBRARIES = ("flwr", "torch", "numpy", "scipy", "dp-accounting", "cryptography", "matplotlib")
+"""What numbers and pictures depend on beside the code."""
 
 OTHERS = ("torchvision", "flwr", "hf")
 """What names a library's own thing before a colon in a configuration, and no code of a user's."""
 
 
 def below(root: Path, place: Path) -> Iterator[str]:
-    """Yield the names of all files in a place below a folder, in order, without those half written.
+    """Yield the names of all files in a place below a folder, in order.
 
     Args:
         root: the folder that names begin at.
@@ -39,8 +39,7 @@ def below(root: Path, place: Path) -> Iterator[str]:
     found = os.lstat(place)
     if stat.S_ISDIR(found.st_mode):
         for inner in sorted(place.iterdir()):
-            if not inner.name.endswith(private_files.PARTIAL):
-                yield from below(root, inner)
+            yield from below(root, inner)
     elif stat.S_ISREG(found.st_mode):
         yield place.relative_to(root).as_posix()
     else:

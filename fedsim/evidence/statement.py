@@ -10,7 +10,7 @@ from adversaries.errors import InputError
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.common import reading
 from fedsim.common.report_directory import EVIDENCE
-from fedsim.evidence import conditions, derivation, digests
+from fedsim.evidence import conditions, derivation, digests, envelope, pages
 from fedsim.evidence.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
 from fedsim.evidence.envelope import Digest, Predicate, Statement, Subject
 from fedsim.report import model_card
@@ -24,8 +24,8 @@ PARTS = {
 }
 """What a run has beside its report, and the file that it is in."""
 
-UNSIGNED = ("lock", "live.html")
-"""Files of a run that say nothing which lasts."""
+LOCK = "lock"
+"""The one file of a run that says nothing."""
 
 Report = Mapping[str, Any]
 
@@ -71,13 +71,31 @@ class Signed:
         return f"fedsim {' '.join(reversed(self.kind.split()))}"
 
     def names(self) -> Iterator[str]:
-        """Yield the names of all its files, in order. Raises InputError and OSError."""
+        """Yield the names of all its files, in order, but for the lock and for evidence.
+
+        Raises InputError and OSError.
+        """
         folder = (self.root / self.report).parent
         places = [folder, *([self.root / self.transcript] if self.transcript else [])]
         for place in places:
             for name in digests.below(self.root, place):
-                if name not in UNSIGNED and not name.endswith(EVIDENCE):
+                if name != LOCK and not self._is_evidence(name):
                     yield name
+
+    def others(self) -> list[str]:
+        """Return the names of all evidence among the files. Raises InputError and OSError."""
+        folder = (self.root / self.report).parent
+        return [name for name in digests.below(self.root, folder) if self._is_evidence(name)]
+
+    def _is_evidence(self, name: str) -> bool:
+        """Return whether a file is a statement in an envelope, which nothing else can stand in."""
+        if not name.endswith(EVIDENCE):
+            return False
+        try:
+            envelope.read(self.root / name)
+        except (InputError, OSError):
+            return False
+        return True
 
     def absent(self) -> list[str]:
         """Return which of PARTS are not among its files. Raises InputError and OSError."""
@@ -152,14 +170,9 @@ def made(signed: Signed) -> Statement:
         InputError: a file is missing or damaged, or the report says what the others do not.
     """
     report = signed.read()
-    again = report
     if not signed.unmade:
         again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
-    if apart := derivation.named(derivation.differences(report, again)):
-        raise InputError(
-            f"{signed.report} is not what fedsim makes of the other files ({apart}); make it anew "
-            f"with {signed.remedy}, then sign"
-        )
+        _refuse_others(signed, report, again)
     with reading.damage(lambda why: InputError(f"{signed.report} is damaged: {why}")):
         told = said(signed, report)
     try:
@@ -180,6 +193,18 @@ def made(signed: Signed) -> Statement:
         **told,
     )
     return Statement(subject=subject, predicate=predicate)
+
+
+def _refuse_others(signed: Signed, report: Report, again: derivation.Made) -> None:
+    """Raise InputError where a report or page is not what fedsim makes of the other files."""
+    apart = derivation.named(derivation.differences(report, again.report))
+    wrong = f"{signed.report} is not what fedsim makes of the other files ({apart})"
+    if not apart:
+        _, other = pages.differing((signed.root / signed.report).parent, again.pages)
+        wrong = f"{', '.join(other)} is not what fedsim makes of {signed.report}"
+        if not other:
+            return
+    raise InputError(f"{wrong}; make it anew with {signed.remedy}, then sign")
 
 
 def said(signed: Signed, report: Report) -> dict[str, Any]:

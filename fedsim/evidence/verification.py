@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from adversaries.errors import InputError
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.common import reading
-from fedsim.evidence import derivation, digests, envelope, keys
+from fedsim.evidence import derivation, digests, envelope, keys, pages
 from fedsim.evidence.envelope import Envelope, Statement
 from fedsim.evidence.statement import Signed, said
 
@@ -95,7 +95,9 @@ def verify(
             raise InputError(f"'{path}' names '{name}', which is no file below a folder")
     folder = (path.parent if root is None else root).absolute()
     signed = Signed(predicate.kind, folder, predicate.report, predicate.transcript)
-    checks = [_signature(sealed, key), *_files(signed, statement)]
+    here = path.absolute()
+    own = here.relative_to(folder).as_posix() if here.is_relative_to(folder) else ""
+    checks = [_signature(sealed, key), *_files(signed, statement, own)]
     if lacking := predicate.absent:
         checks.append(Check("absent", Outcome.VERIFIED, f"{', '.join(lacking)}: not signed", NOTED))
     same = _same_code(signed, statement)
@@ -106,7 +108,7 @@ def verify(
         if as_signed:
             checks.append(Check("report", Outcome.VERIFIED, "was not made again", AS_SIGNED))
         else:
-            checks.append(_derived(signed, all(not check.words for check in same)))
+            checks += _derived(signed, all(not check.words for check in same))
         checks.append(_said(signed, statement))
     return Verification(statement, tuple(check for check in checks if check.words))
 
@@ -123,8 +125,11 @@ def _signature(sealed: Envelope, key: Ed25519PublicKey | None) -> Check:
     return Check("signature", Outcome.REFUTED, f"not by the key {whose}: {why}")
 
 
-def _files(signed: Signed, statement: Statement) -> Iterator[Check]:
-    """Yield a check for every file that is not as it was signed, and one for all others."""
+def _files(signed: Signed, statement: Statement, evidence: str) -> Iterator[Check]:
+    """Yield a check for every file that is not as it was signed, and one for all others.
+
+    evidence: the name of the statement's own file below the folder, "" if it is elsewhere.
+    """
     same, names = 0, set()
     for subject in statement.subject:
         names.add(subject.name)
@@ -142,31 +147,51 @@ def _files(signed: Signed, statement: Statement) -> Iterator[Check]:
         yield Check("files", Outcome.VERIFIED, f"{same} of {len(names)} are those that were signed")
     needed = {signed.report, *([signed.transcript] if signed.transcript else [])}
     try:
-        there = {*signed.names()}
+        there, others = {*signed.names()}, signed.others()
     except (OSError, InputError) as error:
         yield Check("files", Outcome.CANNOT_TELL, f"cannot be listed: {reading.reason(error)}")
-        there = set()
+        there, others = set(), list[str]()
+    for name in others:
+        if name != evidence:
+            words = "is other evidence, at which nobody looked"
+            yield Check(name, Outcome.VERIFIED, words, NOTED)
     for name in sorted((there | needed) - names):
         yield Check(name, Outcome.CANNOT_TELL, "is there, and the statement does not speak of it")
 
 
-def _derived(signed: Signed, same_code: bool) -> Check:
-    """Return whether the report follows from the other files."""
-    report = signed.read()
+def _derived(signed: Signed, same_code: bool) -> Iterator[Check]:
+    """Yield whether the report follows from the other files, and its pages from the report."""
+    report, folder = signed.read(), (signed.root / signed.report).parent
     try:
         again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
+        same, other = pages.differing(folder, again.pages)
     except InputError as error:
-        return Check("report", Outcome.CANNOT_TELL, f"was not made again: {error}")
+        yield Check("report", Outcome.CANNOT_TELL, f"was not made again: {error}")
+        return
     except reading.DAMAGE as error:
-        return Check("report", Outcome.CANNOT_TELL, f"was not made again: {reading.reason(error)}")
-    apart = derivation.named(derivation.differences(report, again))
-    if not apart:
-        words = "made again from the other files, with the same numbers"
-        return Check("report", Outcome.VERIFIED, words)
-    if same_code:
-        return Check("report", Outcome.REFUTED, f"does not follow from the files: {apart}")
-    words = f"made again by other code or libraries it is not the same: {apart}"
-    return Check("report", Outcome.CANNOT_TELL, words)
+        why = reading.reason(error)
+        yield Check("report", Outcome.CANNOT_TELL, f"was not made again: {why}")
+        return
+    wrong = Outcome.REFUTED if same_code else Outcome.CANNOT_TELL
+    elsewhere = "made again by other code or libraries it is not the same"
+    if apart := derivation.named(derivation.differences(report, again.report)):
+        words = f"does not follow from the files: {apart}" if same_code else f"{elsewhere}: {apart}"
+        yield Check("report", wrong, words)
+        return
+    words = "made again from the other files, with the same numbers"
+    yield Check("report", Outcome.VERIFIED, words)
+    for name in other:
+        words = "is not the page of this report" if same_code else elsewhere
+        yield Check(name, wrong, words)
+    if same:
+        shown = [name for name in same if not name.startswith("figures/")]
+        if drawn := len(same) - len(shown):
+            shown.append(f"{drawn} figures")
+        words = f"made again, with the same words and numbers: {', '.join(shown)}"
+        yield Check("pages", Outcome.VERIFIED, words)
+    unmade = sum(1 for _ in signed.names()) - len(same) - len(other) - 1
+    words = f"{unmade} other files were taken as they were signed, and not made again"
+    yield Check("files", Outcome.VERIFIED, words, NOTED)
 
 
 def _said(signed: Signed, statement: Statement) -> Check:

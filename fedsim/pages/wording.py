@@ -6,6 +6,9 @@ from typing import Any
 
 DASH, INFINITE = "–", "∞"
 
+LEAST_SHARE = 0.05
+"""A share of the claimed noise below this counts as no noise, which takes no audit to name."""
+
 
 def span(interval: tuple[float, float] | None, wording: Callable[[Any], str]) -> str:
     """Return an interval as "low to high"; "" for None.
@@ -87,3 +90,21 @@ def plain(value: Any) -> str:
 def at_least(epsilon: float) -> str:
     """Return what a lower bound on epsilon proves as text, "nothing" for 0."""
     return f"ε ≥ {number(epsilon)}" if epsilon else "nothing"
+
+
+def would_have_seen(share: float | None, what: str = "audit") -> str:
+    """Return a sentence about the least shortfall of noise that an audit would have seen.
+
+    Args:
+        share: of the claimed noise, as of `fedsim.audits.detectable`; None for no sentence.
+        what: "audit", or "attack" of one of several in an audit.
+    """
+    if share is None:
+        return ""
+    if share < LEAST_SHARE:
+        return f"This {what} need not have seen any shortfall of the noise."
+    # Rounded down: it would have seen no less than it says.
+    shown = math.floor(share * 1000) / 1000
+    return (
+        f"With 95% probability, this {what} would have seen noise below {shown:.3f} of the claim."
+    )

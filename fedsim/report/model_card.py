@@ -25,7 +25,7 @@ from fedsim.pages.wording import LEARNT_NOTHING, beside_accuracy, number, percen
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.releases import Releases
 from fedsim.report import rehearsed
-from fedsim.results.model_card import ModelCard, Privacy, Rehearsal, Towards, Utility
+from fedsim.results.model_card import Charged, ModelCard, Privacy, Rehearsal, Towards, Utility
 from fedsim.training import saved_model
 from fedsim.trust.model import Vantage
 
@@ -141,6 +141,7 @@ def privacy_of(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> 
         towards=[_towards(config, released, vantage) for vantage in Vantage],
         rounds_charged=released.count,
         attempts=max((row.attempt for row in rows), default=0),
+        local_steps=training.local_steps,
     )
 
 
@@ -155,7 +156,11 @@ def _towards(config: Config, released: Releases, vantage: Vantage) -> Towards:
         except InputError:  # the other method does not cover such rounds
             continue
         epsilons[name] = found
-    return Towards(vantage.value, _sees(config, vantage), epsilons)
+    steps = [
+        Charged(one.noise_multiplier, one.count, one.sampling_rate)
+        for one in released.towards(vantage).groups
+    ]
+    return Towards(vantage.value, _sees(config, vantage), epsilons, steps)
 
 
 def _sees(config: Config, vantage: Vantage) -> str:
@@ -207,6 +212,25 @@ def as_markdown(card: ModelCard) -> str:
     return "\n".join(_lines(card)) + "\n"
 
 
+def _local(privacy: Privacy) -> str:
+    """Return how many steps a round has, where it has more than one."""
+    return f" of {privacy.local_steps} local steps each" * (privacy.local_steps > 1)
+
+
+def _accounted(privacy: Privacy) -> Iterator[str]:
+    """Yield the steps from which everybody can work out epsilon again."""
+    if not any(row.steps for row in privacy.towards):
+        return
+    yield from ("", "ε follows from δ and these Gaussian steps:", "")
+    for row in privacy.towards:
+        steps = "; ".join(
+            f"{one.count} steps with noise multiplier {one.noise_multiplier:.7g} at sampling rate "
+            f"{one.sampling_rate:.7g}"
+            for one in row.steps
+        )
+        yield f"- towards the {row.vantage.replace('-', ' ')}: {steps}"
+
+
 def _rehearsed(found: Rehearsal) -> str:
     between = span(found.advantage_interval, number)
     whose = "the same schema" if found.data == OWN else _plain(found.data)
@@ -251,9 +275,10 @@ def _lines(card: ModelCard) -> Iterator[str]:
         f"At δ = {privacy.delta:g}, for one {privacy.unit} ({privacy.neighbouring}). Gradients "
         f"were clipped to {privacy.clipping_norm:g}; the noise multiplier was "
         f"{privacy.noise_multiplier:.4g}, the sampling rate {privacy.sampling_rate:g}. "
-        f"{privacy.trust} {privacy.rounds_charged} rounds are accounted for"
+        f"{privacy.trust} {privacy.rounds_charged} rounds{_local(privacy)} are accounted for"
         + (f", in {privacy.attempts} attempts." if privacy.attempts > 1 else ".")
     )
+    yield from _accounted(privacy)
     if card.utility is not None:
         yield from ("", "## Quality", "")
         yield (

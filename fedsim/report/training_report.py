@@ -20,7 +20,9 @@ from fedsim.pages import audit_page
 from fedsim.pages.pictures import inline
 from fedsim.pages.wording import number
 from fedsim.report import model_card
+from fedsim.results import verdict_states as states
 from fedsim.results.model_card import ModelCard
+from fedsim.results.verdict_states import StateWords
 
 KIND = "training"
 
@@ -108,11 +110,12 @@ def render_html(report: Report, card: ModelCard) -> str:
     server = card.privacy.towards[0]
     spent = " or ".join(f"{number(value)} ({name})" for name, value in server.epsilon.items())
     said = [
+        f"{state(report, card).text}.",
         f"{card.clients} clients trained a {card.network} in {card.rounds} rounds. Towards the "
-        f"{server.vantage} epsilon is {spent} at delta {card.privacy.delta:g}."
+        f"{server.vantage} epsilon is {spent} at delta {card.privacy.delta:g}.",
     ]
     if not card.privacy.guaranteed:
-        said.insert(0, f"No guarantee of differential privacy. {card.privacy.note}")
+        said.insert(1, f"No guarantee of differential privacy. {card.privacy.note}")
     if card.utility is not None:
         said.append(model_card.learning(card.utility))
     return audit_page.render(
@@ -124,6 +127,21 @@ def render_html(report: Report, card: ModelCard) -> str:
         figures=list(_figures(report)),
         missing=[[_who(one), one["of"], one["reason"]] for one in report["missing"]],
     )
+
+
+def state(report: Report, card: ModelCard) -> StateWords:
+    """Return how the noise of the sums, where it was watched, stands to what is claimed.
+
+    Args:
+        report: as of `assemble`.
+        card: of the trained model.
+    """
+    if report["alarms"]:
+        return states.CONTRADICTS
+    if not card.privacy.guaranteed:
+        return states.NO_GUARANTEE
+    watched = bool(report["rounds"]) and bool(report["rounds"][-1].get("noise_at_most"))
+    return states.NOT_CONTRADICTED if watched else states.NOT_MEASURED
 
 
 def _figures(report: Report) -> Iterator[tuple[str, Markup]]:

@@ -1,9 +1,21 @@
 """What the card of a trained model says: `model_card.json`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedsim.results.numbers import Ends, Real
+
+
+@dataclass(frozen=True)
+class Charged:
+    """Noisy steps alike: from these, delta and the neighbouring relation epsilon follows."""
+
+    noise_multiplier: Real
+    """Of the noise that is unknown there, over the sensitivity; 0 for none."""
+    count: int
+    """Steps of all rounds, local ones and those of interrupted attempts included."""
+    sampling_rate: Real
+    """Probability with which a record takes part in a step."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +28,8 @@ class Towards:
     """What is seen from there, in words."""
     epsilon: Mapping[str, Real]
     """At delta, by the name of each accountant; the first is the configured one."""
+    steps: list[Charged] = field(default_factory=list)
+    """That epsilon accounts for; none on cards of earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +61,8 @@ class Privacy:
     """Rounds that left something, interrupted attempts included."""
     attempts: int
     """How often the training was begun or gone on with."""
+    local_steps: int = 1
+    """Noisy steps that a client takes in a round."""
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedsim.results.numbers import Ends, Real
-
-State = Literal["above", "no-limit", "not-contradicted", "below", "untested"]
-"""How a measurement stands to theory.
-
-above: a check contradicts theory, as surely as an alarm must be.
-no-limit: theory sets the advantage no limit below 1.
-not-contradicted: the interval reaches the limit, so that the trials cannot tell.
-below: the whole interval lies below the limit.
-untested: nothing was measured that has an interval; theory alone speaks.
-"""
+from fedsim.results.verdict_states import State
 
 Basis = Literal["measured", "theory"]
 
@@ -103,8 +94,8 @@ class OwnLimit:
     by: Basis
     """What the answer rests on; of one that is not there, what was asked last."""
     trials: int | None
-    """How many would tell, if what was measured stays as it is; None where it is told, or where no
-    number would."""
+    """How many would tell with 80 %, if what was measured stays as it is; None where it is told, or
+    where no number would."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +114,9 @@ class VantageVerdict:
     """By theory."""
     limits: list[OwnLimit]
     """One for each limit that is configured."""
+    seen_below: Real | None = None
+    """The audit would have seen, with 95 %, noise below this share of what is claimed; 0 where no
+    shortfall can be named; None where nothing was measured, or nothing is claimed."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from fedsim.config import Config
 from fedsim.pages import audit_page
 from fedsim.pages.blocks import Mark
 from fedsim.pages.wording import DASH, number, percent, span
+from fedsim.results.verdict_states import standing, words_of
+from fedsim.seats import at_server
 from fedsim.tracking import live_pictures
 from fedsim.tracking.course import Course, Event
 
@@ -64,7 +66,7 @@ class LivePage:
             finished: whether the run has finished.
         """
         if finished:
-            self._directory.write_text(FILE, audit_page.render(MOVED, name=self._config.run.name))
+            self._directory.write_text(FILE, render_finished(self._config))
         else:
             self._write("interrupted", self._directory.resumed_by)
 
@@ -72,6 +74,15 @@ class LivePage:
         page = render(self._config, self._course, phase, resumed_by)
         self._directory.write_text(FILE, page)
         self._written = time.monotonic()
+
+
+def render_finished(config: Config) -> str:
+    """Return the page of a run that has finished, which leads to its report.
+
+    Args:
+        config: the experiment.
+    """
+    return audit_page.render(MOVED, name=config.run.name)
 
 
 def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> str:
@@ -94,7 +105,7 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
         at=f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S}",
         done=_done(course, planned),
         said=[] if training else _said(course, planned),
-        mark=_mark(course),
+        mark=_mark(config, course),
         provisional=""
         if training
         else PROVISIONAL.format(confidence=percent(config.audit.confidence)),
@@ -136,16 +147,14 @@ def _said(course: Course, planned: int) -> list[str]:
     return said
 
 
-def _mark(course: Course) -> Mark | None:
+def _mark(config: Config, course: Course) -> Mark | None:
     """Return how the advantage so far stands to its limit; only an interval below it is good."""
     interval, limit = course.look.interval, course.rho_alpha
     if interval is None or limit is None:
         return None
-    if interval[0] > limit:
-        return Mark("alarm", "So far above the limit")
-    if interval[1] <= limit:
-        return Mark("good", "So far below the limit")
-    return Mark("caution", "So far on both sides of the limit: cannot tell yet")
+    exact = at_server.is_exact(config, config.federation.vantage)
+    words = words_of(standing(interval, limit, exact=exact))
+    return Mark(words.kind, f"So far: {words.text}")
 
 
 def _entries(config: Config, course: Course) -> list[tuple[str, str]]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, significance
+from fedsim.audits import detectable
 from fedsim.transcript_audit.transcript_findings import finding
 
 Ends = Mapping[str, float]
@@ -124,6 +125,23 @@ def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
         point = 0.0 if verdict == "none" else point
     found = NoiseLevel(verdict, scales, point, shown, sure, rounds, sure_rounds)
     return found if verdict else _judged(found, claimed)
+
+
+def seen_below(level: NoiseLevel, releases: Sequence[Release]) -> float | None:
+    """Return the share of the configured noise below which less of it would have been an alarm.
+
+    In all rounds alike; None where the noise is not held against a configured one.
+
+    Args:
+        level: as measured of the releases.
+        releases: of all rounds.
+    """
+    if level.verdict not in ("as claimed", "more"):
+        return None
+    pairs = zip(releases, level.scales, strict=True)
+    rounding = max((release.rounding / scale) ** 2 for release, scale in pairs)
+    freedom = sum(release.size for release in releases)
+    return detectable.by_energy(freedom, significance(ALARM_CONFIDENCE) / 2, rounding)
 
 
 def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[dict[str, Any]]:

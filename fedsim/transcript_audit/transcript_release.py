@@ -124,6 +124,7 @@ def noise_values(
         "clipped": all(release.clipping_norm is not None for release in releases),
         "count_known": all(release.count_std != 0 for release in releases),
         "noise": level.verdict,
+        "seen_below": noise_level.seen_below(level, releases),
         "claimed_std": [release.claimed_std for release in releases],
         "left_over_std": [release.left_over for release in releases],
         "left_over_interval": [

@@ -18,7 +18,9 @@ from fedsim.common.strict_json import report_json
 from fedsim.figures import belief_figures, training_figures
 from fedsim.pages import audit_page
 from fedsim.pages.pictures import inline
-from fedsim.pages.wording import DASH, number, percent, plain
+from fedsim.pages.wording import DASH, number, percent, plain, would_have_seen
+from fedsim.results import verdict_states as states
+from fedsim.results.verdict_states import StateWords
 
 Report = Mapping[str, Any]
 
@@ -36,13 +38,32 @@ def write(report: Report, directory: Path) -> Path:
         InputError: the directory is a link.
         OSError: it cannot be written.
     """
-    return report_directory.write_report(directory, report_json(report), _render_html(report))
+    return report_directory.write_report(directory, report_json(report), render_html(report))
+
+
+def state(report: Report) -> StateWords:
+    """Return how what was measured stands to what is claimed of the noise.
+
+    Args:
+        report: as `audit.audit` returns it.
+    """
+    release = report["release"]
+    if any(one["severity"] == "alarm" for one in report["findings"]):
+        return states.CONTRADICTS
+    if release is None:
+        return states.NOT_MEASURED if report["canary"] is None else states.CANNOT_TELL
+    if release["noise"] == "none":
+        return states.NO_PROTECTION
+    if not release["clipped"]:
+        return states.NO_GUARANTEE
+    told = release["noise"] in ("as claimed", "more")
+    return states.NOT_CONTRADICTED if told else states.CANNOT_TELL
 
 
 def verdict(report: Report) -> str:
     """Return the answer in one sentence or two."""
     release, canary, delta = report["release"], report["canary"], report["delta"]
-    said = stated(report)
+    said = [f"{state(report).text}.", *stated(report)]
     if release is not None and release["noise"] == "none":
         said.append(
             "No noise is added to the updates as they were sent: of these epsilon is infinite, and "
@@ -64,7 +85,11 @@ def verdict(report: Report) -> str:
         said.append(
             f"Canaries measured mu {low} to {high} of one round, towards {canary['towards']}."
         )
-    return " ".join(said) or "Nothing could be measured from this vantage point."
+    if state(report) is states.NOT_CONTRADICTED:
+        said.append(would_have_seen(release["seen_below"]))
+    if release is None and canary is None:
+        said.append("Nothing could be measured from this vantage point.")
+    return " ".join(said)
 
 
 def _of_steps(release: Report, delta: float) -> str:
@@ -78,9 +103,17 @@ def _of_steps(release: Report, delta: float) -> str:
 
 
 def worst(release: Report) -> Report:
-    """Return the client with the largest epsilon."""
+    """Return the client with the largest epsilon; of equals, the one that is believed in most."""
     clients: Sequence[Report] = release["clients"]
-    return max(clients, key=lambda client: (client["unbounded"], client["epsilon"]["point"]))
+    return max(
+        clients,
+        key=lambda client: (
+            client["unbounded"],
+            float(f"{client['epsilon']['point']:.6g}"),  # rounding parts no clients
+            client["belief"][-1],
+            client["log_odds"][-1],
+        ),
+    )
 
 
 def _client_rows(report: Report) -> list[list[str]]:
@@ -216,8 +249,12 @@ def _sentence(finding: Report) -> str:
     return f"{finding['severity'].capitalize()}: {finding['text']}{where}."
 
 
-def _render_html(report: Report) -> str:
-    """Return the report as one HTML page that needs no other file, script or network."""
+def render_html(report: Report) -> str:
+    """Return the report as one HTML page that needs no other file, script or network.
+
+    Args:
+        report: as `audit.audit` returns it.
+    """
     release, canary = report["release"] or {}, report["canary"] or {}
     return audit_page.render(
         PAGE,

@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from variants import CORRECT, MUTANTS, Variant, play
+from variants import CORRECT, MUTANTS, Variant, noise_of, play
 
 from fedsim.audits.measurements.residual_report import SHARED
 from fedsim.config import Scalar
@@ -127,6 +127,30 @@ def test_records_that_join_more_often_than_claimed_are_noticed_where_norms_vary(
     assert "those of sampled steps" in report["alarms"]["world_d"]
     honest = Variant("q", ORACLE)
     assert play(honest, tmp_path / "honest", trials=1000, rounds=10).report["alarms"] == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "trials", "least"),
+    [({}, 40, 0.9), ({"audit.mode": "oracle"}, 200, 0.3)],
+    ids=["participant", "oracle"],
+)
+def test_noise_that_falls_as_short_as_an_honest_audit_would_have_seen_is_convicted(
+    changes: dict[str, Any], trials: int, least: float, tmp_path: Path
+) -> None:
+    """With 95 %: fewer than six of eight are an accident of one in two hundred."""
+
+    def played(share: float, seed: int) -> dict[str, Any]:
+        scaled = Variant("less noise", changes, lambda: noise_of(share))
+        return play(scaled, tmp_path / f"{share}-{seed}", trials, rounds=6, seed=seed).report
+
+    honest = played(1.0, 0)
+    (share,) = (
+        one["seen_below"] for one in honest["verdicts"] if one["vantage"] == honest["vantage"]
+    )
+    assert least < share < 1
+    assert not honest["alarms"]
+    assert sum(bool(played(share, seed)["alarms"]) for seed in range(1, 9)) >= 6
 
 
 def test_there_are_fifteen_that_leak_one_that_does_not_and_ten_correct_ones() -> None:

@@ -145,9 +145,14 @@ def no_noise() -> AbstractContextManager[Any]:
     return _noise_as(lambda _seed, trials, _round, _partition, size: np.zeros((len(trials), size)))
 
 
+def noise_of(share: float) -> AbstractContextManager[Any]:
+    """Add noise of a share of the standard deviation that is accounted for."""
+    return _noise_as(lambda *stream: gaussian_noise(*stream) * share)
+
+
 def half_the_noise() -> AbstractContextManager[Any]:
     """Add noise of half the standard deviation that is accounted for."""
-    return _noise_as(lambda *stream: gaussian_noise(*stream) / 2)
+    return noise_of(0.5)
 
 
 def uniform_noise() -> AbstractContextManager[Any]:

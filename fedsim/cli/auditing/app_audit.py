@@ -20,6 +20,7 @@ from fedsim.cli.auditing.options import OfApps, OfEvery, given
 from fedsim.cli.terminal import Terminal
 from fedsim.common import report_directory
 from fedsim.config import parse_overrides
+from fedsim.pages.wording import would_have_seen
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.trust.model import Vantage
 
@@ -171,7 +172,8 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
         ("Judged", f"{per}, at delta {outcome.delta:g}"),
         ("Claimed", said),
         *(("Not judged", reason) for reason in outcome.reasons),
-        ("By theory", update + _theory(outcome)),
+        # Noise that is not the configured one is measured, and what follows from it no theory.
+        ("By measured noise" if outcome.noise_off else "By theory", update + _theory(outcome)),
         (
             "By attack",
             f"{update}epsilon at least {bound.epsilon:.4g} ({outcome.confidence:.0%} confidence, "
@@ -185,6 +187,8 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
         ),
         ("Two worlds", _worlds(outcome)),
     ]
+    if outcome.verdict not in (Verdict.CONVICTED, Verdict.SUSPECT):
+        rows.append(("Sees", would_have_seen(outcome.seen_below)))
     if outcome.contradictory:
         rows.append(("Contradiction", CONTRADICTION))
     return rows

@@ -250,8 +250,8 @@ def _print(document: dict[str, Any]) -> None:
         title=f"Trials for a lower bound of {document['share']:g} × ε = "
         f"{document['share'] * document['epsilon']:.3f} (δ = {document['delta']:g})",
         title_justify="left",
-        caption="about, of a campaign without luck: every log-odds at its quantile; bounds from "
-        "counts go up and down in steps, so that fewer may do and a few more may not; "
+        caption=f"about, to reach it with {100 * sample_size.POWER:g} %; bounds from counts go up "
+        "and down in steps, so that fewer may do and a few more may not; "
         f"–: not with {sample_size.MOST_FOR_EPSILON} trials"
         + "; the Gaussian ones are less, or refused, where sensitivities vary"
         * document["sensitivities_vary"],

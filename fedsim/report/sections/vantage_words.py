@@ -4,9 +4,16 @@ import math
 from dataclasses import dataclass
 
 from fedsim.pages.blocks import Mark
-from fedsim.pages.wording import DASH, number, percent, plain, span
+from fedsim.pages.wording import DASH, number, percent, plain, span, would_have_seen
 from fedsim.report.sections.facts import TITLES, clients_of, is_clipped, is_pac, score_caution
 from fedsim.results.report import Report
+from fedsim.results.verdict_states import (
+    NO_GUARANTEE,
+    NO_LIMIT,
+    NO_PROTECTION,
+    StateWords,
+    words_of,
+)
 from fedsim.results.verdicts import AllowedThere, MeasuredThere, OwnLimit, VantageVerdict
 
 NAMES = {
@@ -75,18 +82,14 @@ def mark(report: Report, verdict: VantageVerdict) -> Mark:
         verdict: of the vantage.
     """
     measured, limit = verdict.measured, verdict.allowed.advantage
-    over = measured is not None and measured.interval is not None and measured.interval[0] > limit
-    if verdict.state == "above":
-        return Mark("alarm", "Above the limit" if over else "Contradicts theory")
-    if verdict.state == "no-limit":
-        return Mark("caution", _unlimited(report, verdict))
-    if verdict.state == "below":
-        return Mark("good", "Below the limit")
-    if over:
-        return Mark("caution", "Above the limit, within chance")
-    if verdict.state == "untested":
-        return Mark("open", "Not measured" if measured is None else "Cannot tell")
-    return Mark("open", "Not contradicted")
+    interval = None if measured is None else measured.interval
+    words = words_of(
+        verdict.state,
+        over=interval is not None and interval[0] > limit,
+        measured=measured is not None,
+        unlimited=_unlimited(report, verdict),
+    )
+    return Mark(words.kind, words.text)
 
 
 def lines(report: Report, verdict: VantageVerdict) -> Lines:
@@ -100,7 +103,14 @@ def lines(report: Report, verdict: VantageVerdict) -> Lines:
         advantage=_advantage(verdict),
         belief=_belief(verdict),
         epsilon=_epsilon(verdict),
-        reading=f"{_reading(report, verdict)}{_seen(report, verdict)}{_of_score(report, verdict)}",
+        reading=" ".join(
+            part
+            for part in (
+                _reading(report, verdict) + _seen(report, verdict) + _of_score(report, verdict),
+                _power(report, verdict),
+            )
+            if part
+        ),
     )
 
 
@@ -196,12 +206,12 @@ def _told(limit: OwnLimit) -> str:
     """Return what so many trials would show, and of whom."""
     if limit.of == "advantage":
         return (
-            "would tell of this one target, if the adversary goes on being right as often, and "
-            "promise nobody else anything"
+            "would tell of this one target with 80% probability, if the adversary goes on being "
+            "right as often, and promise nobody else anything"
         )
     return (
-        "would show that it is missed for this one target, if theory's worst case is reached; "
-        "that it is met, none shows"
+        "would show with 80% probability that it is missed for this one target, if theory's worst "
+        "case is reached; that it is met, none shows"
     )
 
 
@@ -297,11 +307,11 @@ def _at_most(value: str, limited: bool) -> str:
     return f"≤ {value}" if limited else "no limit"
 
 
-def _unlimited(report: Report, verdict: VantageVerdict) -> str:
+def _unlimited(report: Report, verdict: VantageVerdict) -> StateWords:
     if not is_clipped(report):
-        return "No guarantee"
+        return NO_GUARANTEE
     hidden = math.isfinite(verdict.allowed.epsilon) or _is_budgeted(report, verdict)
-    return "No limit at this budget" if hidden else "No protection"
+    return NO_LIMIT if hidden else NO_PROTECTION
 
 
 def _is_budgeted(report: Report, verdict: VantageVerdict) -> bool:
@@ -351,12 +361,12 @@ def _of_theory(report: Report, verdict: VantageVerdict) -> str:
 
 
 def _of_interval(report: Report, verdict: VantageVerdict) -> str:
-    measured, limit = verdict.measured, verdict.allowed.advantage
+    measured = verdict.measured
     if measured is None or measured.interval is None:
         raise ValueError(f"the state {verdict.state} has an interval")
     low, high = measured.interval
     coin = low <= 0 <= high
-    if high < limit and verdict.state != "below":
+    if verdict.state == "attack-below":
         return (
             "This attack stays below the limit. It is not the exact posterior: a better one may "
             "achieve more."
@@ -364,7 +374,7 @@ def _of_interval(report: Report, verdict: VantageVerdict) -> str:
     if verdict.state == "below":
         found = "No better than a coin" if coin else "Better than a coin, and below the limit"
         return f"{found}. The measurement is of this target alone. {holds_for(report)}"
-    if low > limit:
+    if verdict.state == "within-chance":
         return "Above the limit, within what chance alone gives: repeat it with more trials."
     if coin:
         return "The trials cannot tell: the interval holds the limit, and a coin as well."
@@ -380,6 +390,15 @@ def _seen(report: Report, verdict: VantageVerdict) -> str:
         return ""
     (note,) = (row.note for row in report.bounds.vantages if row.vantage == verdict.vantage)
     return f" The server {note}." if note.startswith("sees") else f" {note[:1].upper()}{note[1:]}."
+
+
+def _power(report: Report, verdict: VantageVerdict) -> str:
+    """Say which shortfall of the noise would have been seen; nothing after an alarm."""
+    if verdict.state == "above":
+        return ""
+    # Whoever is audited measures the noise itself; elsewhere an attack counts decisions.
+    configured = verdict.vantage == report.vantage
+    return would_have_seen(verdict.seen_below, "audit" if configured else "attack")
 
 
 def _of_score(report: Report, verdict: VantageVerdict) -> str:

@@ -110,6 +110,26 @@ def test_the_corrected_twin_is_supported(mistake: str) -> None:
     assert outcome.lower_bound.epsilon <= outcome.epsilon <= outcome.claim.epsilon
 
 
+def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_seen() -> None:
+    watched, attacked, own = (
+        audited("uniform", FOUR_SIGMA),
+        audited("local-dp-tight", FOUR_SIGMA, None),
+        audited("own-clipping", FOUR_SIGMA),
+    )
+    # Noise on 650 numbers is measured; of a client's own noise the attack's trials alone tell.
+    assert 0.8 < watched.seen_below < 0.9
+    assert 0 < attacked.seen_below < 0.3
+    assert own.seen_below == 0
+    assert "noise below 0.8" in dict(results(watched))["Sees"]
+    assert dict(results(own))["Sees"].startswith("This audit need not have seen any")
+    # What theory or the attack holds against a claim needs no power.
+    off = dict(results(audited("noise-too-small", FOUR_SIGMA, CLAIM)))
+    assert "Sees" not in off
+    # Epsilon of noise that was measured is none of theory's.
+    assert ("By measured noise" in off, "By theory" in off) == (True, False)
+    assert "By theory" in dict(results(watched))
+
+
 @pytest.mark.parametrize(
     ("variant", "rule"), [("noise-but-first", "realised-noise"), ("noise-repeated", "seeded-noise")]
 )

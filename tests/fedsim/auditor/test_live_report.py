@@ -109,7 +109,7 @@ def _report(rounds: list[ObservedRound], worlds: Bits | None = None) -> dict:
 
 def test_nothing_seen_is_said_so() -> None:
     report = live_report.assemble(LiveAudit(), FACTS, 0.95)
-    assert live_words.verdict(report).startswith("No round was seen")
+    assert live_words.verdict(report).startswith("Not measured. No round was seen")
     assert report["belief"] is None
     assert "1 &lt;b&gt;" in live_words.render_html(report)
 
@@ -254,7 +254,8 @@ def test_canaries_too_few_to_measure_are_said_to_be(
     monkeypatch.setattr(Canaries, "coins", lambda _, trials: np.ones((len(trials), 1), bool))
     _replay(audit, uneven[0])
     said = live_words.verdict(live_report.assemble(audit, FACTS, 0.95))
-    assert said == "Canaries measured nothing yet: fewer than two rounds on one side of the coin."
+    why = "Canaries measured nothing yet: fewer than two rounds on one side of the coin."
+    assert said == f"Not measured. {why}"
 
 
 def test_without_the_worlds_nobody_says_who_was_right(

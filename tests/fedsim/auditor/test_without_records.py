@@ -24,6 +24,9 @@ from fedsim.server.resumable import ResumableDPSGD
 AUDITOR = 7777
 SEED, COUNT = 17, 300
 
+SEEN = 0.5
+"""Noise below this share of the claimed the audit of `TRAINING` would have seen."""
+
 TRAINING: dict[str, Scalar] = {
     "data.records": 600,
     "federation.clients": 3,
@@ -117,6 +120,7 @@ def test_the_honest_training_is_acquitted(
     assert report["claim"]["verdict"] == "supported"
     assert set(report["noise"]["at_most"]) == {"sum", "client-0", "client-1", "client-2"}
     assert all(1 < limit < 1.5 for limit in report["noise"]["at_most"].values())
+    assert SEEN < report["seen_below"] < 1
     canaries = report["canaries"]
     assert canaries["canaries"] == COUNT
     # The noise of all three clients together hides a canary.
@@ -127,6 +131,17 @@ def test_the_honest_training_is_acquitted(
     looks = [json.loads(line) for line in lines]
     assert [look["round"] for look in looks] == list(range(1, 9))
     assert looks[0]["canaries"]["belief"] < looks[-1]["canaries"]["belief"]
+
+
+def test_noise_that_an_honest_audit_would_have_seen_to_fall_short_is_seen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really: Callable[..., torch.Tensor] = training_node._drawn
+    monkeypatch.setattr(training_node, "_drawn", lambda *given: SEEN * really(*given))
+    _trained(tmp_path, {})
+    status, report = _audit(tmp_path, capsys, "--claimed-epsilon", 99, "--claimed-delta", 0.001)
+    assert status == 4
+    assert any("The released sums have less" in alarm for alarm in report["alarms"])
 
 
 def test_who_adds_half_of_the_noise_is_named(

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from scipy.special import logit
 
-from adversaries.statistics.design import Design
-from adversaries.statistics.sample_size import interval_at
 from fedsim.audits import audit, vantage_verdicts
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.privacy.accounting import PLD
@@ -157,20 +155,6 @@ def test_a_limit_of_the_advantage_is_met_or_missed_or_open(
     assert (found.trials is not None) == (answer == "cannot-tell")
     nothing_hides = _limit(report, "server")
     assert (nothing_hides.answer, nothing_hides.by) == ("misses", "theory")
-
-
-@pytest.mark.parametrize("common", [False, True])
-@pytest.mark.parametrize(("advantage", "limit"), [(0.25, 0.2), (0.05, 0.1), (0.6, 0.65)])
-def test_so_many_trials_tell_and_fewer_do_not(advantage: float, limit: float, common: bool) -> None:
-    design = Design(common)
-    needed = vantage_verdicts.sample_size.trials_to_tell(advantage, limit, 0.95, design)
-
-    def tells(trials: int) -> bool:
-        found = interval_at(advantage, trials, 0.95, design)
-        return not found.low <= limit <= found.high
-
-    assert tells(needed)
-    assert not tells(needed - 2)
 
 
 def test_a_run_of_so_many_trials_tells(of: Make) -> None:

@@ -18,9 +18,11 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from adversaries import registry
 from adversaries.errors import InputError
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, dump
-from fedsim.evidence import digests, envelope, keys, statement, verification
+from fedsim.evidence import digests, envelope, keys, pages, statement, verification
 from fedsim.evidence.verification import Outcome
+from fedsim.tracking import live_page
 from fedsim.transcripts.records import Facts, ObservedRound, Reply
 from fedsim.transcripts.writer import Writer
 
@@ -188,10 +190,82 @@ def test_a_report_that_does_not_follow_from_its_files_is_not_signed_and_not_veri
     assert (status, "(empirical.wins)" in said) == (2, True)
     assert not (run / "evidence.json").exists()
     with monkeypatch.context() as patched:  # who signs with a program of his own
-        patched.setattr(statement.derivation, "derived", lambda *given: given[-1])
+        made = statement.derivation.Made
+        patched.setattr(statement.derivation, "derived", lambda *given: made(given[-1], {}))
         signer.sign(run)
     status, said = signer.verify(run / "evidence.json")
     assert (status, "does not follow from the files: empirical.wins" in said) == (4, True)
+
+
+PROVEN = "Proven private"
+
+
+@pytest.mark.parametrize("name", ["report.html", "live.html"])
+def test_a_page_that_says_something_else_than_its_report_is_not_signed_and_not_verified(
+    signer: Signer, run: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    page = run / name
+    if name == "live.html":
+        page.write_text(live_page.render_finished(RunDirectory.open(run).config))
+    for words in ("Not contradicted", "has finished"):
+        page.write_text(page.read_text().replace(words, f"{words} {PROVEN}"))
+    assert PROVEN in page.read_text()
+    (run / "evidence.json").unlink()
+    status, _, said = signer.fedsim("sign", run, "--key", signer.private)
+    assert (status, said.count("\n")) == (2, 1)
+    assert f"{name} is not what fedsim makes of report.json" in said
+    with monkeypatch.context() as patched:  # who signs with a program of his own
+        patched.setattr(statement, "_refuse_others", lambda *given: None)
+        signer.sign(run)
+    status, said = signer.verify(run / "evidence.json")
+    assert (status, f"{name}: is not the page of this report" in said) == (4, True)
+    assert "VERIFIED" not in said
+
+
+def test_files_that_were_added_after_signing_are_named_whatever_they_are_called(
+    signer: Signer, run: Path
+) -> None:
+    for name in ("live.html", ".report.html.partial", "proven-evidence.json", "figures/new.svg"):
+        (run / name).write_text(PROVEN)
+        status, said = signer.verify(run / "evidence.json")
+        assert (status, f"{name}: is there, and the statement does not speak" in said) == (3, True)
+        (run / name).unlink()
+    (run / "lock").write_text("of somebody who looks on")
+    shutil.copy(run / "evidence.json", run / "second-evidence.json")
+    status, said = signer.verify(run / "evidence.json")
+    assert (status, "second-evidence.json: is other evidence" in said) == (0, True)
+
+
+@pytest.mark.slow
+@pytest.mark.figures
+def test_figures_are_made_again_too_and_what_is_not_is_counted(signer: Signer, run: Path) -> None:
+    status, said = signer.verify(run / "evidence.json")
+    files = [path for path in run.rglob("*") if path.is_file() and path.name != "lock"]
+    drawn = len([*(run / "figures").iterdir()])
+    assert (status, drawn > 3) == (0, True)
+    assert f"made again, with the same words and numbers: report.html, {drawn} figures" in said
+    # Beside report, page and evidence: configuration, ledger, facts, events, transcript, batches.
+    rest = len(files) - 3 - drawn
+    assert f"{rest} other files were taken as they were signed, and not made again" in said
+    figure = run / "figures" / "advantage.svg"
+    figure.write_text(figure.read_text().replace("</svg>", f"<text>{PROVEN}</text></svg>"))
+    (run / "evidence.json").unlink()
+    status, _, said = signer.fedsim("sign", run, "--key", signer.private)
+    assert (status, "figures/advantage.svg is not what fedsim makes of" in said) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("told", "same"),
+    [
+        ("advantage 0.251 of 400 trials, 1.24e-05", True),  # rounded otherwise
+        ("advantage 0.253 of 400 trials, 1.23e-05", False),
+        ("advantage 0.250 of 401 trials, 1.23e-05", False),
+        ("advantage 0.250 of 400 runs, 1.23e-05", False),
+        ("advantage 0.250 of 400 trials, 1.23e-05, 3", False),
+    ],
+)
+def test_pages_may_differ_in_the_last_digit_of_a_number_alone(told: str, same: bool) -> None:
+    assert pages.alike(told.encode(), b"advantage 0.250 of 400 trials, 1.23e-05") is same
 
 
 def test_a_report_made_anew_at_another_confidence_follows_from_its_files(
@@ -214,7 +288,8 @@ def test_a_training_is_signed_with_its_model(
     assert fedsim("train", path, "--out", out, "--quiet", "--fail-if", "epsilon > 50")[0] == 0
     assert fedsim("report", out, "--fail-if", "epsilon < 50")[0] == 3
     signer.sign(out)
-    assert signer.verify(out / "evidence.json")[0] == 0
+    status, said = signer.verify(out / "evidence.json")
+    assert (status, "words and numbers: report.html, public/MODEL_CARD.md" in said) == (0, True)
     model = out / "public" / "model.safetensors"
     model.write_bytes(model.read_bytes()[:-1] + b"x")
     status, said = signer.verify(out / "evidence.json")
@@ -245,6 +320,7 @@ def test_the_audit_of_a_transcript_is_signed_with_it(
     evidence = tmp_path / "server-evidence.json"
     status, said = signer.verify(evidence)
     assert (status, "absent: configuration, ledger: not signed" in said) == (0, True)
+    assert "made again, with the same words and numbers: report.html" in said
     apart = tmp_path / "apart"
     shutil.copytree(tmp_path / "server-audit", apart)
     signer.sign(apart)

@@ -18,7 +18,8 @@ from fedsim.report.sections import lower_bounds, lowering, vantage_words, verdic
 from fedsim.report.sections.facts import TITLES
 from fedsim.report.summary import summary
 from fedsim.results.report import decode, encode
-from fedsim.results.verdicts import Answer, Basis, OwnLimit, State
+from fedsim.results.verdict_states import State
+from fedsim.results.verdicts import Answer, Basis, OwnLimit
 from fedsim.studies import choose
 
 from .conftest import KINDS, SIZE
@@ -557,7 +558,7 @@ def test_an_organisations_limits_are_answered_in_both(report):
         assert "Meets, by theory." in words
         assert "Cannot tell yet." in words
         assert "Not guaranteed: theory" in words
-        assert "4242 trials would show that it is missed for this one target" in words
+        assert "4242 trials would show with 80% probability that it is missed for this" in words
 
 
 def test_what_would_lower_it_marks_what_raises_it_and_suggests_no_laxer_limit(written):

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ from fedsim.cli.main import main
 from fedsim.config import JOBS, Config, Scalar, from_run_config, to_run_config
 from fedsim.data import distribution
 from fedsim.game import federation
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 from fedsim.protocol.messages import Request, Role
 from fedsim.report import model_card, training_report
 from fedsim.runtimes.inprocess import InProcessGrid
@@ -82,6 +86,37 @@ def test_plain_pytorch_scores_the_saved_model_as_the_run_did(
     assert np.mean(predicted.numpy() == public.labels) == pytest.approx(card.utility.accuracy)
     true = probabilities.numpy()[np.arange(len(public)), public.labels]
     assert -np.log(true).mean() == pytest.approx(card.utility.loss, rel=1e-5)
+
+
+GIVEN = re.compile(r"(\d+) steps with noise multiplier (\S+) at sampling rate (\S+?)(?=;|$)")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"federation.trust": "local", "training.local-steps": 5, "training.sampling-rate": 0.5},
+        {"federation.trust": "local", "privacy.neighbouring": "replace"},
+        {"federation.trust": "distributed", "training.sampling-rate": 0.25},
+    ],
+)
+def test_epsilon_can_be_worked_out_again_from_the_text_of_the_card_alone(
+    changes: dict[str, Scalar], training: Callable[..., Config]
+) -> None:
+    text = (_train(training(changes)).path / model_card.PAGE).read_text()
+    (delta,) = re.findall(r"At δ = (\S+), for one record \((\S+)\)", text)
+    table = dict(re.findall(r"^\| the (\S.*?) \| .*? \| (\S+) \| \S+ \|$", text, re.M))
+    lines = dict(re.findall(r"^- towards the (.*?): (.*)$", text, re.M))
+    assert {*lines} == {*table} == {"server", "participant", "released model"}
+    for vantage, line in lines.items():
+        steps = tuple(
+            Steps(float(z), int(count), float(rate)) for count, z, rate in GIVEN.findall(line)
+        )
+        found = PLD.epsilon(Mechanism(steps, Neighbouring(delta[1])), float(delta[0]))
+        stated = math.inf if table[vantage] == "∞" else float(table[vantage])
+        assert found == pytest.approx(stated, abs=6e-4)
+    if "training.local-steps" in changes:
+        assert "3 rounds of 5 local steps each are accounted for" in text
+        assert lines["participant"].startswith("15 steps ")
 
 
 def test_no_client_is_anything_but_a_client(training: Callable[..., Config]) -> None:

@@ -16,6 +16,7 @@ from adversaries.errors import InputError
 from adversaries.statistics import canaries, gaussian
 from adversaries.statistics.canaries import vector
 from adversaries.statistics.lower_bounds import NOT_GAUSSIAN
+from fedsim.transcript_audit import transcript_report
 from fedsim.transcript_audit.audit import Auditor, audit
 from fedsim.transcript_audit.recorded_noise import CONFIGURED, NUMBERS
 from fedsim.transcript_audit.weighting import EVIDENCE
@@ -644,3 +645,32 @@ def test_a_participant_without_canaries_is_told_what_to_do() -> None:
 def test_values_out_of_range_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(InputError):
         report_of(federation(rounds=1), **options)
+
+
+def test_of_clients_with_one_epsilon_the_worst_is_the_one_that_is_believed_in_most() -> None:
+    release = report_of(federation())["release"]
+    believed = [client["belief"][-1] for client in release["clients"]]
+    assert len({client["epsilon"]["point"] for client in release["clients"]}) == 1
+    assert transcript_report.worst(release)["belief"][-1] == max(believed) > min(believed)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "Not contradicted"),
+        ({"noise": 0.5}, "Contradicts theory"),
+        ({"noise": 0.0, "mechanism": {"aggregation": "mean"}}, "No protection"),
+    ],
+)
+def test_a_transcript_is_called_by_the_states_of_runs(options: dict[str, Any], text: str) -> None:
+    assert transcript_report.verdict(report_of(federation(**options))).startswith(f"{text}. ")
+
+
+def test_noise_that_falls_as_short_as_the_audit_would_have_seen_is_an_alarm() -> None:
+    """With 95 %: of 100 transcripts fewer than 87 would be an accident of one in 2,000."""
+    honest = report_of(federation(rounds=2))
+    share = honest["release"]["seen_below"]
+    assert 0.5 < share < 1
+    assert f"noise below {math.floor(1000 * share) / 1000:.3f}" in transcript_report.verdict(honest)
+    less = [report_of(federation(seed, rounds=2, noise=share)) for seed in range(100)]
+    assert sum("noise is less than" in texts(one, "alarm") for one in less) >= 87

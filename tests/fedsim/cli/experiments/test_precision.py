@@ -49,7 +49,7 @@ def test_the_trials_of_a_halfwidth_come_from_the_configuration_or_the_advantage(
     assert status == 0
     assert "common random" in out
     assert "lower bound of 0.5 × ε" in out.replace("\n", " ")
-    assert "about, of a campaign without luck" in " ".join(out.split())
+    assert "about, to reach it with 80 %" in " ".join(out.split())
 
 
 def test_trials_promise_no_bound_that_the_report_would_refuse(
