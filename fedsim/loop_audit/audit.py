@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,10 @@ from fedsim.common.strict_json import strict_json
 from fedsim.loop_audit import guarantee, scoring
 from fedsim.loop_audit.guarantee import Observation
 from fedsim.loop_audit.measurement import Features
+from fedsim.loop_audit.noise import ENOUGH
 from fedsim.loop_audit.process import LoopProcess, Order, opened
 from fedsim.loop_audit.rules import findings
+from fedsim.loop_audit.support import MeasuredNoise, measured
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -39,11 +41,15 @@ TRADE_OFF = "trade_off"
 LIBRARIES = ("torch", "opacus", "numpy")
 """What a loop's numbers depend on, as far as it is installed."""
 
-TRIALS, RECORDS = 400, 64
-"""Judged runs, and records of D, unless somebody says."""
+TRIALS, RECORDS = 400, 59
+"""Judged runs, and records of D, by default.
+
+59 and half of 58 are prime numbers. So Opacus's divisor and rate do not follow the data at any size
+of a batch below 59, except 1, 2, 29 and 58.
+"""
 
 HONEST, WITHOUT = 6, 2
-"""Watched runs with the target, and without it."""
+"""Watched runs with the target, and in each other world."""
 
 PILOTS, CHOOSING = 10, 16
 """Seeds that a pair's direction is learnt from, and runs by which the pair is chosen."""
@@ -62,6 +68,31 @@ UNKNOWN = (
     "and that return the model which those steps made; the attack disproved nothing"
 )
 
+BESIDE = (
+    "the model carries something beside its weights that differs between honest runs, or that "
+    "cannot be read ({}); return a state dict of weights alone"
+)
+
+UNEVEN = (
+    "the noise of the steps is not independent Gaussian noise of one scale (p below 1e-4), and "
+    "theory knows no other"
+)
+
+LEAST = (
+    "at least {0.at_least:.3g} of the configured noise was measured ({0.confidence:.0%} "
+    "confidence, {0.runs} runs), at which epsilon is {0.epsilon:.4g}, above the claimed {1:.4g}; "
+)
+
+MORE = (
+    "about {} more runs would tell with 80 % probability, if the noise is as configured: give "
+    "--trials {}"
+)
+
+NO_ROOM = (
+    "no number of runs would tell, as the claim leaves no room for what can be measured; these "
+    "runs support a claim of {:.4g}"
+)
+
 
 @dataclass(frozen=True)
 class LoopAudit:
@@ -75,6 +106,7 @@ class LoopAudit:
         claim: given, else the accountant's last word; None where nobody claims anything.
         delta: at which every epsilon is stated.
         epsilon: by theory, inf without noise; None where theory cannot tell.
+        noise: as measured; None where no step of Opacus's optimizer with noise was watched.
         advantage: as measured, with its interval.
         lower_bounds: on epsilon, by name, all at `confidence` together.
         proven: the largest at `ALARM_CONFIDENCE`, which alone convicts.
@@ -94,6 +126,7 @@ class LoopAudit:
     claim: Claim | None
     delta: float
     epsilon: float | None
+    noise: MeasuredNoise | None
     advantage: Advantage
     lower_bounds: dict[str, LowerBound]
     proven: LowerBound
@@ -121,8 +154,12 @@ class LoopAudit:
             return Verdict.SUSPECT
         if self.epsilon is None:
             return Verdict.NOT_JUDGED
-        supported = self.epsilon <= self.claim.epsilon * (1 + 1e-6)
-        return Verdict.SUPPORTED if supported else Verdict.SUSPECT
+        if self.epsilon > self.claim.epsilon * (1 + 1e-6):
+            return Verdict.SUSPECT
+        # Right as it is configured; what was really added is measured.
+        sure = None if self.noise is None else self.noise.epsilon
+        supported = sure is not None and sure <= self.claim.epsilon
+        return Verdict.SUPPORTED if supported else Verdict.NOT_JUDGED
 
     @property
     def alarms(self) -> int:
@@ -142,7 +179,19 @@ class LoopAudit:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why the claim is not judged; () if it is."""
-        return (UNKNOWN,) if self.verdict is Verdict.NOT_JUDGED else ()
+        if self.verdict is not Verdict.NOT_JUDGED:
+            return ()
+        if beside := self.observation.beside:
+            return (BESIDE.format("; ".join(beside)),)
+        if self.observation.steps and not self.observation.one_scale:
+            return (UNEVEN,)
+        if self.epsilon is None or self.noise is None or self.claim is None:
+            return (UNKNOWN,)
+        least = LEAST.format(self.noise, self.claim.epsilon)
+        if math.isinf(self.noise.runs_more):
+            return (least + NO_ROOM.format(self.noise.epsilon),)
+        trials = self.trials + self.noise.runs_more
+        return (least + MORE.format(int(self.noise.runs_more), int(trials)),)
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""
@@ -158,7 +207,9 @@ class LoopAudit:
                 "known": self.epsilon is not None,
                 "epsilon": self.epsilon,
                 "infinite": self.epsilon is not None and math.isinf(self.epsilon),
+                "at_measured_noise": self.observation.noise_off is not None,
             },
+            "noise": None if self.noise is None else self.noise.as_json(),
             "measured": {
                 "advantage": asdict(self.advantage),
                 "epsilon_lower_bound": self.lower_bound.epsilon,
@@ -173,6 +224,7 @@ class LoopAudit:
                 "first": asdict(steps[0]) if steps else None,
                 "sampler": self.observation.present[0].samplers,
                 "explained": self.observation.explained,
+                "beside": self.observation.beside,
             },
             "data": self.data,
             "target": self.target,
@@ -266,6 +318,7 @@ def audited(
         present=loop.observed(pair, "present", honest),
         absent=loop.observed(pair, "absent", honest[:WITHOUT]),
         twin=loop.observed(pair, "twin", honest[:WITHOUT]),
+        stranger=loop.observed(pair, "stranger", honest[:WITHOUT]),
         records=order.records,
         neighbouring=neighbouring,
     )
@@ -274,6 +327,9 @@ def audited(
     learning = max(40, trials // 4)
     pilots = _measured(loop, pair, learning, seeds, lambda done: None)
     judged = _measured(loop, pair, trials, seeds, progress)
+    while 0 < loop.noise.freedom < ENOUGH:  # these runs are for their noise alone
+        _measured(loop, pair, BATCH, seeds, lambda done: None)
+    observation = replace(observation, more=loop.noise)
     score = scoring.learnt(*pilots, delta)
     worlds, features = judged
     scores = score.of(features)
@@ -292,6 +348,7 @@ def audited(
         claim=claim,
         delta=delta,
         epsilon=guarantee.epsilon(observation, delta) if observation.steps else None,
+        noise=measured(observation, delta, confidence, None if claim is None else claim.epsilon),
         advantage=estimators.advantage(worlds, scores, confidence),
         lower_bounds=shown,
         proven=_largest(sure),

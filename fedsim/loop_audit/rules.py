@@ -93,11 +93,12 @@ def _realised(seen: Observation) -> Finding | None:
     off = seen.noise_off
     if off is None:
         return None
+    where, measured = off
     return Finding(
         "realised-noise",
         True,
-        f"in some step the noise is {off.low:.3g} to {off.high:.3g} of the configured one "
-        "(chi-square, 99.99 % for all steps together)",
+        f"{where} the noise is {measured.low:.3g} to {measured.high:.3g} of the configured one "
+        "(chi-square, 99.99 % for all steps and tensors together)",
         "leave adding noise to Opacus's optimizer, once for each step",
     )
 

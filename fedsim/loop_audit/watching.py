@@ -49,10 +49,13 @@ class Watch:
         told: noise multiplier and sampling rate, each time.
         statement: what an accountant said last.
         ahead: batches that an iterator drew and did not yield yet, by iterator.
-        drawn: batches since the last step, each a list of places.
+        drawn: batches since the last step, each the pass over the data that it is of, and places.
         loader: the data set that they were drawn from.
         kind: of their sampler, and its rate.
         counts: how often each place was drawn for a step.
+        passes: how many places each pass over the data gave to steps.
+        begun: passes over any data.
+        passing: the number of each iterator's pass.
         records: n, that they were drawn from.
         expected: of a batch in parts, the sum of clipped gradients so far, by optimizer.
         optimizer: Opacus's, that noised last.
@@ -75,6 +78,9 @@ class Watch:
     loader: Any = None
     kind: tuple[str, float] = ("", 0.0)
     counts: Counter[int] = field(default_factory=Counter)
+    passes: Counter[int] = field(default_factory=Counter)
+    begun: int = 0
+    passing: WeakKeyDictionary[Any, int] = field(default_factory=WeakKeyDictionary)
     records: int = 0
     expected: dict[int, Any] = field(default_factory=dict)
     optimizer: Any = None
@@ -90,12 +96,15 @@ class Watch:
         """Forget everything."""
         self.__dict__.update(Watch(wrapped=self.wrapped).__dict__)
 
-    def seen(self, model: Floats | None, released: Floats) -> Seen:
+    def seen(
+        self, model: Floats | None, released: Floats, beside: tuple[tuple[str, str], ...]
+    ) -> Seen:
         """Return what the run showed.
 
         Args:
             model: that the loop returned, None for none.
             released: by the run.
+            beside: what the model carries beside.
         """
         made = np.empty(0) if self.state is None else self.state
         rest = _rest(made if model is None else model, made)
@@ -106,6 +115,9 @@ class Watch:
             counts=tuple(self.counts[place] for place in range(self.records)),
             records=tuple(sorted(_checksums(self.loader))),
             explained=bool(self.steps) and rest is not None and not self.moved,
+            # A sampler of more places than there are records goes through them several times.
+            epochs=sum(-(-places // max(1, self.records)) for places in self.passes.values()),
+            beside=beside,
             unnoised=self.unnoised,
             start=_checksum(start if rest is None else np.append(start, rest)),
             released=_checksum(released),
@@ -236,8 +248,10 @@ def _record(
     seer: Watch, optimizer: Any, found: dict[str, Any], expected: Any, limits: Floats
 ) -> None:
     """Keep a step, and the batch that was drawn for it."""
-    drawn = Counter(place for batch in seer.drawn for place in batch)
+    drawn = Counter(place for _, batch in seer.drawn for place in batch)
     seer.counts.update(drawn)
+    for number, batch in seer.drawn:
+        seer.passes[number] += len(batch)
     batches, seer.drawn = len(seer.drawn), []
     sampler, rate = "", 0.0
     if batches and seer.records in (0, len(seer.loader)):
@@ -249,6 +263,8 @@ def _record(
         agree = np.linalg.norm(expected - found["sum"], axis=1) <= AGREE * limit
         clipped, limit = bool(agree.any()), float(limits[agree.argmax()])
     noise = found["noised"] - found["sum"]
+    sizes = tuple(each.numel() for each in optimizer.params)
+    ends = np.cumsum(sizes)[:-1]
     seer.released.append(found["released"])
     seer.steps.append(
         StepSeen(
@@ -257,9 +273,9 @@ def _record(
             noise_norm=found["norm"],
             sensitivity=limit,
             divisor=float(lengths[1] / lengths[0]) if lengths[0] else 1.0,
-            noise_energy=float(np.square(noise).sum()),
+            sizes=sizes,
+            noise_energies=tuple(float(each @ each) for each in np.split(noise, ends)),
             noise=tuple(map(float, noise[:SHOWN])),
-            coordinates=found["released"].size,
             clipped=clipped,
             records=sum(drawn.values()) if batches else -1,
             repeated=max(drawn.values(), default=0),
@@ -387,11 +403,14 @@ def _taken(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def wrapped(self: Any) -> Any:
+        if self._num_yielded == 0:  # a loader may keep its iterator for all passes
+            seer.begun += 1
+            seer.passing[self] = seer.begun
         yielded = original(self)
         if seer.ahead.get(self):
             if self._dataset is not seer.loader:  # what another loader drew, no step took
                 seer.loader, seer.drawn = self._dataset, []
-            seer.drawn.append(seer.ahead[self].popleft())
+            seer.drawn.append((seer.passing[self], seer.ahead[self].popleft()))
             seer.kind = _kind(self._index_sampler)
         return yielded
 

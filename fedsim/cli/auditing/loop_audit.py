@@ -23,6 +23,7 @@ from fedsim.privacy.mechanism import Neighbouring
 
 if TYPE_CHECKING:  # numerics take a second
     from fedsim.loop_audit.audit import LoopAudit
+    from fedsim.loop_audit.support import MeasuredNoise
 
 
 def loop(
@@ -103,7 +104,8 @@ def results(outcome: "LoopAudit") -> list[tuple[str, str]]:
         ("Judged", f"{steps}, all together, at delta {outcome.delta:g}; unit: one record"),
         ("Claimed", said),
         *(("Not judged", reason) for reason in outcome.reasons),
-        ("By theory", _theory(outcome.epsilon)),
+        _theory(outcome),
+        *_noise(outcome.noise),
         (
             "By attack",
             f"epsilon at least {bound.epsilon:.4g} ({outcome.confidence:.0%} confidence, "
@@ -125,7 +127,31 @@ def results(outcome: "LoopAudit") -> list[tuple[str, str]]:
     return rows
 
 
-def _theory(epsilon: float | None) -> str:
-    if epsilon is None:
-        return "not known"
-    return "epsilon infinite: no guarantee" if math.isinf(epsilon) else f"epsilon {epsilon:.4g}"
+def _theory(outcome: "LoopAudit") -> tuple[str, str]:
+    """Return what theory says, under a name that says whether it takes the noise as measured."""
+    name, where = "By theory", ""
+    if off := outcome.observation.noise_off:
+        name, where = "By measured noise", f", with the least noise that was measured {off[0]}"
+    if outcome.epsilon is None:
+        return name, "not known"
+    if math.isinf(outcome.epsilon):
+        return name, "epsilon infinite: no guarantee"
+    return name, f"epsilon {outcome.epsilon:.4g}{where}"
+
+
+def _noise(noise: "MeasuredNoise | None") -> list[tuple[str, str]]:
+    if noise is None:
+        return []
+    at = "" if noise.epsilon is None else f"; epsilon {noise.epsilon:.4g} at that"
+    return [
+        (
+            "Noise",
+            f"at least {noise.at_least:.3g} of the configured noise, measured "
+            f"({noise.confidence:.0%} confidence, {noise.numbers} numbers, {noise.runs} runs){at}",
+        ),
+        (
+            "Sees",
+            f"This audit would have seen noise below {noise.seen_below:.3g} of what is configured "
+            "in 95 % of cases.",
+        ),
+    ]

@@ -1,11 +1,13 @@
 """Rules on loops with Opacus: each mistake breaks its own rule and no other, right loops none."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from adversaries.statistics import gaussian
 from fedsim.data import load
 from fedsim.loop_audit.contract import loaded
 from fedsim.loop_audit.guarantee import Observation, epsilon, mechanism
@@ -32,6 +34,7 @@ WRONG = {
     "per_layer_by_hand": "noise-norm",
     "noise_of_a_part": "realised-noise",
     "noise_of_a_mean": "realised-noise",
+    "bias_without_noise": "realised-noise",
     "clip_after_average": "clipping",
     "adaptive": "adaptive-clipping",
     "median_norm": "adaptive-clipping",
@@ -111,7 +114,9 @@ def test_noise_is_of_one_scale_unless_some_steps_have_less_of_it(watch: Watch) -
         assert bool(seen.noise_off) == (name == "noise_at_50")
         uneven = [
             replace(run, steps=tuple(
-                replace(step, noise_energy=step.noise_energy * (1.5 if place < 3 else 1.0))
+                replace(step, noise_energies=tuple(
+                    each * (1.5 if place < 3 else 1.0) for each in step.noise_energies
+                ))
                 for place, step in enumerate(run.steps)
             ))
             for run in seen.present
@@ -130,3 +135,14 @@ def test_a_full_batch_is_right_where_the_other_world_has_as_many_records(watch: 
     seen = observation(Loop(loaded(f"{LOOPS}:full_batch"), watch), Neighbouring.REPLACE)
     assert broken(seen) == set()
     assert epsilon(seen, 1e-5) is not None
+
+
+def test_passes_over_the_data_that_are_cut_short_count_as_begun(watch: Watch) -> None:
+    """A record is in few of them by chance, and may be in all."""
+    seen = observation(Loop(loaded(f"{LOOPS}:cut_short"), watch))
+    passes = seen.present[0].epochs
+    assert passes == 10
+    assert max(seen.present[0].counts) < passes
+    assert epsilon(seen, 1e-5) == pytest.approx(
+        gaussian.epsilon(math.sqrt(5 * passes) / 2.0, 1e-5), rel=1e-6
+    )

@@ -1,0 +1,92 @@
+"""What the measured noise supports: epsilon at the least noise that may have been added.
+
+A claim is supported where that epsilon is within it. Where it is not, further runs may tell.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fedsim.loop_audit import guarantee, noise
+from fedsim.loop_audit.guarantee import NOISE_TAIL, Observation
+
+HALVINGS = 16
+"""Of the interval in which the share of noise lies that a claim needs."""
+
+
+@dataclass(frozen=True)
+class MeasuredNoise:
+    """The noise of all watched steps, against the configured.
+
+    Attributes:
+        at_least: the share of the configured noise that was added, at least; 1 at most.
+        confidence: of `at_least` and of what follows from it.
+        epsilon: by theory, with that share of the noise; None where theory does not know the loop.
+        seen_below: less than this share is found by the rule `realised-noise` with 95 %.
+        numbers: how many numbers of noise were measured.
+        runs: of how many runs.
+        runs_more: how many further runs support the claim with 80 %, if the noise is as configured;
+            0 where none are needed, inf where none would do.
+    """
+
+    at_least: float
+    confidence: float
+    epsilon: float | None
+    seen_below: float
+    numbers: int
+    runs: int
+    runs_more: float = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the values, with None for a number of runs that is infinite."""
+        more = self.runs_more if math.isfinite(self.runs_more) else None
+        return asdict(self) | {"runs_more": more, "seen_with": noise.SEEN}
+
+
+def measured(
+    observation: Observation, delta: float, confidence: float, claim: float | None
+) -> MeasuredNoise | None:
+    """Return what the noise was measured to be, None where no step with noise was watched.
+
+    Args:
+        observation: of honest runs, with the noise of all.
+        delta: at which epsilon is stated.
+        confidence: of the least noise.
+        claim: an epsilon; None where nobody claims one.
+    """
+    sums = observation.noise
+    if not sums.steps or not observation.steps:
+        return None
+    tail = 1 - confidence
+    least = min(1.0, noise.worst(sums, tail))
+    runs = sums.steps / len(observation.steps)
+    epsilon = guarantee.epsilon(observation, delta, least)
+    more = 0.0
+    if claim is not None and epsilon is not None and epsilon > claim:
+        needed = noise.freedom_for(
+            _share(observation, delta, claim, least),
+            tail / len(sums.sizes),
+            (1 - noise.POWER) / len(sums.sizes),
+        )
+        smallest = min(size for size in sums.sizes if size)
+        more = max(1.0, needed / smallest / len(observation.steps) - runs)
+    return MeasuredNoise(
+        at_least=least,
+        confidence=confidence,
+        epsilon=epsilon,
+        seen_below=noise.least_seen(sums.freedom, NOISE_TAIL),
+        numbers=sums.freedom,
+        runs=round(runs),
+        runs_more=math.ceil(more) if math.isfinite(more) else math.inf,
+    )
+
+
+def _share(observation: Observation, delta: float, claim: float, least: float) -> float:
+    """Return the share of the configured noise at which epsilon is the claim; 1 if none below."""
+    low, high = least, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        above = (guarantee.epsilon(observation, delta, middle) or math.inf) > claim
+        low, high = (middle, high) if above else (low, middle)
+    # The last of the interval is not told apart from all of the noise.
+    return high if high < 1 else 1.0
