@@ -25,7 +25,6 @@ from fedsim.common.strict_json import strict_json
 from fedsim.loop_audit import guarantee, scoring
 from fedsim.loop_audit.guarantee import Observation
 from fedsim.loop_audit.measurement import Features
-from fedsim.loop_audit.noise import ENOUGH
 from fedsim.loop_audit.process import LoopProcess, Order, opened
 from fedsim.loop_audit.rules import findings
 from fedsim.loop_audit.support import MeasuredNoise, measured
@@ -109,6 +108,7 @@ class LoopAudit:
         noise: as measured; None where no step of Opacus's optimizer with noise was watched.
         advantage: as measured, with its interval.
         lower_bounds: on epsilon, by name, all at `confidence` together.
+        provable: the largest that `proven` could be: an attack that wins all trials.
         proven: the largest at `ALARM_CONFIDENCE`, which alone convicts.
         confidence: of what is shown.
         findings: what the rules object to.
@@ -130,6 +130,7 @@ class LoopAudit:
     advantage: Advantage
     lower_bounds: dict[str, LowerBound]
     proven: LowerBound
+    provable: float
     confidence: float
     findings: tuple[Finding, ...]
     pair: str
@@ -214,6 +215,7 @@ class LoopAudit:
                 "advantage": asdict(self.advantage),
                 "epsilon_lower_bound": self.lower_bound.epsilon,
                 "proven": {"epsilon": self.proven.epsilon, "confidence": ALARM_CONFIDENCE},
+                "provable": self.provable,
                 "contradicts_theory": self.contradictory,
                 "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
             },
@@ -327,7 +329,7 @@ def audited(
     learning = max(40, trials // 4)
     pilots = _measured(loop, pair, learning, seeds, lambda done: None)
     judged = _measured(loop, pair, trials, seeds, progress)
-    while 0 < loop.noise.freedom < ENOUGH:  # these runs are for their noise alone
+    while not loop.noise.enough:  # these runs are for their noise alone
         _measured(loop, pair, BATCH, seeds, lambda done: None)
     observation = replace(observation, more=loop.noise)
     score = scoring.learnt(*pilots, delta)
@@ -352,6 +354,9 @@ def audited(
         advantage=estimators.advantage(worlds, scores, confidence),
         lower_bounds=shown,
         proven=_largest(sure),
+        provable=_largest(
+            _bounds(worlds, np.where(worlds, 1.0, -1.0), None, delta, ALARM_CONFIDENCE)
+        ).epsilon,
         confidence=confidence,
         findings=findings(observation),
         pair=loop.pairs[pair],

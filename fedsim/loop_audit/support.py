@@ -26,7 +26,7 @@ class MeasuredNoise:
         numbers: how many numbers of noise were measured.
         runs: of how many runs.
         runs_more: how many further runs support the claim with 80 %, if the noise is as configured;
-            0 where none are needed, inf where none would do.
+            0 where none are needed, or less noise was found; inf where none would do.
     """
 
     at_least: float
@@ -62,7 +62,9 @@ def measured(
     runs = sums.steps / len(observation.steps)
     epsilon = guarantee.epsilon(observation, delta, least)
     more = 0.0
-    if claim is not None and epsilon is not None and epsilon > claim:
+    short = claim is not None and epsilon is not None and epsilon > claim
+    if short and observation.noise_off is None:
+        assert claim is not None
         needed = noise.freedom_for(
             _share(observation, delta, claim, least),
             tail / len(sums.sizes),

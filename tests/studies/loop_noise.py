@@ -19,7 +19,7 @@ SHARES = (100, 95, 90, 80, 70, 50)
 REPEATS, RIGHT = 40, 100
 """Audits of each loop with less noise, and of each right one: 400 of these in all."""
 
-TRIALS = 40
+TRIALS = 20
 
 KINDS = Verdict.SUPPORTED, Verdict.SUSPECT, Verdict.CONVICTED, Verdict.NOT_JUDGED
 

@@ -23,7 +23,6 @@ from fedsim.privacy.mechanism import Neighbouring
 
 if TYPE_CHECKING:  # numerics take a second
     from fedsim.loop_audit.audit import LoopAudit
-    from fedsim.loop_audit.support import MeasuredNoise
 
 
 def loop(
@@ -105,7 +104,7 @@ def results(outcome: "LoopAudit") -> list[tuple[str, str]]:
         ("Claimed", said),
         *(("Not judged", reason) for reason in outcome.reasons),
         _theory(outcome),
-        *_noise(outcome.noise),
+        *_noise(outcome),
         (
             "By attack",
             f"epsilon at least {bound.epsilon:.4g} ({outcome.confidence:.0%} confidence, "
@@ -139,19 +138,25 @@ def _theory(outcome: "LoopAudit") -> tuple[str, str]:
     return name, f"epsilon {outcome.epsilon:.4g}{where}"
 
 
-def _noise(noise: "MeasuredNoise | None") -> list[tuple[str, str]]:
+def _noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
+    """Return what was measured of the noise, and the least deviation that would have been seen."""
+    from fedsim.loop_audit.noise import SEEN  # noqa: PLC0415
+
+    noise = outcome.noise
     if noise is None:
-        return []
+        seen = (
+            f"No noise was watched. {outcome.trials} trials prove at most epsilon "
+            f"{outcome.provable:.3g} by counting, with the {ALARM_CONFIDENCE:.2%} of a conviction: "
+            "this audit would have seen a loop that hides nothing if the claim is below that."
+        )
+        return [("Sees", seen)]
     at = "" if noise.epsilon is None else f"; epsilon {noise.epsilon:.4g} at that"
-    return [
-        (
-            "Noise",
-            f"at least {noise.at_least:.3g} of the configured noise, measured "
-            f"({noise.confidence:.0%} confidence, {noise.numbers} numbers, {noise.runs} runs){at}",
-        ),
-        (
-            "Sees",
-            f"This audit would have seen noise below {noise.seen_below:.3g} of what is configured "
-            "in 95 % of cases.",
-        ),
-    ]
+    least = (
+        f"at least {noise.at_least:.3g} of the configured noise, measured "
+        f"({noise.confidence:.0%} confidence, {noise.numbers} numbers, {noise.runs} runs){at}"
+    )
+    seen = (
+        f"This audit would have seen noise below {noise.seen_below:.3g} of what is configured in "
+        f"{SEEN:.0%} of cases."
+    )
+    return [("Noise", least), ("Sees", seen)]

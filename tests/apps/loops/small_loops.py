@@ -14,7 +14,7 @@ from opacus.optimizers import DPOptimizer
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-DELTA, NOISE, BATCH, EPOCHS = 1e-5, 2.0, 16, 2
+DELTA, NOISE, BATCH, EPOCHS = 1e-5, 2.0, 16, 1
 
 SIZES = {7: (6, 1), 15: (14, 1), 62: (30, 2), 650: (64, 10)}
 """Parameters -> features and outputs of the linear model."""

@@ -1,6 +1,7 @@
 """Training functions in both worlds: wrong ones are convicted, right ones are not accused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,12 @@ from fedsim.loop_audit.audit import LoopAudit, audit_loop
 from fedsim.loop_audit.contract import loaded
 from fedsim.loop_audit.records import drawn
 from fedsim.loop_audit.running import Loop
+from fedsim.loop_audit.support import measured
 from fedsim.loop_audit.watching import Watch
 
 LOOPS = Path(__file__).parents[2] / "apps" / "loops"
 OWN, OPACUS = LOOPS / "own_loops.py", LOOPS / "opacus_loops.py"
+SMALL = LOOPS / "small_loops.py"
 
 
 def outcome(loop: str, epsilon: float | None = None, trials: int = 200, **how: object) -> LoopAudit:
@@ -69,6 +72,33 @@ def test_a_claim_with_room_for_a_mistake_is_not_supported_by_it() -> None:
         Verdict.SUSPECT, {"realised-noise"}, 1
     )  # fmt: skip
     assert found.as_json()["alarms"] == 1
+
+
+@pytest.mark.slow
+def test_a_claim_of_a_small_model_is_supported_by_the_noise_that_was_measured_and_no_more() -> None:
+    right, less = (
+        outcome(
+            f"{SMALL}:parameters_7_noise_at_{share}", trials=20, data="breast-cancer", target="real"
+        )
+        for share in (100, 80)
+    )
+    for found in (right, less):
+        assert found.noise is not None
+        assert found.observation.noise.enough
+    assert right.claim is not None
+    assert right.epsilon is not None
+    assert right.noise is not None
+    assert right.noise.epsilon is not None
+    assert right.verdict is Verdict.SUPPORTED
+    assert right.epsilon < right.noise.epsilon < right.claim.epsilon
+    assert (less.verdict, rules(less)) == (Verdict.SUSPECT, {"realised-noise"})
+    # With less room in the claim, the noise of these runs does not tell.
+    for room, said in ((1.01, "more runs would tell with 80 % probability"), (1.0, "no number of")):
+        claim = replace(right.claim, epsilon=right.epsilon * room)
+        noise = measured(right.observation, claim.delta, right.confidence, claim.epsilon)
+        short = replace(right, claim=claim, noise=noise)
+        assert short.verdict is Verdict.NOT_JUDGED
+        assert said in short.reasons[0]
 
 
 @pytest.mark.long
