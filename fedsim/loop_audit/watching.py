@@ -6,7 +6,6 @@ Methods of its classes are wrapped for as long as the process lives; nothing tha
 import functools
 import hashlib
 import importlib
-import math
 import sys
 from collections import Counter, deque
 from collections.abc import Callable
@@ -17,15 +16,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.common.opacus_clipping import clipped_sums, clipped_to, flat, sensitivities
 from fedsim.loop_audit.measurement import SHOWN, Seen, Statement, StepSeen
 
 Floats = npt.NDArray[np.float64]
 
 ORIGINAL = "_fedsim_original"
 """The attribute of a wrapped method that holds what it wraps."""
-
-AGREE = 1e-2
-"""How far a sum may be from that of clipped gradients, in clipping norms: float32 rounds."""
 
 MAP = 0
 """PyTorch's kind of data sets that have places."""
@@ -197,10 +194,6 @@ def _replace(owner: type, seer: Watch, **wrappers: Wrapper) -> None:
             setattr(owner, name, wrapped)
 
 
-def _flat(tensors: list[Any]) -> Floats:
-    return np.concatenate([each.detach().cpu().double().numpy().ravel() for each in tensors])
-
-
 def _step(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap an optimizer's `pre_step`: clip, add noise, divide."""
 
@@ -208,11 +201,11 @@ def _step(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
         if seer.within:  # of a subclass, which is being watched
             return original(self, *args, **kwargs)
-        here = _flat(self.params)
+        here = flat(self.params)
         seer.start = here if seer.start is None else seer.start
         seer.moved |= seer.state is not None and not np.array_equal(here, seer.state)
         seer.state = here
-        expected, limits = _clipped_sums(self), _sensitivities(self)
+        expected, limits = clipped_sums(self), sensitivities(self)
         before = seer.expected.pop(id(self), None)
         if expected is not None and before is not None:
             expected = expected + before
@@ -220,13 +213,13 @@ def _step(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
         add_noise, scale_grad = self.add_noise, self.scale_grad
 
         def noise() -> None:
-            found["sum"] = _flat([each.summed_grad for each in self.params])
+            found["sum"] = flat([each.summed_grad for each in self.params])
             add_noise()
-            found["noised"] = _flat([each.grad for each in self.params])
+            found["noised"] = flat([each.grad for each in self.params])
 
         def scale() -> None:
             scale_grad()
-            found["released"] = _flat([each.grad for each in self.params])
+            found["released"] = flat([each.grad for each in self.params])
 
         self.add_noise, self.scale_grad, seer.within = noise, scale, True
         try:
@@ -260,8 +253,8 @@ def _record(
     lengths = np.linalg.norm(found["released"]), np.linalg.norm(found["noised"])
     clipped, limit = None, float(limits[0])
     if expected is not None:
-        agree = np.linalg.norm(expected - found["sum"], axis=1) <= AGREE * limit
-        clipped, limit = bool(agree.any()), float(limits[agree.argmax()])
+        longest = clipped_to(expected, found["sum"], limits)
+        clipped, limit = longest is not None, limit if longest is None else longest
     noise = found["noised"] - found["sum"]
     sizes = tuple(each.numel() for each in optimizer.params)
     ends = np.cumsum(sizes)[:-1]
@@ -290,43 +283,6 @@ def _record(
     )
 
 
-def _sensitivities(optimizer: Any) -> Floats:
-    """Return the longest (L2) gradient of a record after each clipping of `_clipped_sums`."""
-    by_layer = getattr(optimizer, "max_grad_norms", None)
-    if by_layer:
-        return np.array([np.linalg.norm(by_layer)])
-    norm = float(optimizer.max_grad_norm)
-    return np.array([norm, norm * len(optimizer.params) ** 0.5])
-
-
-def _clipped_sums(optimizer: Any) -> Floats | None:
-    """Return the sum of all records' gradients [clippings, P], clipped as the optimizer should.
-
-    One that has a single norm may clip every layer's gradient to it, too.
-
-    Returns:
-        The sums; None where no gradient of a single record can be seen.
-    """
-    gradients = optimizer.grad_samples
-    if not gradients or any(each is None for each in gradients):
-        return None
-    rows = [each.detach().cpu().double().numpy() for each in gradients]
-    rows = [each.reshape(len(each), math.prod(each.shape[1:])) for each in rows]  # of none, too
-    norms = np.array([np.linalg.norm(each, axis=1) for each in rows])  # [layers, batch]
-    by_layer = getattr(optimizer, "max_grad_norms", None)
-    if by_layer:
-        clippings = [np.asarray(by_layer, np.float64)[:, None] / (norms + 1e-6)]
-    else:
-        whole = np.broadcast_to(np.linalg.norm(norms, axis=0), norms.shape)
-        clippings = [float(optimizer.max_grad_norm) / (each + 1e-6) for each in (whole, norms)]
-    return np.array(
-        [
-            np.concatenate([each @ row for each, row in zip(factors, rows, strict=True)])
-            for factors in np.minimum(1, clippings)
-        ]
-    )
-
-
 def _moved(seer: Watch, optimizer: Any) -> None:
     """See a step of an ordinary optimizer: along noised gradients once, else without noise."""
     if seer.optimizer is None:
@@ -335,7 +291,7 @@ def _moved(seer: Watch, optimizer: Any) -> None:
     if not any(id(each) in own for group in optimizer.param_groups for each in group["params"]):
         return
     if seer.due:
-        seer.state, seer.due = _flat(seer.optimizer.params), False
+        seer.state, seer.due = flat(seer.optimizer.params), False
     else:
         seer.unnoised += 1
 
