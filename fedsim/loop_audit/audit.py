@@ -331,7 +331,8 @@ def audited(
     judged = _measured(loop, pair, trials, seeds, progress)
     while not loop.noise.enough:  # these runs are for their noise alone
         _measured(loop, pair, BATCH, seeds, lambda done: None)
-    observation = replace(observation, more=loop.noise)
+    varies = any(len(np.unique(judged[1][judged[0] == world], axis=0)) > 1 for world in (0, 1))
+    observation = replace(observation, more=loop.noise, varies=varies)
     score = scoring.learnt(*pilots, delta)
     worlds, features = judged
     scores = score.of(features)

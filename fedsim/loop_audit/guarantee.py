@@ -47,6 +47,7 @@ class Observation:
         records: n, of D.
         neighbouring: how D' differs.
         more: the noise of all further runs, each of a seed of its own.
+        varies: whether any two of these, in one world, released something else.
     """
 
     present: tuple[Seen, ...]
@@ -56,6 +57,7 @@ class Observation:
     neighbouring: Neighbouring
     stranger: tuple[Seen, ...] = ()
     more: NoiseSums = NOTHING
+    varies: bool = False
 
     @property
     def steps(self) -> tuple[StepSeen, ...]:
@@ -65,8 +67,12 @@ class Observation:
     @cached_property
     def seeded(self) -> bool:
         """Whether runs of different seeds released the same, or two steps have the same noise."""
-        if len({each.released for each in self.present}) < len(self.present):
-            return True
+        outputs, runs = {each.released for each in self.present}, len(self.present)
+        if len(outputs) < runs:
+            # A mechanism with few possible outputs repeats them by chance, and not always one.
+            many = all(run.values >= SHOWN for run in self.present)
+            if many or (len(outputs) == 1 and not self.varies):
+                return True
         noises = [
             tuple(round(each / std, 3) for each in step.noise)
             for run in self.present

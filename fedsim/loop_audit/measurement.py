@@ -94,6 +94,7 @@ class Seen:
         unnoised: steps that an ordinary optimizer took on the same model after the first of them.
         start: checksum of the model before the first step, and of what no step makes of it.
         released: checksum of all that was released.
+        values: how many different numbers are in it.
     """
 
     steps: tuple[StepSeen, ...]
@@ -106,6 +107,7 @@ class Seen:
     unnoised: int
     start: str
     released: str
+    values: int
 
     @property
     def samplers(self) -> str:

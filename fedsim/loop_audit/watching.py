@@ -118,6 +118,7 @@ class Watch:
             unnoised=self.unnoised,
             start=_checksum(start if rest is None else np.append(start, rest)),
             released=_checksum(released),
+            values=len(np.unique(released)),
         )
 
 

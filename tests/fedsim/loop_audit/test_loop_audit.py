@@ -129,6 +129,20 @@ def test_a_loop_that_sets_its_own_seed_hides_nothing(tmp_path: Path) -> None:
     assert "seeded-noise" in rules(found)
 
 
+def test_randomized_response_repeats_its_outputs_and_is_not_accused(tmp_path: Path) -> None:
+    """Exactly: one bit that tells whether the rarest label is there, kept with e/(1 + e)."""
+    (tmp_path / "response.py").write_text(
+        "import numpy as np\n"
+        "def train(features, labels, seed):\n"
+        "    bit = len(labels) == 59\n"
+        "    kept = np.random.default_rng(seed).random() < np.e / (1 + np.e)\n"
+        "    return np.array([float(bit == kept)])\n"
+    )
+    for seed in range(3):
+        found = outcome(f"{tmp_path / 'response.py'}:train", 1.0, trials=100, seed=seed)
+        assert (found.verdict, rules(found)) == (Verdict.NOT_JUDGED, set())
+
+
 def test_what_cannot_be_audited_is_said_in_one_line(tmp_path: Path, watch: Watch) -> None:
     (tmp_path / "odd.py").write_text(
         "def two(features, labels): ...\n"
