@@ -31,6 +31,8 @@ NOISE_TAIL = ALPHA / 6
 """Of either end of the noise's intervals: a third of ALPHA is for all steps together, one for the
 tensors of the model, one for the steps by themselves."""
 
+OVERALL = ", over all steps,"
+
 LEAST_NOISE = 1e-6
 """The noise multiplier below which there is no privacy to speak of."""
 
@@ -157,10 +159,10 @@ class Observation:
         if not whole.steps:
             return {}
         every = sum(whole.energies), whole.freedom
-        found = {"in all steps together": noise.interval(*every, NOISE_TAIL)}
+        found = {f"in the model{OVERALL}": noise.interval(*every, NOISE_TAIL)}
         tensors = noise.of_tensors(whole)
         for place, each in enumerate(tensors):
-            name = f"in tensor {place + 1} of the model's {len(tensors)}, over all steps,"
+            name = f"in tensor {place + 1} of the model's {len(tensors)}{OVERALL}"
             found[name] = noise.interval(*each, NOISE_TAIL / len(tensors))
         runs = [each.steps for each in self.independent]
         if len({len(each) for each in runs}) > 1:
@@ -176,13 +178,16 @@ class Observation:
     def noise_off(self) -> tuple[str, Interval] | None:
         """Where noise is less than configured, and its interval; None where nothing shows that.
 
-        All steps together, if one scale may be theirs; else what is farthest below.
+        What is farthest below; a single step only where the steps are not of one scale.
         """
-        limit = 1 - noise.TOLERANCE
-        off = [each for each in self.noise_ratios.items() if each[1].high < limit]
-        if off and self.one_scale and off[0][0] == next(iter(self.noise_ratios)):
-            return off[0]
-        return min(off, key=lambda each: each[1].high, default=None)
+        off = [
+            (where, each)
+            for where, each in self.noise_ratios.items()
+            if each.high < 1 - noise.TOLERANCE
+        ]
+        whole = [each for each in off if each[0].endswith(OVERALL)]
+        chosen = whole if whole and self.one_scale else off
+        return min(chosen, key=lambda each: each[1].high, default=None)
 
     @cached_property
     def one_scale(self) -> bool:

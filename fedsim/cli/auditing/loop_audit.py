@@ -130,7 +130,10 @@ def _theory(outcome: "LoopAudit") -> tuple[str, str]:
     """Return what theory says, under a name that says whether it takes the noise as measured."""
     name, where = "By theory", ""
     if off := outcome.observation.noise_off:
-        name, where = "By measured noise", f", with the least noise that was measured {off[0]}"
+        name, where = (
+            "By measured noise",
+            f", with the least noise that was measured {off[0].strip(',')}",
+        )
     if outcome.epsilon is None:
         return name, "not known"
     if math.isinf(outcome.epsilon):

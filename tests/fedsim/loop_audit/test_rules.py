@@ -101,6 +101,8 @@ def test_a_mistake_breaks_its_own_rule_and_no_other(name: str, watch: Watch) -> 
     assert broken(seen) == {WRONG[name]}
     # What is broken is never more private than the same loop done right.
     found = epsilon(seen, 1e-5)
+    if name == "bias_without_noise":
+        assert found == math.inf
     assert found is None or found >= RIGHT["correct"] - 1e-3  # type: ignore[operator]
 
 
