@@ -27,7 +27,7 @@ from fedsim.loop_audit.guarantee import Observation
 from fedsim.loop_audit.measurement import Features
 from fedsim.loop_audit.process import LoopProcess, Order, opened
 from fedsim.loop_audit.rules import findings
-from fedsim.loop_audit.support import MeasuredNoise, measured
+from fedsim.loop_audit.support import MeasuredNoise, measured, not_judged
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -61,36 +61,6 @@ BATCH = 25
 
 Runs = tuple[scoring.Bools, scoring.Floats]
 """Worlds [T] and features [T, features]."""
-
-UNKNOWN = (
-    "theory does not know the loop: it knows those whose every step is taken by Opacus's optimizer "
-    "and that return the model which those steps made; the attack disproved nothing"
-)
-
-BESIDE = (
-    "the model carries something beside its weights that differs between honest runs, or that "
-    "cannot be read ({}); return a state dict of weights alone"
-)
-
-UNEVEN = (
-    "the noise of the steps is not independent Gaussian noise of one scale (p below 1e-4), and "
-    "theory knows no other"
-)
-
-LEAST = (
-    "at least {0.at_least:.3g} of the configured noise was measured ({0.confidence:.0%} "
-    "confidence, {0.runs} runs), at which epsilon is {0.epsilon:.4g}, above the claimed {1:.4g}; "
-)
-
-MORE = (
-    "about {} more runs would tell with 80 % probability, if the noise is as configured: give "
-    "--trials {}"
-)
-
-NO_ROOM = (
-    "no number of runs would tell, as the claim leaves no room for what can be measured; these "
-    "runs support a claim of {:.4g}"
-)
 
 
 @dataclass(frozen=True)
@@ -182,17 +152,8 @@ class LoopAudit:
         """Why the claim is not judged; () if it is."""
         if self.verdict is not Verdict.NOT_JUDGED:
             return ()
-        if beside := self.observation.beside:
-            return (BESIDE.format("; ".join(beside)),)
-        if self.observation.steps and not self.observation.one_scale:
-            return (UNEVEN,)
-        if self.epsilon is None or self.noise is None or self.claim is None:
-            return (UNKNOWN,)
-        least = LEAST.format(self.noise, self.claim.epsilon)
-        if math.isinf(self.noise.runs_more):
-            return (least + NO_ROOM.format(self.noise.epsilon),)
-        trials = self.trials + self.noise.runs_more
-        return (least + MORE.format(int(self.noise.runs_more), int(trials)),)
+        claim = math.inf if self.claim is None else self.claim.epsilon
+        return (not_judged(self.observation, self.epsilon, self.noise, claim, self.trials),)
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""
@@ -315,15 +276,7 @@ def audited(
     """
     seeds = _Seeds(order.seed)
     pair = _betraying(loop, seeds)
-    honest = seeds.next(HONEST)
-    observation = Observation(
-        present=loop.observed(pair, "present", honest),
-        absent=loop.observed(pair, "absent", honest[:WITHOUT]),
-        twin=loop.observed(pair, "twin", honest[:WITHOUT]),
-        stranger=loop.observed(pair, "stranger", honest[:WITHOUT]),
-        records=order.records,
-        neighbouring=neighbouring,
-    )
+    observation = _observed(loop, pair, seeds, order.records, neighbouring)
     claim = claim or _said(observation)
     delta = ASSUMED if claim is None else claim.delta
     learning = max(40, trials // 4)
@@ -423,6 +376,21 @@ def _betraying(loop: LoopProcess, seeds: _Seeds) -> int:
         measured = scoring.separation(*_measured(loop, pair, CHOOSING, seeds, lambda _: None))
         apart.append(max(by_steps, measured - CHANCE))
     return int(np.argmax(apart))
+
+
+def _observed(
+    loop: LoopProcess, pair: int, seeds: _Seeds, records: int, neighbouring: Neighbouring
+) -> Observation:
+    """Return what honest runs in all worlds showed."""
+    honest = seeds.next(HONEST)
+    return Observation(
+        present=loop.observed(pair, "present", honest),
+        absent=loop.observed(pair, "absent", honest[:WITHOUT]),
+        twin=loop.observed(pair, "twin", honest[:WITHOUT]),
+        stranger=loop.observed(pair, "stranger", honest[:WITHOUT]),
+        records=records,
+        neighbouring=neighbouring,
+    )
 
 
 def _measured(

@@ -14,6 +14,37 @@ HALVINGS = 16
 """Of the interval in which the share of noise lies that a claim needs."""
 
 
+UNKNOWN = (
+    "theory does not know the loop: it knows those whose every step is taken by Opacus's optimizer "
+    "and that return the model which those steps made; the attack disproved nothing"
+)
+
+BESIDE = (
+    "the model carries something beside its weights that differs between honest runs, or that "
+    "cannot be read ({}); return a state dict of weights alone"
+)
+
+UNEVEN = (
+    "the noise of the steps is not independent Gaussian noise of one scale (p below 1e-4), and "
+    "theory knows no other"
+)
+
+LEAST = (
+    "at least {0.at_least:.3g} of the configured noise was measured ({0.confidence:.0%} "
+    "confidence, {0.runs} runs), at which epsilon is {0.epsilon:.4g}, above the claimed {1:.4g}; "
+)
+
+MORE = (
+    "about {} more runs would tell with 80 % probability, if the noise is as configured: give "
+    "--trials {}"
+)
+
+NO_ROOM = (
+    "no number of runs would tell, as the claim leaves no room for what can be measured; these "
+    "runs support a claim of {:.4g}"
+)
+
+
 @dataclass(frozen=True)
 class MeasuredNoise:
     """The noise of all watched steps, against the configured.
@@ -92,3 +123,31 @@ def _share(observation: Observation, delta: float, claim: float, least: float) -
         low, high = (middle, high) if above else (low, middle)
     # The last of the interval is not told apart from all of the noise.
     return high if high < 1 else 1.0
+
+
+def not_judged(
+    observation: Observation,
+    epsilon: float | None,
+    noise: MeasuredNoise | None,
+    claim: float,
+    trials: int,
+) -> str:
+    """Return why a claim is not judged that nothing speaks against.
+
+    Args:
+        observation: of honest runs.
+        epsilon: by theory, None where it does not know the loop.
+        noise: as measured.
+        claim: an epsilon.
+        trials: that the audit judged.
+    """
+    if beside := observation.beside:
+        return BESIDE.format("; ".join(beside))
+    if observation.steps and not observation.one_scale:
+        return UNEVEN
+    if epsilon is None or noise is None:
+        return UNKNOWN
+    least = LEAST.format(noise, claim)
+    if math.isinf(noise.runs_more):
+        return least + NO_ROOM.format(noise.epsilon)
+    return least + MORE.format(int(noise.runs_more), int(trials + noise.runs_more))
