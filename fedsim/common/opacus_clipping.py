@@ -15,6 +15,10 @@ AGREE = 1e-2
 """How far a sum may be from that of clipped gradients, in clipping norms: float32 rounds."""
 
 
+FLOAT32 = 4
+"""Bytes of a number; norms of fewer are taken in this precision."""
+
+
 def sensitivities(optimizer: Any) -> Floats:
     """Return the longest (L2) gradient of a record after each clipping of `clipped_sums`."""
     by_layer = getattr(optimizer, "max_grad_norms", None)
@@ -27,7 +31,8 @@ def sensitivities(optimizer: Any) -> Floats:
 def clipped_sums(optimizer: Any) -> Floats | None:
     """Return the sum of all records' gradients [clippings, P], clipped as the optimizer should.
 
-    An optimizer that has a single norm may clip every layer's gradient to it, too.
+    An optimizer that has a single norm may clip every layer's gradient to it, too. Gradients stay
+    where they are, in their own precision: of a large model they are most of the memory.
 
     Returns:
         The sums; None where no gradient of a single record can be seen.
@@ -35,9 +40,9 @@ def clipped_sums(optimizer: Any) -> Floats | None:
     gradients = optimizer.grad_samples
     if not gradients or any(each is None for each in gradients):
         return None
-    rows = [each.detach().cpu().double().numpy() for each in gradients]
-    rows = [each.reshape(len(each), math.prod(each.shape[1:])) for each in rows]  # of none, too
-    norms = np.array([np.linalg.norm(each, axis=1) for each in rows])  # [layers, batch]
+    rows = [each.detach().reshape(len(each), math.prod(each.shape[1:])) for each in gradients]
+    rows = [each.float() if each.element_size() < FLOAT32 else each for each in rows]
+    norms = np.array([each.norm(dim=1).cpu().double().numpy() for each in rows])  # [layers, batch]
     by_layer = getattr(optimizer, "max_grad_norms", None)
     if by_layer:
         clippings = [np.asarray(by_layer, np.float64)[:, None] / (norms + 1e-6)]
@@ -46,7 +51,7 @@ def clipped_sums(optimizer: Any) -> Floats | None:
         clippings = [float(optimizer.max_grad_norm) / (each + 1e-6) for each in (whole, norms)]
     return np.array(
         [
-            np.concatenate([each @ row for each, row in zip(factors, rows, strict=True)])
+            flat([row.new_tensor(each) @ row for each, row in zip(factors, rows, strict=True)])
             for factors in np.minimum(1, clippings)
         ]
     )
