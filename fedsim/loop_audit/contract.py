@@ -115,7 +115,7 @@ def array(value: Any) -> Floats:
         if isinstance(value, Mapping):
             if not all(hasattr(each, "shape") for each in value.values()):
                 raise TypeError("a mapping of numbers is no state dict")
-            parts = [_numbers(each).ravel() for each in value.values() if _learnt(each)]
+            parts = [_numbers(each).ravel() for each in value.values()]
             found = np.concatenate(parts) if parts else np.empty(0)
         else:
             found = _numbers(value)
@@ -129,12 +129,6 @@ def array(value: Any) -> Floats:
     if not np.isfinite(found).all():
         raise AppFailedError("the loop released numbers that are not finite; no verdict")
     return found
-
-
-def _learnt(value: Any) -> bool:
-    """Whether a model's part is no counter, as a layer of batches has one."""
-    floating = getattr(value, "is_floating_point", None)
-    return not callable(floating) or bool(floating())
 
 
 def _numbers(value: Any) -> Floats:

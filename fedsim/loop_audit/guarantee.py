@@ -13,16 +13,25 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.stats import binom, chi2
+from scipy.stats import binom
 
 from adversaries.attacks.residuals import sampling_test
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
+from fedsim.loop_audit import noise
+from fedsim.loop_audit.carried import UNREAD
 from fedsim.loop_audit.measurement import SHOWN, Seen, StepSeen
+from fedsim.loop_audit.noise import NOTHING, NoiseSums
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
 
 ALPHA = 1 - ALARM_CONFIDENCE
+
+NOISE_TAIL = ALPHA / 6
+"""Of either end of the noise's intervals: a third of ALPHA is for all steps together, one for the
+tensors of the model, one for the steps by themselves."""
+
+OVERALL = ", over all steps,"
 
 LEAST_NOISE = 1e-6
 """The noise multiplier below which there is no privacy to speak of."""
@@ -35,9 +44,12 @@ class Observation:
     Attributes:
         present: with the target, one a seed.
         absent: without it, of the first seeds.
-        twin: with another record in its place, likewise.
+        twin: with another record in its place, of the first seeds.
+        stranger: with other features of all records, of the first seeds.
         records: n, of D.
         neighbouring: how D' differs.
+        more: the noise of all further runs, each of a seed of its own.
+        varies: whether any two of these, in one world, released something else.
     """
 
     present: tuple[Seen, ...]
@@ -45,6 +57,9 @@ class Observation:
     twin: tuple[Seen, ...]
     records: int
     neighbouring: Neighbouring
+    stranger: tuple[Seen, ...] = ()
+    more: NoiseSums = NOTHING
+    varies: bool = False
 
     @property
     def steps(self) -> tuple[StepSeen, ...]:
@@ -54,8 +69,12 @@ class Observation:
     @cached_property
     def seeded(self) -> bool:
         """Whether runs of different seeds released the same, or two steps have the same noise."""
-        if len({each.released for each in self.present}) < len(self.present):
-            return True
+        outputs, runs = {each.released for each in self.present}, len(self.present)
+        if len(outputs) < runs:
+            # A mechanism with few possible outputs repeats them by chance, and not always one.
+            many = all(run.values >= SHOWN for run in self.present)
+            if many or (len(outputs) == 1 and not self.varies):
+                return True
         noises = [
             tuple(round(each / std, 3) for each in step.noise)
             for run in self.present
@@ -72,8 +91,7 @@ class Observation:
     @property
     def varied(self) -> tuple[str, ...]:
         """What of a step is set to something else in other runs, in words."""
-        runs = (*self.present, *self.absent, *self.twin)
-        steps = list(zip(*(each.steps for each in runs), strict=False))
+        steps = list(zip(*(each.steps for each in self.runs), strict=False))
         return tuple(
             what
             for what, value in SETTINGS.items()
@@ -83,13 +101,29 @@ class Observation:
     @property
     def explained(self) -> bool:
         """Whether watched steps are all that reads the data, as far as runs show."""
-        runs = (*self.present, *self.absent, *self.twin)
-        starts = [each.start == other.start for each, other in self._same_seed]
-        return all(each.explained for each in runs) and all(starts)
+        others = (self.twin, self.stranger)
+        pairs = [pair for other in others for pair in zip(self.present, other, strict=False)]
+        starts = [each.start == other.start for each, other in pairs]
+        return all(each.explained for each in self.runs) and all(starts) and not self.beside
 
     @property
-    def _same_seed(self) -> list[tuple[Seen, Seen]]:
-        return list(zip(self.present, self.twin, strict=False))
+    def runs(self) -> tuple[Seen, ...]:
+        """All honest runs."""
+        return (*self.present, *self.absent, *self.twin, *self.stranger)
+
+    @cached_property
+    def beside(self) -> tuple[str, ...]:
+        """What a model carries beside its weights that differs between honest runs, or is unread.
+
+        What is the same in all of them, such as the width of a layer, tells of no record.
+        """
+        pairs = Counter(pair for run in self.runs for pair in set(run.beside))
+        wrong = {
+            name
+            for (name, checksum), times in pairs.items()
+            if checksum == UNREAD or times < len(self.runs)
+        }
+        return tuple(sorted(wrong))
 
     @property
     def unlike(self) -> tuple[str, ...]:
@@ -109,36 +143,56 @@ class Observation:
         return tuple(found)
 
     @cached_property
-    def noise_ratios(self) -> tuple[Interval, ...]:
-        """Realised over configured noise of every step, all runs; together with ALARM_CONFIDENCE.
+    def noise(self) -> NoiseSums:
+        """The noise of all runs that statistics may count, of every step."""
+        runs = noise.total(noise.summed(run.steps) for run in self.independent)
+        return runs if self.seeded else runs + self.more
 
-        By the chi-square distribution of its squared length.
+    @cached_property
+    def noise_ratios(self) -> dict[str, Interval]:
+        """Realised over configured noise, together with ALARM_CONFIDENCE, by what it is of.
+
+        By the chi-square distribution of its squared length: of all steps of all runs, of each
+        tensor of the model in all of them, and of every step of the honest runs.
         """
+        whole = self.noise
+        if not whole.steps:
+            return {}
+        every = sum(whole.energies), whole.freedom
+        found = {f"in the model{OVERALL}": noise.interval(*every, NOISE_TAIL)}
+        tensors = noise.of_tensors(whole)
+        for place, each in enumerate(tensors):
+            name = f"in tensor {place + 1} of the model's {len(tensors)}{OVERALL}"
+            found[name] = noise.interval(*each, NOISE_TAIL / len(tensors))
         runs = [each.steps for each in self.independent]
-        if not runs[0] or len({len(each) for each in runs}) > 1:
-            return ()
-        found, tail = [], ALPHA / 2 / len(runs[0])
-        for together in zip(*runs, strict=True):
-            stds = [each.noise_multiplier * each.noise_norm for each in together]
-            if not all(stds):
-                return ()
-            energy = sum(e.noise_energy / std**2 for e, std in zip(together, stds, strict=True))
-            freedom = sum(each.coordinates for each in together)
-            low, high = np.sqrt(energy / chi2.ppf([1 - tail, tail], freedom))
-            found.append(Interval(float(low), float(high), ALARM_CONFIDENCE))
-        return tuple(found)
+        if len({len(each) for each in runs}) > 1:
+            return found
+        for place, together in enumerate(zip(*runs, strict=True)):
+            part = noise.summed(together)
+            if part.steps:
+                of_step = sum(part.energies), part.freedom, NOISE_TAIL / len(runs[0])
+                found[f"in step {place + 1}"] = noise.interval(*of_step)
+        return found
 
     @property
-    def noise_off(self) -> Interval | None:
-        """The interval of the step whose noise is farthest below the configured, None if none."""
-        off = [each for each in self.noise_ratios if each.high < 1]
-        return min(off, key=lambda each: each.high, default=None)
+    def noise_off(self) -> tuple[str, Interval] | None:
+        """Where noise is less than configured, and its interval; None where nothing shows that.
 
-    @property
+        What is farthest below; a single step only where the steps are not of one scale.
+        """
+        off = [
+            (where, each)
+            for where, each in self.noise_ratios.items()
+            if each.high < 1 - noise.TOLERANCE
+        ]
+        whole = [each for each in off if each[0].endswith(OVERALL)]
+        chosen = whole if whole and self.one_scale else off
+        return min(chosen, key=lambda each: each[1].high, default=None)
+
+    @cached_property
     def one_scale(self) -> bool:
-        """Whether one scale of the configured noise may be that of all steps."""
-        ratios = self.noise_ratios
-        return not ratios or max(each.low for each in ratios) <= min(each.high for each in ratios)
+        """Whether the noise may be Gaussian, with one scale of the configured in all steps."""
+        return noise.shape_p_value(self.noise) >= ALPHA
 
     def batches(self) -> dict[str, str]:
         """Return what the batches contradict of Poisson sampling at the accountants' rate.
@@ -201,7 +255,7 @@ class Observation:
         return max(
             (
                 (Counter(with_it.records) - Counter(without.records)).total()
-                for with_it, without in self._same_seed
+                for with_it, without in zip(self.present, self.twin, strict=False)
                 if with_it.records and without.records
             ),
             default=0,
@@ -245,24 +299,24 @@ SETTINGS: dict[str, Callable[[StepSeen], float]] = {
 
 
 def multiplier(step: StepSeen, observation: Observation) -> float:
-    """Return the least noise multiplier that a step may have, by what was measured if it differs.
+    """Return the noise multiplier that a step is configured to have, of its true sensitivity.
 
     Args:
         step: of a run.
-        observation: whose noise was measured.
+        observation: that it is of.
     """
-    off = observation.noise_off
     limit = sensitivity(observation.neighbouring, step.sensitivity)
-    return (1.0 if off is None else off.low) * step.noise_multiplier * step.noise_norm / limit
+    return step.noise_multiplier * step.noise_norm / limit
 
 
-def mechanism(observation: Observation) -> Mechanism | None:
+def mechanism(observation: Observation, scale: float = 1.0) -> Mechanism | None:
     """Return the Gaussian steps that a loop is, None where it is none that theory composes.
 
     Args:
         observation: of honest runs.
+        scale: of the noise, as a share of the configured.
     """
-    multipliers = _multipliers(observation)
+    multipliers = _multipliers(observation, scale)
     if multipliers is None or min(multipliers) < LEAST_NOISE:
         return None
     records = len(observation.present[0].counts)  # without those kept for something else
@@ -279,8 +333,8 @@ def mechanism(observation: Observation) -> Mechanism | None:
     return Mechanism(tuple(parts), observation.neighbouring)
 
 
-def _multipliers(observation: Observation) -> list[float] | None:
-    """Return the true noise multiplier of every step, None where steps are not all there is."""
+def _multipliers(observation: Observation, scale: float) -> list[float] | None:
+    """Return the noise multiplier of every step, None where steps are not all there is."""
     wrong = any(
         step.clipped is not True or step.adaptive
         for run in observation.present
@@ -290,27 +344,36 @@ def _multipliers(observation: Observation) -> list[float] | None:
     wrong |= observation.kept_by_chance or observation.displaced > 1
     if wrong or not observation.explained:
         return None
-    return [multiplier(step, observation) for step in observation.steps]
+    return [scale * multiplier(step, observation) for step in observation.steps]
 
 
-def epsilon(observation: Observation, delta: float) -> float | None:
+def epsilon(observation: Observation, delta: float, scale: float | None = None) -> float | None:
     """Return epsilon of all steps by theory, None where theory does not know the loop.
 
     Args:
         observation: of honest runs.
         delta: in (0, 1).
+        scale: of the noise, as a share of the configured; None for all of it, or for the least that
+            was measured where that is less.
     """
-    multipliers = _multipliers(observation)
+    if scale is None:
+        off = observation.noise_off
+        scale = 1.0 if off is None else off[1].low
+    multipliers = _multipliers(observation, scale)
     if multipliers is None:
         return None
     if min(multipliers) < LEAST_NOISE:
         return math.inf
-    composed = mechanism(observation)
+    # Less noise than configured is measured by itself; noise of another shape is known by nobody.
+    if not observation.one_scale and observation.noise_off is None:
+        return None
+    composed = mechanism(observation, scale)
     if composed is not None:
         return PLD.epsilon(composed, delta)
     shuffled = all(step.sampler == "shuffled" for step in observation.steps)
     if shuffled and "repeats" not in observation.batches():
-        epochs = max(observation.present[0].counts)
+        # A record may be in every pass that was begun, however few it was in by chance.
+        epochs = max(run.epochs for run in observation.runs)
         # Under replacement the multiplier counts on twice the clipping norm already.
         apart = math.sqrt(5) if observation.neighbouring is Neighbouring.ADD_REMOVE else 1.0
         return gaussian.epsilon(apart * math.sqrt(epochs) / min(multipliers), delta)

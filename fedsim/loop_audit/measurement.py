@@ -26,9 +26,9 @@ class StepSeen:
         noise_norm: the norm that scales the noise.
         sensitivity: how long (L2) a clipped gradient can be.
         divisor: what the noised sum was divided by.
-        noise_energy: squared length of the noise that was added.
-        noise: its first coordinates.
-        coordinates: P, of the model.
+        sizes: how many numbers each of the model's tensors has.
+        noise_energies: squared length of the noise that was added to each of them.
+        noise: the first coordinates of the noise.
         clipped: whether the sum is that of the records' clipped gradients; None where no gradient
             of a single record can be seen.
         records: that were drawn for it, an index as often as it was; -1 where no loader was seen.
@@ -47,9 +47,9 @@ class StepSeen:
     noise_norm: float
     sensitivity: float
     divisor: float
-    noise_energy: float
+    sizes: tuple[int, ...]
+    noise_energies: tuple[float, ...]
     noise: tuple[float, ...]
-    coordinates: int
     clipped: bool | None
     records: int
     repeated: int
@@ -88,9 +88,13 @@ class Seen:
         records: checksums of the records that a loader drew from, sorted; () where it has no
             tensors.
         explained: whether the model moved by those steps alone.
+        epochs: passes over the data that steps drew from, each that was begun; 0 without a loader.
+        beside: names and checksums of what the model has beside floating-point numbers: integer
+            tensors, and attributes of its modules.
         unnoised: steps that an ordinary optimizer took on the same model after the first of them.
         start: checksum of the model before the first step, and of what no step makes of it.
         released: checksum of all that was released.
+        values: how many different numbers are in it.
     """
 
     steps: tuple[StepSeen, ...]
@@ -98,9 +102,12 @@ class Seen:
     counts: tuple[int, ...]
     records: tuple[str, ...]
     explained: bool
+    epochs: int
+    beside: tuple[tuple[str, str], ...]
     unnoised: int
     start: str
     released: str
+    values: int
 
     @property
     def samplers(self) -> str:

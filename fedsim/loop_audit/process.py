@@ -9,8 +9,9 @@ from pydantic import TypeAdapter
 
 from fedsim.app_audit.channel import Channel, Reply, started
 from fedsim.loop_audit.measurement import Features, Seen
+from fedsim.loop_audit.noise import NOTHING, NoiseSums
 
-World = Literal["present", "absent", "twin"]
+World = Literal["present", "absent", "twin", "stranger"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Answer(Reply):
         distance: of the worlds, as pilots have it.
         seen: what the observed runs showed.
         features: of the measured runs.
+        noise: of the steps of these, together.
     """
 
     pairs: tuple[str, ...] = ()
@@ -70,16 +72,22 @@ class Answer(Reply):
     distance: float = 0.0
     seen: tuple[Seen, ...] = ()
     features: tuple[Features, ...] = ()
+    noise: NoiseSums = NOTHING
 
 
 ORDER, REQUEST, ANSWER = TypeAdapter(Order), TypeAdapter(Request), TypeAdapter(Answer)
 
 
 class LoopProcess:
-    """A training function that runs in another process. Made by `opened`."""
+    """A training function that runs in another process. Made by `opened`.
+
+    Attributes:
+        runs: of the function, so far.
+        noise: of all runs whose features were measured.
+    """
 
     def __init__(self, order: Order, channel: Channel) -> None:
-        self._channel, self.runs = channel, 0
+        self._channel, self.runs, self.noise = channel, 0, NoiseSums()
         answer = channel.ask(order, ANSWER)
         self.name, self.pairs, self.many = order.function, answer.pairs, answer.many
 
@@ -88,7 +96,8 @@ class LoopProcess:
 
         Args:
             pair: the place of the pair.
-            world: with the target, without it, or with another record in its place.
+            world: with the target, without it, with another record in its place, or with other
+                features of all.
             seeds: of the runs.
 
         Raises:
@@ -129,10 +138,11 @@ class LoopProcess:
         """
         self.runs += len(seeds)
         asked = Request("measure", pair, tuple(seeds), worlds=tuple(map(bool, worlds)))
-        found = self._channel.ask(asked, ANSWER).features
-        if len(found) != len(seeds):
+        answer = self._channel.ask(asked, ANSWER)
+        if len(answer.features) != len(seeds):
             raise self._channel.no_measurement()
-        return found
+        self.noise += answer.noise
+        return answer.features
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ A rule is a function of what honest runs showed; it returns a finding or None. A
 function and one entry in `RULES`.
 """
 
+import math
 from collections.abc import Callable
 
 from fedsim.app_audit.rules import Finding
@@ -18,10 +19,46 @@ def _data_dependent(seen: Observation) -> Finding | None:
         "data-dependent-divisor",
         True,
         f"{'; '.join(seen.unlike)}: what is released tells how many records there are, and the "
-        "noise has another scale",
+        f"noise has another scale{_where(seen)}",
         "fix the batch size, the number of steps and optimizer.expected_batch_size beforehand, or "
         "choose a number of records at which neither changes",
     )
+
+
+def _where(seen: Observation) -> str:
+    """Say at which numbers of records Opacus's own formulas do this, "" if they are not seen.
+
+    The rate is 1/m, with m = ceil(n/b) batches of b, and the divisor int(n/m).
+    """
+    rates = [run.steps[0].rate for run in (*seen.present[:1], *seen.absent[:1]) if run.steps]
+    if len(rates) < 2 or min(rates) <= 0:
+        return ""
+    records = len(seen.present[0].counts)
+    batches = round(1 / rates[0])
+    if batches == 1:
+        return "; this happens at every number of records, as a batch has all of them"
+    sizes = [
+        size
+        for size in range(1, records + 1)
+        if math.ceil(records / size) == batches
+        and math.ceil((records - 1) / size) == round(1 / rates[1])
+    ]
+    safe = (n for n in range(records, 2, -1) if sizes and all(_fixed(n, size) for size in sizes))
+    other = next(safe, None)
+    return (
+        "; with batches of b this happens at every number of records n that is a multiple of "
+        f"ceil(n/b), or one more than a multiple of b: {records} "
+        + ("is one of them" if sizes else "may be one of them")
+        + ("" if other is None else f", {other} is not")
+        + "; check the number that your training has"
+    )
+
+
+def _fixed(records: int, size: int) -> bool:
+    """Whether one record less changes neither the number of batches nor Opacus's divisor."""
+    batches = math.ceil(records / size)
+    fewer = math.ceil((records - 1) / size)
+    return batches == fewer and records // batches == (records - 1) // batches
 
 
 def _data_dependent_records(seen: Observation) -> Finding | None:
@@ -93,11 +130,12 @@ def _realised(seen: Observation) -> Finding | None:
     off = seen.noise_off
     if off is None:
         return None
+    where, measured = off
     return Finding(
         "realised-noise",
         True,
-        f"in some step the noise is {off.low:.3g} to {off.high:.3g} of the configured one "
-        "(chi-square, 99.99 % for all steps together)",
+        f"{where} the noise is {measured.low:.3g} to {measured.high:.3g} of the configured one "
+        "(chi-square, 99.99 % for all steps and tensors together)",
         "leave adding noise to Opacus's optimizer, once for each step",
     )
 

@@ -16,8 +16,10 @@ import numpy.typing as npt
 from fedsim.app_audit.measurement import AppFailedError
 from fedsim.app_audit.seeding import set_seeds
 from fedsim.loop_audit import contract
+from fedsim.loop_audit.carried import carried
 from fedsim.loop_audit.contract import Function
 from fedsim.loop_audit.measurement import Features, Seen
+from fedsim.loop_audit.noise import NoiseSums, summed, total
 from fedsim.loop_audit.watching import Watch, wrap
 from fedsim.loop_audit.worlds import Data, Pair
 
@@ -111,6 +113,7 @@ class Loop:
 
     def __init__(self, function: Function, watch: Watch) -> None:
         self._function, self._watch = function, watch
+        self.many = function.many
 
     def observed(self, data: Data, seed: int) -> Seen:
         """Return what one run showed.
@@ -125,7 +128,7 @@ class Loop:
         returned = self._called(data, [seed])
         released = self._released(returned, 1)[0]
         model = None if returned is None else contract.array(returned).ravel()
-        return self._watch.seen(model, released)
+        return self._watch.seen(model, released, carried(returned))
 
     def released(self, data: Data, seeds: Sequence[int]) -> list[Floats]:
         """Return what a run for each seed released, each [k, P].
@@ -140,6 +143,11 @@ class Loop:
         if self._function.many:
             return self._released(self._called(data, seeds), len(seeds))
         return [self._released(self._called(data, [seed]), 1)[0] for seed in seeds]
+
+    @property
+    def noise(self) -> NoiseSums:
+        """The noise of the steps of the last run; nothing of several models at once."""
+        return NoiseSums() if self._function.many else summed(self._watch.steps)
 
     def _called(self, data: Data, seeds: Sequence[int]) -> Any:
         import torch  # noqa: PLC0415
@@ -183,11 +191,13 @@ class Trials:
 
     Attributes:
         directions: by the places of pairs, of those whose pilots ran.
+        noise: of the runs that the last call of `features` measured.
     """
 
     def __init__(self, loop: Loop, pairs: Sequence[Pair]) -> None:
         self._loop, self._pairs = loop, pairs
         self.directions: dict[int, Direction] = {}
+        self.noise = NoiseSums()
 
     def pilot(self, pair: int, seeds: Sequence[int]) -> float:
         """Learn the direction of a pair, and return how far apart that puts its worlds.
@@ -213,11 +223,15 @@ class Trials:
             seeds: of each.
         """
         here, direction = self._pairs[pair], self.directions[pair]
-        found: dict[int, Features] = {}
+        found, noises = dict[int, Features](), list[NoiseSums]()
+        together = len(worlds) if self._loop.many else 1
         for world, data in ((True, here.present), (False, here.absent)):
             chosen = [place for place, each in enumerate(worlds) if bool(each) is world]
-            if chosen:
-                released = self._loop.released(data, [seeds[place] for place in chosen])
+            for start in range(0, len(chosen), together):
+                part = chosen[start : start + together]
+                released = self._loop.released(data, [seeds[place] for place in part])
+                noises.append(self._loop.noise)
                 parts = (direction.features(each) for each in released)
-                found |= dict(zip(chosen, parts, strict=True))
+                found |= dict(zip(part, parts, strict=True))
+        self.noise = total(noises)
         return [found[place] for place in range(len(worlds))]

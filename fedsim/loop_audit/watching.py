@@ -6,7 +6,6 @@ Methods of its classes are wrapped for as long as the process lives; nothing tha
 import functools
 import hashlib
 import importlib
-import math
 import sys
 from collections import Counter, deque
 from collections.abc import Callable
@@ -17,15 +16,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.common.opacus_clipping import clipped_sums, clipped_to, flat, sensitivities
 from fedsim.loop_audit.measurement import SHOWN, Seen, Statement, StepSeen
 
 Floats = npt.NDArray[np.float64]
 
 ORIGINAL = "_fedsim_original"
 """The attribute of a wrapped method that holds what it wraps."""
-
-AGREE = 1e-2
-"""How far a sum may be from that of clipped gradients, in clipping norms: float32 rounds."""
 
 MAP = 0
 """PyTorch's kind of data sets that have places."""
@@ -49,10 +46,13 @@ class Watch:
         told: noise multiplier and sampling rate, each time.
         statement: what an accountant said last.
         ahead: batches that an iterator drew and did not yield yet, by iterator.
-        drawn: batches since the last step, each a list of places.
+        drawn: batches since the last step, each the pass over the data that it is of, and places.
         loader: the data set that they were drawn from.
         kind: of their sampler, and its rate.
         counts: how often each place was drawn for a step.
+        passes: how many places each pass over the data gave to steps.
+        begun: passes over any data.
+        passing: the number of each iterator's pass.
         records: n, that they were drawn from.
         expected: of a batch in parts, the sum of clipped gradients so far, by optimizer.
         optimizer: Opacus's, that noised last.
@@ -75,6 +75,9 @@ class Watch:
     loader: Any = None
     kind: tuple[str, float] = ("", 0.0)
     counts: Counter[int] = field(default_factory=Counter)
+    passes: Counter[int] = field(default_factory=Counter)
+    begun: int = 0
+    passing: WeakKeyDictionary[Any, int] = field(default_factory=WeakKeyDictionary)
     records: int = 0
     expected: dict[int, Any] = field(default_factory=dict)
     optimizer: Any = None
@@ -90,12 +93,15 @@ class Watch:
         """Forget everything."""
         self.__dict__.update(Watch(wrapped=self.wrapped).__dict__)
 
-    def seen(self, model: Floats | None, released: Floats) -> Seen:
+    def seen(
+        self, model: Floats | None, released: Floats, beside: tuple[tuple[str, str], ...]
+    ) -> Seen:
         """Return what the run showed.
 
         Args:
             model: that the loop returned, None for none.
             released: by the run.
+            beside: what the model carries beside.
         """
         made = np.empty(0) if self.state is None else self.state
         rest = _rest(made if model is None else model, made)
@@ -106,9 +112,13 @@ class Watch:
             counts=tuple(self.counts[place] for place in range(self.records)),
             records=tuple(sorted(_checksums(self.loader))),
             explained=bool(self.steps) and rest is not None and not self.moved,
+            # A sampler of more places than there are records goes through them several times.
+            epochs=sum(-(-places // max(1, self.records)) for places in self.passes.values()),
+            beside=beside,
             unnoised=self.unnoised,
             start=_checksum(start if rest is None else np.append(start, rest)),
             released=_checksum(released),
+            values=len(np.unique(released)),
         )
 
 
@@ -185,10 +195,6 @@ def _replace(owner: type, seer: Watch, **wrappers: Wrapper) -> None:
             setattr(owner, name, wrapped)
 
 
-def _flat(tensors: list[Any]) -> Floats:
-    return np.concatenate([each.detach().cpu().double().numpy().ravel() for each in tensors])
-
-
 def _step(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap an optimizer's `pre_step`: clip, add noise, divide."""
 
@@ -196,11 +202,11 @@ def _step(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
         if seer.within:  # of a subclass, which is being watched
             return original(self, *args, **kwargs)
-        here = _flat(self.params)
+        here = flat(self.params)
         seer.start = here if seer.start is None else seer.start
         seer.moved |= seer.state is not None and not np.array_equal(here, seer.state)
         seer.state = here
-        expected, limits = _clipped_sums(self), _sensitivities(self)
+        expected, limits = clipped_sums(self), sensitivities(self)
         before = seer.expected.pop(id(self), None)
         if expected is not None and before is not None:
             expected = expected + before
@@ -208,13 +214,13 @@ def _step(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
         add_noise, scale_grad = self.add_noise, self.scale_grad
 
         def noise() -> None:
-            found["sum"] = _flat([each.summed_grad for each in self.params])
+            found["sum"] = flat([each.summed_grad for each in self.params])
             add_noise()
-            found["noised"] = _flat([each.grad for each in self.params])
+            found["noised"] = flat([each.grad for each in self.params])
 
         def scale() -> None:
             scale_grad()
-            found["released"] = _flat([each.grad for each in self.params])
+            found["released"] = flat([each.grad for each in self.params])
 
         self.add_noise, self.scale_grad, seer.within = noise, scale, True
         try:
@@ -236,8 +242,10 @@ def _record(
     seer: Watch, optimizer: Any, found: dict[str, Any], expected: Any, limits: Floats
 ) -> None:
     """Keep a step, and the batch that was drawn for it."""
-    drawn = Counter(place for batch in seer.drawn for place in batch)
+    drawn = Counter(place for _, batch in seer.drawn for place in batch)
     seer.counts.update(drawn)
+    for number, batch in seer.drawn:
+        seer.passes[number] += len(batch)
     batches, seer.drawn = len(seer.drawn), []
     sampler, rate = "", 0.0
     if batches and seer.records in (0, len(seer.loader)):
@@ -246,9 +254,11 @@ def _record(
     lengths = np.linalg.norm(found["released"]), np.linalg.norm(found["noised"])
     clipped, limit = None, float(limits[0])
     if expected is not None:
-        agree = np.linalg.norm(expected - found["sum"], axis=1) <= AGREE * limit
-        clipped, limit = bool(agree.any()), float(limits[agree.argmax()])
+        longest = clipped_to(expected, found["sum"], limits)
+        clipped, limit = longest is not None, limit if longest is None else longest
     noise = found["noised"] - found["sum"]
+    sizes = tuple(each.numel() for each in optimizer.params)
+    ends = np.cumsum(sizes)[:-1]
     seer.released.append(found["released"])
     seer.steps.append(
         StepSeen(
@@ -257,9 +267,9 @@ def _record(
             noise_norm=found["norm"],
             sensitivity=limit,
             divisor=float(lengths[1] / lengths[0]) if lengths[0] else 1.0,
-            noise_energy=float(np.square(noise).sum()),
+            sizes=sizes,
+            noise_energies=tuple(float(each @ each) for each in np.split(noise, ends)),
             noise=tuple(map(float, noise[:SHOWN])),
-            coordinates=found["released"].size,
             clipped=clipped,
             records=sum(drawn.values()) if batches else -1,
             repeated=max(drawn.values(), default=0),
@@ -274,43 +284,6 @@ def _record(
     )
 
 
-def _sensitivities(optimizer: Any) -> Floats:
-    """Return the longest (L2) gradient of a record after each clipping of `_clipped_sums`."""
-    by_layer = getattr(optimizer, "max_grad_norms", None)
-    if by_layer:
-        return np.array([np.linalg.norm(by_layer)])
-    norm = float(optimizer.max_grad_norm)
-    return np.array([norm, norm * len(optimizer.params) ** 0.5])
-
-
-def _clipped_sums(optimizer: Any) -> Floats | None:
-    """Return the sum of all records' gradients [clippings, P], clipped as the optimizer should.
-
-    One that has a single norm may clip every layer's gradient to it, too.
-
-    Returns:
-        The sums; None where no gradient of a single record can be seen.
-    """
-    gradients = optimizer.grad_samples
-    if not gradients or any(each is None for each in gradients):
-        return None
-    rows = [each.detach().cpu().double().numpy() for each in gradients]
-    rows = [each.reshape(len(each), math.prod(each.shape[1:])) for each in rows]  # of none, too
-    norms = np.array([np.linalg.norm(each, axis=1) for each in rows])  # [layers, batch]
-    by_layer = getattr(optimizer, "max_grad_norms", None)
-    if by_layer:
-        clippings = [np.asarray(by_layer, np.float64)[:, None] / (norms + 1e-6)]
-    else:
-        whole = np.broadcast_to(np.linalg.norm(norms, axis=0), norms.shape)
-        clippings = [float(optimizer.max_grad_norm) / (each + 1e-6) for each in (whole, norms)]
-    return np.array(
-        [
-            np.concatenate([each @ row for each, row in zip(factors, rows, strict=True)])
-            for factors in np.minimum(1, clippings)
-        ]
-    )
-
-
 def _moved(seer: Watch, optimizer: Any) -> None:
     """See a step of an ordinary optimizer: along noised gradients once, else without noise."""
     if seer.optimizer is None:
@@ -319,7 +292,7 @@ def _moved(seer: Watch, optimizer: Any) -> None:
     if not any(id(each) in own for group in optimizer.param_groups for each in group["params"]):
         return
     if seer.due:
-        seer.state, seer.due = _flat(seer.optimizer.params), False
+        seer.state, seer.due = flat(seer.optimizer.params), False
     else:
         seer.unnoised += 1
 
@@ -387,11 +360,14 @@ def _taken(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def wrapped(self: Any) -> Any:
+        if self._num_yielded == 0:  # a loader may keep its iterator for all passes
+            seer.begun += 1
+            seer.passing[self] = seer.begun
         yielded = original(self)
         if seer.ahead.get(self):
             if self._dataset is not seer.loader:  # what another loader drew, no step took
                 seer.loader, seer.drawn = self._dataset, []
-            seer.drawn.append(seer.ahead[self].popleft())
+            seer.drawn.append((seer.passing[self], seer.ahead[self].popleft()))
             seer.kind = _kind(self._index_sampler)
         return yielded
 

@@ -48,11 +48,13 @@ def answers(first: bytes, asked: Iterator[bytes]) -> Iterator[Answer]:
 def _answer(request: Request, loop: Loop, trials: Trials, worlds: tuple[Pair, ...]) -> Answer:
     if request.kind == "observe":
         here = worlds[request.pair]
-        data = here.twin() if request.world == "twin" else getattr(here, request.world)
+        made = {"twin": here.twin, "stranger": here.stranger}.get(request.world)
+        data = getattr(here, request.world) if made is None else made()
         return Answer(seen=tuple(loop.observed(data, seed) for seed in request.seeds))
     if request.kind == "pilots":
         return Answer(distance=trials.pilot(request.pair, request.seeds))
-    return Answer(features=tuple(trials.features(request.pair, request.worlds, request.seeds)))
+    features = tuple(trials.features(request.pair, request.worlds, request.seeds))
+    return Answer(features=features, noise=trials.noise)
 
 
 if __name__ == "__main__":

@@ -70,6 +70,7 @@ class Pair:
         place: of the target in D.
         other: features [...] of what takes its place in twins.
         labels: of that, in turn.
+        real: features [n, ...] of the data that the pair was made of.
     """
 
     name: str
@@ -78,6 +79,14 @@ class Pair:
     place: int
     other: npt.NDArray[np.float32]
     labels: npt.NDArray[np.generic]
+    real: npt.NDArray[np.float32]
+
+    def stranger(self) -> Data:
+        """Return D with other features of every record, and the same labels in another order.
+
+        What a model is before any step must not tell it from D.
+        """
+        return Data(self.real[::-1].copy(), np.roll(self.present.labels, 1))
 
     def twin(self, number: int = 0) -> Data:
         """Return D with another record in the target's place, where D' has as many records: D'.
@@ -134,7 +143,8 @@ def _pair(name: str, data: Data, place: int, real: Data, neighbouring: Neighbour
     absent = data.without(place)
     if neighbouring is Neighbouring.REPLACE:
         absent = data.with_record(place, data.features[other], data.labels[other])
-    return Pair(name, data, absent, place, real.features[other], np.unique(real.labels))
+    labels = np.unique(real.labels)
+    return Pair(name, data, absent, place, real.features[other], labels, real.features)
 
 
 def _unlike(data: Data) -> int:

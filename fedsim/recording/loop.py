@@ -137,6 +137,14 @@ class Recorder:
         with self._sink.guarded():
             self._sink(self._observed(released, clipped_sum, batch, keys))
 
+    def fail(self, reason: str) -> None:
+        """End the transcript for good: something happened that no step can record.
+
+        Args:
+            reason: what.
+        """
+        self._sink.fail(RuntimeError(reason))
+
     def close(self, incomplete: str = "") -> None:
         """Say in the transcript that no step is to come; another recorder may resume it.
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from adversaries.errors import InputError
+from fedsim.common.opacus_clipping import clipped_sums, clipped_to, flat, sensitivities
 from fedsim.recording.loop import PARAMETERS, Accounted, Recorder
 from fedsim.recording.recorder_sink import Sink, safely
 from fedsim.transcripts.records import Scalar
@@ -33,6 +34,12 @@ DISTRIBUTED = (
     "{} sums over several processes, each of which sees a part of the noise; record a training in "
     "one process"
 )
+
+UNRECORDED = "the model was stepped with gradients that no recorded step released"
+
+CHANGED = "the gradients that the model was stepped along are others than those recorded"
+
+POISSON, OWN_BATCHES = "poisson", "the loop itself, which trains on others than the loader drew"
 
 _OPEN: dict[str, Recorder] = {}
 """Recorders of this process by path: an engine that is built anew goes on in the same file."""
@@ -114,7 +121,10 @@ class _Steps:
     ) -> None:
         self._of, self._recorder, self._batches = weakref.ref(optimizer), recorder, batches
         self._size: int | None = 0
+        self._expected: Any = 0.0
+        self._released: list[Any] = []
         optimizer.pre_step = self._pre_step
+        optimizer.original_optimizer.register_step_post_hook(self._stepped)
         if key:
             _OPEN[key] = recorder
         weakref.finalize(optimizer, recorder.close)
@@ -126,11 +136,31 @@ class _Steps:
         size, accumulated = safely(_batch_size, optimizer), safely(_accumulated, optimizer)
         self._size = None if size is None or self._size is None else self._size + size
         before = safely(_noise, optimizer) or {}
+        limits, part = sensitivities(optimizer), safely(clipped_sums, optimizer)
+        self._expected = None if part is None or self._expected is None else self._expected + part
         result = type(optimizer).pre_step(optimizer, closure)
         if result and not optimizer._is_last_step_skipped and optimizer.params:
+            if self._expected is not None:
+                summed = flat([each.summed_grad for each in optimizer.params])
+                longest = clipped_to(self._expected, summed, limits)
+                before["clipped"] = longest is not None
+                if longest is not None and "adaptive" not in before:
+                    before["noise_multiplier"] *= limits[0] / longest
+                    before["clipping_norm"] = longest
             self._record(optimizer, accumulated or 1, before)
-            self._size = 0
+            self._size, self._expected = 0, 0.0
+            self._released = [each.grad.detach().clone() for each in optimizer.params]
         return result
+
+    def _stepped(self, *_: Any) -> None:
+        """See the model step: along the gradients that were recorded, once each."""
+        optimizer, released, self._released = self._of(), self._released, []
+        if optimizer is None:
+            return
+        if not released:
+            self._recorder.fail(UNRECORDED)
+        elif not all(map(_same, released, optimizer.params)):
+            self._recorder.fail(CHANGED)
 
     def _record(self, optimizer: Any, accumulated: int, before: dict[str, Scalar]) -> None:
         names = [str(place) for place in range(len(optimizer.params))]
@@ -139,8 +169,10 @@ class _Steps:
         if self._batches is not None:
             batch = self._batches.of_step(accumulated, self._size)
             before |= self._batches.facts
+            if isinstance(batch, int):  # the loop trained on others than those that were drawn
+                before["sampling"] = OWN_BATCHES
         accounted = _accounted(optimizer, accumulated)
-        if accounted is not None and self._sampled():
+        if accounted is not None and before.get("sampling", POISSON) == POISSON:
             before["sample_rate"] = accounted.sample_rate
         self._recorder.step(
             {name: p.grad for name, p in zip(names, optimizer.params, strict=True)},
@@ -154,10 +186,6 @@ class _Steps:
             **before,  # type: ignore[arg-type]  # scalars by name
         )
 
-    def _sampled(self) -> bool:
-        """Whether the batches may be Poisson's, as the accountant takes them to be."""
-        return self._batches is None or self._batches.poisson
-
 
 class _Batches:
     """Which records are in the batches of a data loader, in the order in which it draws them."""
@@ -167,9 +195,9 @@ class _Batches:
 
         self._drawn: deque[tuple[int, ...]] = deque()
         self._sampler = loader.batch_sampler
-        self.poisson = isinstance(loader, DPDataLoader)
+        poisson = isinstance(loader, DPDataLoader)
         self.facts: dict[str, Scalar] = {
-            "sampling": "poisson" if self.poisson else type(self._sampler).__name__,
+            "sampling": POISSON if poisson else type(self._sampler).__name__,
             "declared_rate": rate,
         }
         # A loader that has begun refuses to change its sampler, but not in this way.
@@ -234,6 +262,10 @@ def _with_one_fewer(loader: Any, records: int) -> dict[str, Scalar]:
     if not number:
         return {}
     return {"neighbour_sample_rate": 1 / number, "neighbour_divisor": int(fewer * (1 / number))}
+
+
+def _same(released: Any, parameter: Any) -> bool:
+    return parameter.grad is not None and bool((released == parameter.grad).all())
 
 
 def _check(optimizer: Any) -> None:

@@ -6,16 +6,23 @@ pfl's callbacks see the model after a step alone, and neither sum nor noise, so 
 mechanism that is recorded.
 """
 
+import math
 import weakref
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from adversaries.errors import InputError
+from fedsim.common.opacus_clipping import AGREE
 from fedsim.recording.loop import PARAMETERS, Accounted, Recorder
 from fedsim.recording.recorder_sink import Sink, safely
 from fedsim.transcripts.records import Scalar
 
 Mechanism = TypeVar("Mechanism")
+
+LONGER = 1e-3
+"""By how much of the clipping norm a part may be longer than it: float32 rounds."""
 
 NOT_CENTRAL = (
     "{} is no CentrallyAppliedPrivacyMechanism of a GaussianMechanism, which alone can be recorded"
@@ -85,6 +92,8 @@ class _Steps:
         self._numbers: dict[Any, int] = {}
         self._cohort: list[int | None] = []
         self._weights: set[float] = set()  # of all users so far; two are enough to differ
+        self._sum: dict[str, Any] = {}  # of the users of a step
+        self._longest = 0.0
         mechanism.postprocess_one_user = self._postprocess_one_user
         mechanism.postprocess_server = self._postprocess_server
         weakref.finalize(mechanism, recorder.close)
@@ -96,10 +105,28 @@ class _Steps:
         result = type(mechanism).postprocess_one_user(
             mechanism, stats=stats, user_context=user_context
         )
+        safely(self._add, result[0])
         weight = safely(_weight, result[0])
         if weight is not None and len(self._weights) < 2:
             self._weights.add(weight)
         return result
+
+    def _add(self, sent: Any) -> None:
+        """Take in what a user sends: how long it is, and its part in the sum."""
+        parts = _doubles(_arrays(sent))
+        self._longest = max(self._longest, _length(parts))
+        self._sum = {name: each + self._sum.get(name, 0.0) for name, each in parts.items()}
+
+    def _clipped(self, before: dict[str, Any] | None, norm: float, size: int) -> dict[str, bool]:
+        """Say whether a sum is that of clipped parts; {} where others saw some of the users."""
+        parts, self._sum = self._sum, {}
+        longest, self._longest = self._longest, 0.0
+        if longest > norm * (1 + LONGER):
+            return {"clipped": False}
+        if before is None or len(self._cohort) < size:
+            return {}
+        off = {name: each - parts[name] for name, each in _doubles(before).items()}
+        return {"clipped": _length(off) <= AGREE * norm}
 
     def _number(self, user_context: Any) -> int | None:
         user = user_context.user_id
@@ -121,6 +148,8 @@ class _Steps:
         size = int(central_context.cohort_size)
         if len(self._weights) > 1 or (self._weights and len(self._cohort) >= size):
             given["weights_differ"] = len(self._weights) > 1
+        norm = given.get("clipping_norm", math.inf)
+        given |= safely(self._clipped, before, norm, size) or {}
         result = type(mechanism).postprocess_server(
             mechanism, stats=stats, central_context=central_context, **more
         )
@@ -143,6 +172,17 @@ class _Steps:
             **given,
         )
         return result
+
+
+def _doubles(arrays: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: np.asarray(each.cpu() if hasattr(each, "cpu") else each, np.float64)
+        for name, each in arrays.items()
+    }
+
+
+def _length(arrays: dict[str, Any]) -> float:
+    return math.sqrt(sum(float(np.square(each).sum()) for each in arrays.values()))
 
 
 def _weight(statistics: Any) -> float | None:

@@ -159,7 +159,7 @@ def reduced(
         layout: of the model's arrays.
         rounding: how finely its numbers are known.
         claims: what the mechanism is said to be.
-        mean: what was subtracted [P]; None where it was one client's update.
+        mean: what was subtracted [P]; None where it does not matter whether noise moves with it.
     """
     length = 0.0 if mean is None else math.sqrt(mean @ mean)
     along = 0.0 if mean is None else float(noise @ mean) / (length or 1.0)

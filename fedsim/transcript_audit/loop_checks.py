@@ -31,6 +31,10 @@ LONG_SUM = (
     "the clipped sum is up to {:.4g} times as long as {} clipped gradients can be: gradients are "
     "clipped to more than the norm that the noise is scaled to, or by parts of the model"
 )
+UNCLIPPED = (
+    "in {} of {} steps what was noised is not the sum of each record's clipped gradient: the noise "
+    "is scaled to a norm that a record's contribution may exceed"
+)
 OWN_SIZE = (
     "the divisor is the size of the very batch, which depends on who is in it: neighbours differ "
     "in the scale of sum and noise too, and no accountant here covers that; divide by the expected "
@@ -334,7 +338,9 @@ def _members(
 
 
 def _sums(steps: Sequence[Step]) -> list[dict[str, Any]]:
-    """Return the finding of sums that clipped gradients cannot have."""
+    """Return the findings of sums that clipped gradients cannot have, or do not have."""
+    unclipped = sum(step.clipped is False for step in steps)
+    found = [finding("alarm", UNCLIPPED.format(unclipped, len(steps)))] if unclipped else []
     longest = max(
         (
             (step.sum_length / (step.batch * step.clipping_norm), step.batch)
@@ -344,8 +350,8 @@ def _sums(steps: Sequence[Step]) -> list[dict[str, Any]]:
         default=(0.0, 0),
     )
     if longest[0] <= 1 + EXCESS:
-        return []
-    return [finding("alarm", LONG_SUM.format(*longest))]
+        return found
+    return [*found, finding("alarm", LONG_SUM.format(*longest))]
 
 
 def _divisors(steps: Sequence[Step]) -> list[dict[str, Any]]:

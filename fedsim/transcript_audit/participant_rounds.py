@@ -8,6 +8,7 @@ from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
 from adversaries.statistics import canaries, gaussian
 from adversaries.statistics.canaries import vector
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.transcript_audit import left_over, transcript_canary, transcript_release
 from fedsim.transcript_audit.left_over import Claims, Dither, Layout, Rounding
 from fedsim.transcript_audit.recorded_noise import claimed_local_std, number
@@ -34,6 +35,11 @@ SELECTION = (
 NO_NOISE = (
     "PercentilePrivacy cuts and clips numbers, and adds no noise: of what it sends epsilon is "
     "infinite"
+)
+
+UNCLIPPED = (
+    "what was added to the updates moves with them (p = {:.1g}): they were not clipped to the norm "
+    "that was declared, or the noise follows them"
 )
 
 UNDECLARED = (
@@ -90,6 +96,9 @@ class ParticipantRounds:
         if self._local:
             release = transcript_release.measured(self._local, TOWARDS, asked)
             findings += _understated(release, asked.mechanism)
+            unlikely = noisy_means.fit(self._local)
+            if unlikely < 1 - ALARM_CONFIDENCE:
+                findings.append(finding("alarm", UNCLIPPED.format(unlikely)))
         if self._scored:
             canary = transcript_canary.measured(self._scored, asked.delta, asked.confidence)
         if self._unread:
@@ -149,6 +158,7 @@ class ParticipantRounds:
             # The update is clipped, restored, and gets its noise in the model's precision.
             Rounding(units, 3, self._dither.draw(units)),
             Claims(norm, claimed_local_std(observed.mechanism)),
+            change,
         )
         self._local.append(release)
 

@@ -39,6 +39,7 @@ class Step:
         weight: of all who took part, by which what was released is divided later.
         weights_differ: whether two of them weighed otherwise so far; None if nobody saw.
         charged: what the accountant was told.
+        clipped: whether the sum is that of clipped gradients; None if the recorder saw none.
     """
 
     place: int
@@ -60,6 +61,7 @@ class Step:
     weight: float | None
     weights_differ: bool | None
     charged: Charge | None
+    clipped: bool | None = None
 
 
 def step_of(place: int, observed: ObservedRound) -> Step | None:
@@ -77,6 +79,7 @@ def step_of(place: int, observed: ObservedRound) -> Step | None:
     size = None if reply is None else reply.num_examples
     rate, accumulated = number(mechanism, "sample_rate"), number(mechanism, "accumulated")
     kept = sum(array.size for array in (observed.aggregate or {}).values())
+    clipped = mechanism.get("clipped")
     adaptive, differ = mechanism.get("adaptive") is True, mechanism.get("weights_differ")
     return Step(
         place=place,
@@ -98,6 +101,7 @@ def step_of(place: int, observed: ObservedRound) -> Step | None:
         weight=number(mechanism, "total_weight"),
         weights_differ=differ if isinstance(differ, bool) else None,
         charged=_charge(observed),
+        clipped=clipped if isinstance(clipped, bool) else None,
     )
 
 

@@ -103,7 +103,8 @@ def results(outcome: "LoopAudit") -> list[tuple[str, str]]:
         ("Judged", f"{steps}, all together, at delta {outcome.delta:g}; unit: one record"),
         ("Claimed", said),
         *(("Not judged", reason) for reason in outcome.reasons),
-        ("By theory", _theory(outcome.epsilon)),
+        _theory(outcome),
+        *_noise(outcome),
         (
             "By attack",
             f"epsilon at least {bound.epsilon:.4g} ({outcome.confidence:.0%} confidence, "
@@ -125,7 +126,40 @@ def results(outcome: "LoopAudit") -> list[tuple[str, str]]:
     return rows
 
 
-def _theory(epsilon: float | None) -> str:
-    if epsilon is None:
-        return "not known"
-    return "epsilon infinite: no guarantee" if math.isinf(epsilon) else f"epsilon {epsilon:.4g}"
+def _theory(outcome: "LoopAudit") -> tuple[str, str]:
+    """Return what theory says, under a name that says whether it takes the noise as measured."""
+    name, where = "By theory", ""
+    if off := outcome.observation.noise_off:
+        name, where = (
+            "By measured noise",
+            f", with the least noise that was measured {off[0].strip(',')}",
+        )
+    if outcome.epsilon is None:
+        return name, "not known"
+    if math.isinf(outcome.epsilon):
+        return name, "epsilon infinite: no guarantee"
+    return name, f"epsilon {outcome.epsilon:.4g}{where}"
+
+
+def _noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
+    """Return what was measured of the noise, and the least deviation that would have been seen."""
+    from fedsim.loop_audit.noise import SEEN  # noqa: PLC0415
+
+    noise = outcome.noise
+    if noise is None:
+        seen = (
+            f"No noise was watched. {outcome.trials} trials prove at most epsilon "
+            f"{outcome.provable:.3g} by counting, with the {ALARM_CONFIDENCE:.2%} of a conviction: "
+            "this audit would have seen a loop that hides nothing if the claim is below that."
+        )
+        return [("Sees", seen)]
+    at = "" if noise.epsilon is None else f"; epsilon {noise.epsilon:.4g} at that"
+    least = (
+        f"at least {noise.at_least:.3g} of the configured noise, measured "
+        f"({noise.confidence:.0%} confidence, {noise.numbers} numbers, {noise.runs} runs){at}"
+    )
+    seen = (
+        f"This audit would have seen noise below {noise.seen_below:.3g} of what is configured in "
+        f"{SEEN:.0%} of cases."
+    )
+    return [("Noise", least), ("Sees", seen)]

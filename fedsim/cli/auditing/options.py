@@ -92,7 +92,7 @@ DataOfLoop = Annotated[
 ]
 RecordsOfLoop = Annotated[
     int | None,
-    typer.Option(help="How many records D has, the target among them.", show_default="64"),
+    typer.Option(help="How many records D has, the target among them.", show_default="59"),
 ]
 TargetOfLoop = Annotated[
     str | None,

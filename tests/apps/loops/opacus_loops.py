@@ -91,6 +91,17 @@ def fixed_batches(features, labels, seed):
     return _counted(net, engine)
 
 
+def cut_short(features, labels, seed):
+    """Take one batch of every pass over shuffled records, and begin the next."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = _private(
+        net, engine, _loader(features, labels), poisson_sampling=False
+    )
+    for _ in range(10):
+        _step(private, optimizer, *next(iter(loader)))
+    return _counted(net, engine)
+
+
 def weighted(features, labels, seed):
     """Draw rare classes more often."""
     counts = torch.bincount(labels, minlength=10).double()
@@ -225,6 +236,21 @@ def noise_at_70(features, labels, seed):
 def noise_at_50(features, labels, seed):
     """Add half of the configured noise."""
     return _noise_at(0.5, features, labels)
+
+
+class _BiasWithoutNoise(DPOptimizer):
+    """Adds no noise to biases."""
+
+    def add_noise(self):
+        super().add_noise()
+        for p in self.params:
+            if p.dim() == 1:
+                p.grad = p.summed_grad.clone()
+
+
+def bias_without_noise(features, labels, seed):
+    """Leave the noise of the biases out: they are few."""
+    return _own_optimizer(_BiasWithoutNoise, features, labels)
 
 
 def divisor_of_the_batch(features, labels, seed):

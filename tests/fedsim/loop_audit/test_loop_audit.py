@@ -1,6 +1,7 @@
 """Training functions in both worlds: wrong ones are convicted, right ones are not accused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,18 @@ from adversaries.errors import InputError
 from fedsim.app_audit.configuration import Claim, Scope
 from fedsim.app_audit.measurement import AppFailedError
 from fedsim.audits.verdict import Verdict
+from fedsim.cli.auditing.loop_audit import results
 from fedsim.cli.main import app
 from fedsim.loop_audit.audit import LoopAudit, audit_loop
 from fedsim.loop_audit.contract import loaded
 from fedsim.loop_audit.records import drawn
 from fedsim.loop_audit.running import Loop
+from fedsim.loop_audit.support import measured
 from fedsim.loop_audit.watching import Watch
 
 LOOPS = Path(__file__).parents[2] / "apps" / "loops"
 OWN, OPACUS = LOOPS / "own_loops.py", LOOPS / "opacus_loops.py"
+SMALL = LOOPS / "small_loops.py"
 
 
 def outcome(loop: str, epsilon: float | None = None, trials: int = 200, **how: object) -> LoopAudit:
@@ -71,6 +75,35 @@ def test_a_claim_with_room_for_a_mistake_is_not_supported_by_it() -> None:
     assert found.as_json()["alarms"] == 1
 
 
+@pytest.mark.slow
+def test_a_claim_of_a_small_model_is_supported_by_the_noise_that_was_measured_and_no_more() -> None:
+    right, less = (
+        outcome(
+            f"{SMALL}:parameters_7_noise_at_{share}", trials=20, data="breast-cancer", target="real"
+        )
+        for share in (100, 80)
+    )
+    for found in (right, less):
+        assert found.noise is not None
+        assert found.observation.noise.enough
+    assert right.claim is not None
+    assert right.epsilon is not None
+    assert right.noise is not None
+    assert right.noise.epsilon is not None
+    assert right.verdict is Verdict.SUPPORTED
+    assert right.epsilon < right.noise.epsilon < right.claim.epsilon
+    assert (less.verdict, rules(less)) == (Verdict.SUSPECT, {"realised-noise"})
+    assert "over all steps" in dict(results(less))["By measured noise"]
+    assert "This audit would have seen noise below 0.9" in dict(results(right))["Sees"]
+    # With less room in the claim, the noise of these runs does not tell.
+    for room, said in ((1.01, "more runs would tell with 80 % probability"), (1.0, "no number of")):
+        claim = replace(right.claim, epsilon=right.epsilon * room)
+        noise = measured(right.observation, claim.delta, right.confidence, claim.epsilon)
+        short = replace(right, claim=claim, noise=noise)
+        assert short.verdict is Verdict.NOT_JUDGED
+        assert said in short.reasons[0]
+
+
 @pytest.mark.long
 @pytest.mark.slow
 def test_an_engine_of_every_round_is_convicted_and_one_for_all_is_not() -> None:
@@ -97,6 +130,19 @@ def test_a_loop_that_sets_its_own_seed_hides_nothing(tmp_path: Path) -> None:
     found = outcome(f"{tmp_path / 'seeded.py'}:train", 1.0)
     assert found.verdict is Verdict.CONVICTED
     assert "seeded-noise" in rules(found)
+
+
+def test_randomized_response_repeats_its_outputs_and_is_not_accused(tmp_path: Path) -> None:
+    """Exactly: one bit that tells whether the rarest label is there, kept with e/(1 + e)."""
+    (tmp_path / "response.py").write_text(
+        "import numpy as np\n"
+        "def train(features, labels, seed):\n"
+        "    bit = len(labels) == 59\n"
+        "    kept = np.random.default_rng(seed).random() < np.e / (1 + np.e)\n"
+        "    return np.array([float(bit == kept)])\n"
+    )
+    found = outcome(f"{tmp_path / 'response.py'}:train", 1.0, trials=100)
+    assert (found.verdict, rules(found)) == (Verdict.NOT_JUDGED, set())
 
 
 def test_what_cannot_be_audited_is_said_in_one_line(tmp_path: Path, watch: Watch) -> None:

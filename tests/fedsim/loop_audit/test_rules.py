@@ -1,13 +1,19 @@
 """Rules on loops with Opacus: each mistake breaks its own rule and no other, right loops none."""
 
+import math
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from torch.utils.data import DataLoader
 
+from adversaries.statistics import gaussian
 from fedsim.data import load
-from fedsim.loop_audit.contract import loaded
+from fedsim.loop_audit.audit import RECORDS as RECORDS_BY_DEFAULT
+from fedsim.loop_audit.contract import Function, loaded
 from fedsim.loop_audit.guarantee import Observation, epsilon, mechanism
 from fedsim.loop_audit.rules import findings
 from fedsim.loop_audit.running import Loop
@@ -32,6 +38,7 @@ WRONG = {
     "per_layer_by_hand": "noise-norm",
     "noise_of_a_part": "realised-noise",
     "noise_of_a_mean": "realised-noise",
+    "bias_without_noise": "realised-noise",
     "clip_after_average": "clipping",
     "adaptive": "adaptive-clipping",
     "median_norm": "adaptive-clipping",
@@ -69,15 +76,17 @@ RIGHT = {
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def observation(loop: Loop, neighbouring: Neighbouring = Neighbouring.ADD_REMOVE) -> Observation:
+def observation(
+    loop: Loop, neighbouring: Neighbouring = Neighbouring.ADD_REMOVE, records: int = RECORDS
+) -> Observation:
     digits = load("digits").train
-    data = Data(np.float32(digits.features[:RECORDS]), np.asarray(digits.labels[:RECORDS]))
+    data = Data(np.float32(digits.features[:records]), np.asarray(digits.labels[:records]))
     pair = pairs(data, "crafted", neighbouring, 0)[-1]
     return Observation(
         present=tuple(loop.observed(pair.present, seed) for seed in SEEDS),
         absent=(loop.observed(pair.absent, SEEDS[0]),),
         twin=(loop.observed(pair.twin(), SEEDS[0]),),
-        records=RECORDS,
+        records=records,
         neighbouring=neighbouring,
     )
 
@@ -92,6 +101,8 @@ def test_a_mistake_breaks_its_own_rule_and_no_other(name: str, watch: Watch) -> 
     assert broken(seen) == {WRONG[name]}
     # What is broken is never more private than the same loop done right.
     found = epsilon(seen, 1e-5)
+    if name == "bias_without_noise":
+        assert found == math.inf
     assert found is None or found >= RIGHT["correct"] - 1e-3  # type: ignore[operator]
 
 
@@ -111,7 +122,9 @@ def test_noise_is_of_one_scale_unless_some_steps_have_less_of_it(watch: Watch) -
         assert bool(seen.noise_off) == (name == "noise_at_50")
         uneven = [
             replace(run, steps=tuple(
-                replace(step, noise_energy=step.noise_energy * (1.5 if place < 3 else 1.0))
+                replace(step, noise_energies=tuple(
+                    each * (1.5 if place < 3 else 1.0) for each in step.noise_energies
+                ))
                 for place, step in enumerate(run.steps)
             ))
             for run in seen.present
@@ -130,3 +143,59 @@ def test_a_full_batch_is_right_where_the_other_world_has_as_many_records(watch: 
     seen = observation(Loop(loaded(f"{LOOPS}:full_batch"), watch), Neighbouring.REPLACE)
     assert broken(seen) == set()
     assert epsilon(seen, 1e-5) is not None
+
+
+def test_passes_over_the_data_that_are_cut_short_count_as_begun(watch: Watch) -> None:
+    """A record is in few of them by chance, and may be in all."""
+    seen = observation(Loop(loaded(f"{LOOPS}:cut_short"), watch))
+    passes = seen.present[0].epochs
+    assert passes == 10
+    assert max(seen.present[0].counts) < passes
+    assert epsilon(seen, 1e-5) == pytest.approx(
+        gaussian.epsilon(math.sqrt(5 * passes) / 2.0, 1e-5), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("records", "batch", "said"),
+    [
+        (64, 16, "64 is one of them, 63 is not"),
+        (65, 16, "65 is one of them, 63 is not"),
+        (48, 12, "48 is one of them, 47 is not"),
+        (40, 64, "every number of records, as a batch has all of them"),
+    ],
+)
+def test_the_finding_says_at_which_numbers_of_records_the_divisor_follows_the_data(
+    records: int, batch: int, said: str, watch: Watch
+) -> None:
+    seen = observation(opacus_loop(batch, watch), records=records)
+    (found,) = [each for each in findings(seen) if each.breaks]
+    assert found.rule == "data-dependent-divisor"
+    assert said in found.why
+
+
+def test_at_the_default_number_of_records_no_usual_batch_makes_the_divisor_follow_the_data() -> (
+    None
+):
+    def mechanism_of(records: int, batch: int) -> tuple[float, int]:
+        rate = 1 / len(DataLoader(range(records), batch_size=batch))  # type: ignore[arg-type]
+        return rate, int(records * rate)  # as PrivacyEngine.make_private has them
+
+    batches = [*range(3, 29), 32, 40, 48, 50]
+    n = RECORDS_BY_DEFAULT
+    assert [b for b in batches if mechanism_of(n, b) != mechanism_of(n - 1, b)] == []
+    assert mechanism_of(64, 16) != mechanism_of(63, 16)
+
+
+def opacus_loop(batch: int, watch: Watch) -> Loop:
+    """Return the right loop with another size of a batch."""
+    module = sys.modules[loaded(f"{LOOPS}:correct").call.__module__]
+
+    def train(features: Any, labels: Any, seed: int) -> Any:
+        net = module.model(features)
+        module._train(
+            net, module.PrivacyEngine(), module._loader(features, labels, batch_size=batch)
+        )
+        return net
+
+    return Loop(Function(train, False), watch)

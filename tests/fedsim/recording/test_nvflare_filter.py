@@ -17,6 +17,8 @@ pytest.importorskip("nvflare", reason="nvflare is not installed")
 
 ROUNDS, DELTA = 5, 1e-5
 
+NORM = 7e-4  # a tenth of what the updates have
+
 
 def _filtered(filter: Any, folder: Path, kind: str = "WEIGHT_DIFF", **declared: float) -> Path:
     """Send updates through a recorded filter, as a site does, and return the transcript."""
@@ -144,3 +146,30 @@ def test_the_bound_of_laplace_noise_is_exact_for_one_variable() -> None:
     assert laplace_epsilon(0.5, 1, 1e-9) == pytest.approx(0.5, abs=1e-3)
     # delta = 1 - exp((epsilon - reach)/2)
     assert laplace_epsilon(1.0, 1, 0.1) == pytest.approx(1 + 2 * math.log(0.9), abs=1e-3)
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "supported"), (0.0, "suspect")])
+def test_a_declared_filter_that_does_not_clip_is_not_supported(
+    factor: float, verdict: str, tmp_path: Path
+) -> None:
+    """What is left of the noise then moves with the update, by ten times the norm."""
+    from nvflare.apis.dxo_filter import DXOFilter
+
+    class Noisy(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
+        def __init__(self) -> None:
+            super().__init__(None, None)
+            self.generator = np.random.default_rng(1)
+
+        def process_dxo(self, dxo: Any, shareable: Any, fl_ctx: Any) -> Any:
+            norm = math.sqrt(sum(float(np.square(each).sum()) for each in dxo.data.values()))
+            scale = min(1.0, NORM / norm) ** factor
+            dxo.data = {
+                name: scale * each + 2 * NORM * self.generator.standard_normal(each.shape)
+                for name, each in dxo.data.items()
+            }
+            return dxo
+
+    path = _filtered(Noisy(), tmp_path, clipping_norm=NORM, noise_std=2 * NORM)
+    report = audit(read(path), DELTA, claimed_epsilon=6)
+    assert report["claim"]["verdict"] == verdict
+    assert any("moves with them" in one["text"] for one in report["findings"]) == (factor == 0)

@@ -134,3 +134,50 @@ def test_honest_noise_is_as_claimed_and_less_is_an_alarm(tmp_path: Path) -> None
 def test_other_mechanisms_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no CentrallyAppliedPrivacyMechanism"):
         record_pfl(object(), tmp_path / "pfl.fedt")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_users_that_are_not_clipped_and_sums_of_something_else_are_an_alarm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pfl.internal.ops import numpy_ops
+    from pfl.internal.ops.selector import set_framework_module
+    from pfl.privacy.gaussian_mechanism import GaussianMechanism
+    from pfl.privacy.privacy_mechanism import CentrallyAppliedPrivacyMechanism
+    from pfl.stats import MappedVectorStatistics
+
+    set_framework_module(numpy_ops)
+
+    def alarms(name: str, factor: float, more: float) -> str:
+        gaussian = GaussianMechanism.from_privacy_accountant(_accountant(1.0), 0.5)
+        central = CentrallyAppliedPrivacyMechanism(gaussian)
+        path = tmp_path / f"{name}.fedt"
+        mechanism = record_pfl(central, path, population=POPULATION)
+        monkeypatch.setattr(
+            type(mechanism),
+            "postprocess_one_user",
+            lambda self, *, stats, user_context: (
+                stats.apply_elementwise(lambda x: factor * x),
+                None,
+            ),
+        )
+        unit = np.full((40, 50), 0.5 / 2000**0.5, "f4")
+        for step in range(3):
+            total = None
+            for user in range(COHORT):
+                sent, _ = mechanism.postprocess_one_user(
+                    stats=MappedVectorStatistics({"w": unit}, 1), user_context=_User(None, user)
+                )
+                total = sent if total is None else total + sent
+            total["w"] = total["w"] + more * unit
+            mechanism.postprocess_server(
+                stats=total, central_context=_Context(COHORT, step), aggregate_metrics=None
+            )
+        monkeypatch.undo()
+        del mechanism, central
+        gc.collect()
+        return _alarms(audit(read(path), DELTA, claimed_epsilon=2.0))
+
+    assert "clipped gradient" not in alarms("right", 1.0, 0.0)
+    assert "clipped gradient" in alarms("longer", 1.5, 0.0)
+    assert "clipped gradient" in alarms("more", 1.0, 1.0)

@@ -1,0 +1,74 @@
+"""What the clipped sum of an optimizer of Opacus must be, by the gradients of single records.
+
+Opacus is not imported: an optimizer that is given has been loaded.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+AGREE = 1e-2
+"""How far a sum may be from that of clipped gradients, in clipping norms: float32 rounds."""
+
+
+FLOAT32 = 4
+"""Bytes of a number; norms of fewer are taken in this precision."""
+
+
+def sensitivities(optimizer: Any) -> Floats:
+    """Return the longest (L2) gradient of a record after each clipping of `clipped_sums`."""
+    by_layer = getattr(optimizer, "max_grad_norms", None)
+    if by_layer:
+        return np.array([np.linalg.norm(by_layer)])
+    norm = float(optimizer.max_grad_norm)
+    return np.array([norm, norm * len(optimizer.params) ** 0.5])
+
+
+def clipped_sums(optimizer: Any) -> Floats | None:
+    """Return the sum of all records' gradients [clippings, P], clipped as the optimizer should.
+
+    An optimizer that has a single norm may clip every layer's gradient to it, too. Gradients stay
+    where they are, in their own precision: of a large model they are most of the memory.
+
+    Returns:
+        The sums; None where no gradient of a single record can be seen.
+    """
+    gradients = optimizer.grad_samples
+    if not gradients or any(each is None for each in gradients):
+        return None
+    rows = [each.detach().reshape(len(each), math.prod(each.shape[1:])) for each in gradients]
+    rows = [each.float() if each.element_size() < FLOAT32 else each for each in rows]
+    norms = np.array([each.norm(dim=1).cpu().double().numpy() for each in rows])  # [layers, batch]
+    by_layer = getattr(optimizer, "max_grad_norms", None)
+    if by_layer:
+        clippings = [np.asarray(by_layer, np.float64)[:, None] / (norms + 1e-6)]
+    else:
+        whole = np.broadcast_to(np.linalg.norm(norms, axis=0), norms.shape)
+        clippings = [float(optimizer.max_grad_norm) / (each + 1e-6) for each in (whole, norms)]
+    return np.array(
+        [
+            flat([row.new_tensor(each) @ row for each, row in zip(factors, rows, strict=True)])
+            for factors in np.minimum(1, clippings)
+        ]
+    )
+
+
+def clipped_to(expected: Floats, summed: Floats, limits: Floats) -> float | None:
+    """Return the longest contribution of a record to a sum, None if it is none of those expected.
+
+    Args:
+        expected: of `clipped_sums`.
+        summed: [P], as the optimizer has it.
+        limits: of `sensitivities`.
+    """
+    agree = np.linalg.norm(expected - summed, axis=1) <= AGREE * limits[0]
+    return float(limits[agree.argmax()]) if agree.any() else None
+
+
+def flat(tensors: list[Any]) -> Floats:
+    """Return the numbers of tensors, one after the other."""
+    return np.concatenate([each.detach().cpu().double().numpy().ravel() for each in tensors])
