@@ -285,7 +285,7 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         Command(
             "verify",
             "evidence:verify",
-            "Hold evidence against the files it is about: signature, every file, and the report "
+            "Hold evidence against the files it is about: signature, every file, report and pages "
             "anew.",
         ),
     ),

@@ -28,10 +28,11 @@ from fedsim.client.seen_models import SeenTraining
 from fedsim.config import Config
 from fedsim.game.federation import Federation
 from fedsim.privacy.mechanism import sensitivity
+from fedsim.training.clipped_block import MARGIN
 
 Floats = npt.NDArray[np.float64]
 
-WHOLE = 1 - 1e-6
+WHOLE = (1 - MARGIN) * (1 - 1e-6)
 """A clipped gradient of at least this share of the bound was cut, but for rounding."""
 
 SHOWN = 10

@@ -60,6 +60,7 @@ def gaussian_game(
         "precision": "float32",
         "dataset": "digits",
         "held_out": 20,
+        "majority": 0.3,
         "parameters": 650,
         "noise_multiplier": nominal,
         "planned_trials": trials,

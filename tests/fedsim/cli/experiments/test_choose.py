@@ -22,7 +22,15 @@ from fedsim.studies import choose, choose_search
 
 Command = Callable[..., tuple[int, str, str]]
 
-TINY = {"training.rounds": 1, "trials.count": 8, "trials.batch": 8}
+TINY = {
+    "training.rounds": 8,
+    "training.learning-rate": 4.0,
+    "data.records": 600,
+    "data.held-out": 100,
+    "trials.count": 8,
+    "trials.batch": 8,
+}
+"""As few records and rounds as let every setting learn."""
 
 
 @pytest.fixture
