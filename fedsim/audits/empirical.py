@@ -113,7 +113,8 @@ def utility(run: AuditedRun) -> Utility:
 
 
 def _mean(transcript: Arrays, name: str) -> float | None:
-    return float(transcript[name].mean()) if name in transcript else None
+    mean = float(transcript[name].mean()) if name in transcript else math.nan
+    return None if math.isnan(mean) else mean
 
 
 def _series(curves: npt.NDArray[np.float64]) -> Series:

@@ -166,7 +166,12 @@ class Candidate:
             return "whose trials contradict theory"
         if self.accuracy is None:
             return "of which no model has an accuracy"
-        return "" if self.has_learnt else "which has learnt nothing"
+        if self.has_learnt:
+            return ""
+        between = self.accuracy_interval
+        if between is not None and between.high > self.majority:
+            return "whose trainings cannot tell whether it has learnt more than the majority class"
+        return "which has learnt nothing"
 
     def is_accurate(self, least: float) -> bool | None:
         """Return whether the accuracy is at least so much; None where the interval holds it."""

@@ -89,12 +89,13 @@ def _left_out(found: Found) -> Iterator[str]:
                 why += f": its accuracy is {_accuracy(found, each)}"
             yield f"Left out: {values(each.values)}, {why} ({each.name}/report.html)."
     meeting = [each for each in found.choice.candidates if each.meets]
-    if meeting and not any(each.has_learnt for each in meeting):
+    unlearnt = [each for each in meeting if each.accuracy is not None and not each.has_learnt]
+    if unlearnt and len(unlearnt) == len(meeting):
         rate = found.config.training.learning_rate
         yield (
-            "No setting that meets the limit has learnt anything: none is more accurate than a "
-            "model that always answers with the most frequent class. training.learning-rate is "
-            f"{rate:g}; try --over training.learning-rate={rate / 4:.3g},{rate * 4:.3g}."
+            "No setting that meets the limit is shown to be more accurate than a model that always "
+            f"answers with the most frequent class. training.learning-rate is {rate:g}; try more "
+            f"--trials, or --over training.learning-rate={rate / 4:.3g},{rate * 4:.3g}."
         )
 
 

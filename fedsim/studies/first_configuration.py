@@ -127,12 +127,15 @@ def values(answers: Answers, also: Mapping[str, Scalar]) -> dict[str, Scalar]:
         said["data.root"] = root
     said |= _sizes(answers.data, said | dict(also))
     clipping_norm = float(also.get("training.clipping-norm", 1.0))
+    # The heuristic is of plain gradient descent on clipped gradients of records.
+    plain = also.get("training.optimizer", "sgd") == "sgd"
+    if plain and also.get("privacy.unit", "record") == "record":
+        said["training.learning-rate"] = float(f"{LONGEST_STEP / clipping_norm:.3g}")
     said |= {
         "federation.clients": answers.clients,
         "federation.trust": answers.trust,
         "model.name": "mlp",
         "training.rounds": answers.rounds,
-        "training.learning-rate": float(f"{LONGEST_STEP / clipping_norm:.3g}"),
         "training.clipping-norm": clipping_norm,
         "privacy.rho-beta": answers.max_belief,
         "trials.count": 400,

@@ -14,6 +14,7 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from adversaries.errors import InputError
 from fedsim.common.blocks import even, run, slices
@@ -26,6 +27,10 @@ from fedsim.training.models import size
 
 BLOCK_BYTES = {"cpu": 2**25, "cuda": 2**32}
 """Memory of a block's examples: what caches nearly hold, and what fills a GPU."""
+
+FIXED_ROWS, FEWEST_ROWS = 256, 16
+"""Records of every block of an exact sum: so many, or fewer by what one takes, but no fewer than
+the second. The number never follows how many records there are."""
 
 SAMPLED = 0.8
 """The share of records, below which each trial's are gathered instead of weighting all of them."""
@@ -71,7 +76,7 @@ class Clipper:
         """Return sum_x w(x) g(x) min(1, C/|g(x)|) of every trial.
 
         No record's own term is longer than C, for every model and record, rounding included. With
-        `exact`, replacing a record by an empty row, of weight 0, moves a trial's sum by at most C.
+        `exact`, leaving a record out moves a trial's sum by at most C: blocks have one fixed shape.
         Without, the float32 sum of a block of b records may round by another b^2 2^-23 C.
 
         Args:
@@ -89,6 +94,8 @@ class Clipper:
             FloatingPointError: a gradient is not finite, which clipping would otherwise hide.
             InputError: max_memory is too little for one record of one trial.
         """
+        if self.exact and len(labels):
+            positions, weights = self._slots(features, labels, weights, positions, len(parameters))
         total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
         # Where few records take part each trial gathers its own, else all share one batch.
         chosen = positions
@@ -98,9 +105,10 @@ class Clipper:
         records = len(labels) if chosen is None else chosen.shape[1]
         if not records:
             return total
-        pool = self._method(features[0], labels[0], self.precision, own).gradients
+        record, label = self._example(features, labels)
+        pool = self._method(record, label, self.precision, own).gradients
         summed = partial(clipped_block.clipped_sum, pool, self.clipping_norm, exact=self.exact)
-        cut = self.cut(features[0], labels[0], len(parameters), records, own)
+        cut = self.cut(record, label, len(parameters), records, own)
 
         # The clipped sum of some trials over some records.
         def block(trials: slice, part: slice) -> Tensor:
@@ -271,7 +279,11 @@ class Clipper:
             return self.threads * need.bytes(trials, records) + waiting
 
         examples = BLOCK_BYTES[record.device.type] / need.example
-        at_once = cutting.examples_at_once(need, examples, trials, records)
+        if self.exact and own:
+            rows = fixed_rows(need.example)
+            at_once = even(trials, examples / rows), rows
+        else:
+            at_once = cutting.examples_at_once(need, examples, trials, records)
         limit = math.inf if self.max_memory is None else self.max_memory
         while held(*at_once) > limit:
             if at_once == (1, 1):
@@ -282,6 +294,42 @@ class Clipper:
                 )
             at_once = cutting.halved(*at_once)
         return Cut(*at_once, held(*at_once))
+
+    def _slots(
+        self,
+        features: Tensor,
+        labels: Tensor,
+        weights: Tensor | None,
+        positions: Tensor | None,
+        trials: int,
+    ) -> tuple[Tensor, Tensor]:
+        """Return positions and weights [T, m] that fill blocks of one fixed size.
+
+        A kernel rounds differently for another number of rows, and a hostile model makes that
+        rounding as large as a gradient. With blocks of one shape, a record's absence changes no
+        other record's gradient. What fills the last block has weight 0.
+        """
+        if positions is None:
+            if weights is None:
+                weights = torch.ones(trials, len(labels), device=labels.device)
+            present = weights != 0
+            most = int(present.sum(1).max())
+            order = present.byte().sort(dim=1, descending=True, stable=True).indices
+            positions = order[:, :most]
+            weights = weights.gather(1, positions)
+        elif weights is None:
+            weights = torch.ones(positions.shape, device=labels.device)
+        record, label = self._example(features, labels)
+        need = self._method(record, label, self.precision, own=True).footprint
+        missing = -positions.shape[1] % fixed_rows(need.example)
+        return functional.pad(positions, (0, missing)), functional.pad(weights, (0, missing))
+
+    def _example(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a record and its label to try the network on; no client's own, where exact."""
+        record, label = features[0], labels[0]
+        return (
+            (torch.zeros_like(record), torch.zeros_like(label)) if self.exact else (record, label)
+        )
 
     def _method(
         self, record: Tensor, label: Tensor, precision: Precision, own: bool = False
@@ -300,6 +348,18 @@ class Clipper:
                 exact=self.exact,
             )
         return self._methods[kind]
+
+
+def fixed_rows(example: float) -> int:
+    """Return how many records every block of an exact sum has: a power of two.
+
+    Args:
+        example: bytes of working memory for one of them.
+    """
+    rows = FIXED_ROWS
+    while rows > FEWEST_ROWS and rows * example > cutting.WORTH_A_BLOCK:
+        rows //= 2
+    return rows
 
 
 def _add_up(

@@ -191,6 +191,8 @@ class Products(Gradient):
         """Whether forming the gradients costs less than the Gram matrices."""
         positions, size_in = self.inputs.shape[-2:]
         size_out = self.errors.shape[-1]
+        if size_in + size_out + positions**2 >= 2**22 and positions > 1:
+            return True  # a Gram matrix might round by more than `GRAM_ROUNDING`
         return positions**2 * (size_in + size_out) > FORMING_COST * size_in * size_out
 
     @cached_property

@@ -24,7 +24,7 @@ def balanced_accuracy(correct: Tensor, labels: Tensor) -> Tensor:
 
     Args:
         correct: bool [T, n].
-        labels: [n] integers; classes without a record do not count.
+        labels: [n] integers, at least one; classes without a record do not count.
     """
     present = [correct[:, labels == label].double().mean(1) for label in labels.unique()]
     return torch.stack(present).mean(0)

@@ -214,6 +214,33 @@ def test_squares_that_underflow_do_not_switch_clipping_off() -> None:
     assert ratio <= ALLOWED
 
 
+@pytest.mark.parametrize("hidden", [1, 16])
+@pytest.mark.parametrize("count", [2, 4, 5, 8, 10, 16, 64, 65, 257, 512])
+def test_a_records_absence_flips_no_other_records_gradient(count: int, hidden: int) -> None:
+    """Logits are pure rounding noise, times 2^18: blocks of another shape would round otherwise."""
+    size_in, large = 600, 2.0**18
+    model = nn.Sequential(nn.Linear(size_in, hidden), nn.Linear(hidden, 2))
+    clipper, labels = Clipper(model, 1.0, exact=True), torch.zeros(count, dtype=torch.int64)
+    for seed in range(4):
+        torch.manual_seed(seed)
+        weight = torch.randn(hidden, size_in) * large / 4
+        weight[:, size_in // 2 :] = -weight[:, : size_in // 2]
+        record = torch.rand(1, size_in)
+        record[:, size_in // 2 :] = record[:, : size_in // 2]
+        head = torch.tensor([[-large], [large]]).repeat(1, hidden)
+        parts = (weight, torch.zeros(hidden), head, torch.zeros(2))
+        parameters = torch.cat([part.flatten() for part in parts])[None]
+        features, weights = record.repeat(count, 1), torch.ones(1, count)
+        whole = clipper.clipped_sum(parameters, features, labels)
+        weights[:, 0] = 0
+        # Left out by its weight, and not there at all.
+        for without in (
+            clipper.clipped_sum(parameters, features, labels, weights),
+            clipper.clipped_sum(parameters, features[1:], labels[1:]),
+        ):
+            assert float((whole - without).norm()) <= ALLOWED
+
+
 def test_an_exact_sum_does_not_round_other_records_away() -> None:
     """In float32 the terms of a thousand equal records round by more than a thousandth of C."""
     model = nn.Linear(6, 3)
