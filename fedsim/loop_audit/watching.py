@@ -154,6 +154,9 @@ def _rest(model: Floats, made: Floats) -> Floats | None:
     return None if (counts < 0).any() else np.repeat(values, counts)
 
 
+_HOOKS: list[Any] = []
+"""PyTorch's hook that sees the steps of ordinary optimizers: at most one in a process."""
+
 Wrapper = Callable[[Watch, Callable[..., Any]], Callable[..., Any]]
 
 
@@ -180,7 +183,10 @@ def wrap(seer: Watch) -> bool:
             _replace(found, seer, step=_told, get_epsilon=_asked)
     _replace(loaders, seer, _next_index=_drawn, __next__=_taken)
     hooks = importlib.import_module("torch.optim.optimizer")
-    hooks.register_optimizer_step_post_hook(lambda optimizer, *_: _moved(seer, optimizer))
+    while _HOOKS:  # of several that were to see it, the last one sees it
+        _HOOKS.pop().remove()
+    hook = hooks.register_optimizer_step_post_hook(lambda optimizer, *_: _moved(seer, optimizer))
+    _HOOKS.append(hook)
     return True
 
 

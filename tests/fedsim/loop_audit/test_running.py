@@ -256,3 +256,16 @@ def test_pilots_learn_the_targets_gradient_and_not_a_stand_ins(watch: Watch) -> 
         gradient = np.outer(error, pair.present.features[pair.place].ravel()).ravel()
         unit = trials.directions[0].unit
         assert unit @ gradient / np.linalg.norm(gradient) > 0.97
+
+
+def test_of_several_watches_the_last_one_alone_sees_the_steps(watch: Watch) -> None:
+    """A study makes hundreds of them in one process: their hooks are not to add up."""
+    from torch.optim.optimizer import _global_optimizer_post_hooks  # noqa: PLC0415
+
+    wrap(watch)
+    before = len(_global_optimizer_post_hooks)
+    for _ in range(3):
+        wrap(Watch())
+    assert len(_global_optimizer_post_hooks) == before
+    watch.wrapped = False
+    wrap(watch)
