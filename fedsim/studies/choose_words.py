@@ -85,7 +85,7 @@ def _left_out(found: Found) -> Iterator[str]:
     for each in found.choice.candidates:
         if each.meets and each.left_out:
             why = each.left_out
-            if each.accuracy is not None and not each.has_learnt:
+            if each.accuracy is not None and not each.has_learnt and not each.alarm:
                 why += f": its accuracy is {_accuracy(found, each)}"
             yield f"Left out: {values(each.values)}, {why} ({each.name}/report.html)."
     meeting = [each for each in found.choice.candidates if each.meets]
