@@ -114,8 +114,8 @@ for client in $CLIENTS; do
 done
 # The first client plants canaries, and tells the auditor their seed.
 agree client-0 consent '"canaries"'
-printf 'canary-seed = 20261123\ncanary-count = 200\n' >>"$T/machines/client-0/node.toml"
-echo "20261123 200" >"$T/machines/auditor/seeds"
+printf 'canary-seed = 20261123\ncanary-count = 400\n' >>"$T/machines/client-0/node.toml"
+echo "20261123 400" >"$T/machines/auditor/seeds"
 # The auditor steps back for clients of its machine (NICE=19), and here all are on one: it never came.
 sed -i 's/^NICE=.*/NICE=0/' "$T/machines/auditor/settings.env"
 
