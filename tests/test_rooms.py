@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 
@@ -39,33 +40,33 @@ ROOMS = (
     "fedsim.game",
     "fedsim.game.observers",
     "fedsim.federation",
-    "fedsim.audits",
-    "fedsim.audits.results",
     "fedsim.federation.runs",
     "fedsim.federation.protocol",
     "fedsim.federation.client",
     "fedsim.federation.transcripts",
+    "fedsim.federation.server",
+    "fedsim.federation.runtimes",
+    "fedsim.audits",
+    "fedsim.audits.results",
     "fedsim.audits.measurements",
     "fedsim.audits.judgement",
     "fedsim.audits.run",
-    "fedsim.report.figures",
-    "fedsim.report.pages",
-    "fedsim.report.sections",
-    "fedsim.report",
     "fedsim.audits.recorded",
-    "fedsim.federation.server",
-    "fedsim.server_app",
-    "fedsim.report.tracking",
-    "fedsim.federation.runtimes",
     "fedsim.audits.sandbox",
     "fedsim.audits.app",
     "fedsim.audits.loop",
     "fedsim.audits.recording",
-    "fedsim.recording",
     "fedsim.audits.live",
+    "fedsim.report.figures",
+    "fedsim.report.pages",
+    "fedsim.report.sections",
+    "fedsim.report",
     "fedsim.report.kinds",
+    "fedsim.report.tracking",
     "fedsim.report.client",
     "fedsim.report.evidence",
+    "fedsim.recording",
+    "fedsim.server_app",
     "fedsim.client_app",
     "fedsim.experiment",
     "fedsim.api",
@@ -74,8 +75,6 @@ ROOMS = (
     "fedsim.studies.sensitivity",
     "fedsim.studies.membership",
     "fedsim.studies.choose",
-    "fedsim.deployment",
-    "fedsim.deployment.checks",
     "fedsim.studies.reproduction.findings",
     "fedsim.studies.reproduction.bernau",
     "fedsim.studies.reproduction.triastcyn",
@@ -83,6 +82,8 @@ ROOMS = (
     "fedsim.studies.reproduction.abadi",
     "fedsim.studies.reproduction.jagielski",
     "fedsim.studies.reproduction",
+    "fedsim.deployment",
+    "fedsim.deployment.checks",
     "fedsim.cli",
     "fedsim.cli.theory",
     "fedsim.cli.experiments",
@@ -93,6 +94,12 @@ ROOMS = (
     "fedsim.__main__",
 )
 """Each imports only from itself and from rooms before it."""
+
+WINGS = (
+    *("adversaries", "common", "privacy", "config", "learning", "game", "federation", "audits"),
+    *("report", "studies", "deployment", "cli"),
+)
+"""The folders of fedsim/, behind adversaries/: the rooms of each are one after the other."""
 
 WITHOUT_FLOWER = ROOMS[: ROOMS.index("fedsim.federation.protocol")]
 """The numerical core and the game."""
@@ -160,8 +167,20 @@ def test_every_module_is_in_a_room_and_imports_only_from_rooms_before_it() -> No
         assert later == [], module
 
 
+def test_the_rooms_of_a_wing_are_one_after_the_other_and_no_folder_is_anything_else() -> None:
+    def wing(room: str) -> str:
+        return room.split(".")[1] if room.startswith("fedsim.") else room
+
+    order = [wing(room) for room in ROOMS if wing(room) in WINGS]
+    assert [key for key, _ in groupby(order)] == list(WINGS)
+    folders = {path.parent.name for path in (ROOT / "fedsim").glob("*/__init__.py")}
+    assert folders == set(WINGS) - {"adversaries"}
+    assert len(folders) <= 11
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    TopologicalSorter({name: _imports(name, deep=False) for name in SOURCES}).prepare()
+    """Nor by imports within functions."""
+    TopologicalSorter({name: _imports(name) for name in SOURCES}).prepare()
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -12,6 +12,7 @@ import numpy as np
 from adversaries.errors import InputError, InterruptedRunError
 from adversaries.statistics.intervals import Interval, mean_interval
 from fedsim import config as configuration
+from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
 from fedsim.common import private_files
 from fedsim.config import KNOWN_KEYS, Scalar
@@ -214,7 +215,7 @@ def _read(point: Point, directory: RunDirectory) -> Outcome:
     if directory.config.trials.in_pairs:  # trials 2i and 2i + 1 are no two independent ones
         final = final[: len(final) // 2 * 2].reshape(-1, 2).mean(axis=1)
     return Outcome(
-        point, directory.read_report(), accuracies=tuple(final.tolist()), singles=singles
+        point, results.read(directory), accuracies=tuple(final.tolist()), singles=singles
     )
 
 
