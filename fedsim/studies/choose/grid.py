@@ -25,6 +25,16 @@ if TYPE_CHECKING:  # torch, which takes a second
 OF_A_RUN = ("run.out", "run.name")
 """Keys that every run of a grid gets a value of its own for."""
 
+BOUND_COLUMN = "at_least_"
+"""What the columns of the lower bounds on epsilon begin with."""
+
+ESTIMATES = {
+    "epsilon_from_advantage": "advantage",
+    "epsilon_from_belief": "belief",
+    "epsilon_from_sensitivities": "sensitivities",
+}
+"""The paper's estimates of epsilon, which prove nothing, and from what each is."""
+
 
 @dataclass(frozen=True)
 class Point:
