@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
+from importlib import util
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
@@ -291,3 +292,15 @@ def test_a_clients_process_leaves_out_what_is_slow_to_import() -> None:
     """Flower starts one for each message: what a round does not need is imported where it is."""
     slow = ["dp_accounting", "scipy.stats", "scipy.optimize", "scipy.signal", "matplotlib"]
     assert _failing(["fedsim.client_app", "fedsim.federation.client.training_node"], slow) == {}
+
+
+def test_the_figure_of_the_wings_is_drawn_from_the_imports() -> None:
+    """Otherwise: python docs/architecture.py."""
+    place = ROOT / "docs" / "architecture.py"
+    spec = util.spec_from_file_location("architecture", place)
+    assert spec is not None and spec.loader is not None
+    script = util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert tuple(script.WINGS) == WINGS
+    shown = ROOT / "docs" / "explanation" / "architecture.svg"
+    assert shown.read_text() == script.drawing()
