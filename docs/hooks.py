@@ -14,10 +14,10 @@ from typing import Any
 import click
 import typer
 
+from fedsim.audits.results import report
 from fedsim.cli.main import app
 from fedsim.config import Config
 from fedsim.config.documentation import every_key
-from fedsim.results import report
 
 OUTSIDE = re.compile(r"\[([^]]+)\]\((?:\.\./)+(?!docs/)([^)#]+)(?:#[^)]*)?\)")
 """A link from a page to a file of the repository that is no page of the site."""
@@ -145,8 +145,8 @@ def _schema_page() -> Iterator[str]:
     schema = report.schema()
     yield "# The report, key by key\n"
     yield (
-        "Made from the classes in `fedsim/results/`. `fedsim report --schema` prints the JSON "
-        'Schema that `report.json` keeps to; infinity is `"Infinity"` there. '
+        "Made from the classes in `fedsim/audits/results/`. `fedsim report --schema` prints the "
+        'JSON Schema that `report.json` keeps to; infinity is `"Infinity"` there. '
         "[The glossary](../start/glossary.md) has the terms.\n"
     )
     yield from _object("report.json", schema)

@@ -32,11 +32,11 @@ API = {
         ("run", "train", "load", "load_model", "audit", "Run", "Audit", "Advantage", "LowerBound"),
         "fedsim.api",
     ),
-    **dict.fromkeys(("choose", "Selection"), "fedsim.choosing"),
+    **dict.fromkeys(("choose", "Selection"), "fedsim.studies.choose.choosing"),
     "Config": "fedsim.config",
     "InputError": "adversaries.errors",
-    "account": "fedsim.studies.accounting",
-    "calibrate": "fedsim.studies.calibration",
+    "account": "fedsim.studies.guarantees.accounting",
+    "calibrate": "fedsim.studies.guarantees.calibration",
 }
 """Where each name of the Python API is."""
 

@@ -8,11 +8,11 @@ from fedsim.api import load as load
 from fedsim.api import load_model as load_model
 from fedsim.api import run as run
 from fedsim.api import train as train
-from fedsim.choosing import Selection as Selection
-from fedsim.choosing import choose as choose
 from fedsim.config import Config as Config
-from fedsim.studies.accounting import account as account
-from fedsim.studies.calibration import calibrate as calibrate
+from fedsim.studies.choose.choosing import Selection as Selection
+from fedsim.studies.choose.choosing import choose as choose
+from fedsim.studies.guarantees.accounting import account as account
+from fedsim.studies.guarantees.calibration import calibrate as calibrate
 
 DISTRIBUTION: str
 __version__: str

@@ -16,12 +16,12 @@ from scipy.special import expit
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval
 from fedsim import config as configuration
-from fedsim.audits.verdict import Verdict, verdict_of
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim.audits.judgement.verdict import Verdict, verdict_of
+from fedsim.audits.results.report import Report
+from fedsim.audits.results.verdicts import VantageVerdict
 from fedsim.config import Config, Scalar
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.privacy.delta import ASSUMED
-from fedsim.results.report import Report
-from fedsim.results.verdicts import VantageVerdict
 
 if TYPE_CHECKING:  # slow to import
     from matplotlib.figure import Figure
@@ -52,7 +52,7 @@ class LowerBound:
 
     In short: what a single estimator returns, with its assumptions, is
     `adversaries.statistics.intervals.LowerBound`, and a report's row of it
-    `fedsim.results.measured.LowerBound`.
+    `fedsim.audits.results.measured.LowerBound`.
 
     Attributes:
         epsilon: at least so much, at the run's delta.
@@ -252,7 +252,7 @@ def load_model(path: Path | str) -> "Module":
     Raises:
         InputError: it holds no model, or a damaged one.
     """
-    from fedsim.training import saved_model  # noqa: PLC0415  (torch is slow to import)
+    from fedsim.learning.training import saved_model  # noqa: PLC0415  (torch is slow to import)
 
     return saved_model.load(Path(path))
 
@@ -266,7 +266,7 @@ def load(path: Path | str) -> Run:
     Raises:
         InputError: it is none, or damaged.
     """
-    from fedsim.campaign import run_transcript  # noqa: PLC0415  (torch is slow to import)
+    from fedsim.federation.runs import run_transcript  # noqa: PLC0415  (torch is slow to import)
 
     directory = RunDirectory.open(Path(path))
     return Run(
@@ -338,7 +338,7 @@ def audit(
     Raises:
         InputError: a path to neither; options that do not fit what is there.
     """
-    from fedsim.app_audit.configuration import claim_given  # noqa: PLC0415
+    from fedsim.audits.app.configuration import claim_given  # noqa: PLC0415
 
     path, claim = Path(path), claim_given(claimed_epsilon, claimed_delta, claimed_unit)
     of_apps = {
@@ -366,8 +366,8 @@ def audit(
 
 
 def _of_app(path: Path, options: Mapping[str, Any]) -> Audit:
-    from fedsim.app_audit.directory import audit_directory  # noqa: PLC0415
-    from fedsim.evidence import digests  # noqa: PLC0415
+    from fedsim.audits.app.directory import audit_directory  # noqa: PLC0415
+    from fedsim.report.evidence import digests  # noqa: PLC0415
 
     code = digests.of_app(path)  # as it is now: it is run from now on
     found = audit_directory(path, **options)
@@ -384,10 +384,10 @@ def _of_app(path: Path, options: Mapping[str, Any]) -> Audit:
 def _of_transcript(
     path: Path, delta: float, confidence: float, epsilon: float | None, unit: str | None
 ) -> Audit:
-    from fedsim.transcript_audit import audit as transcript_audit  # noqa: PLC0415
-    from fedsim.transcript_audit.transcript_report import worst  # noqa: PLC0415
-    from fedsim.transcripts.reader import Reader  # noqa: PLC0415
-    from fedsim.transcripts.records import AUDITOR  # noqa: PLC0415
+    from fedsim.audits.recorded import audit as transcript_audit  # noqa: PLC0415
+    from fedsim.federation.transcripts.reader import Reader  # noqa: PLC0415
+    from fedsim.federation.transcripts.records import AUDITOR  # noqa: PLC0415
+    from fedsim.report.kinds.recorded import worst  # noqa: PLC0415
 
     with Reader(path) as reader:
         if reader.facts.recorder == AUDITOR:

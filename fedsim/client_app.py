@@ -9,9 +9,9 @@ from collections.abc import Callable
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedsim.auditor import app as auditor
-from fedsim.client.discretion import discreet
-from fedsim.protocol import messages, versions
+from fedsim.audits.live import app as auditor
+from fedsim.federation.client.discretion import discreet
+from fedsim.federation.protocol import messages, versions
 
 
 def same_version(
@@ -58,7 +58,7 @@ def local_sensitivity(message: Message, context: Context) -> Message:
         message: with the model.
         context: of the node.
     """
-    from fedsim.client import training_node  # noqa: PLC0415
+    from fedsim.federation.client import training_node  # noqa: PLC0415
 
     return training_node.local_sensitivity(message, context)
 
@@ -71,7 +71,7 @@ def data(message: Message, context: Context) -> Message:
         message: as received.
         context: of the node.
     """
-    from fedsim.client import training_node  # noqa: PLC0415
+    from fedsim.federation.client import training_node  # noqa: PLC0415
 
     return training_node.data_digest(message, context)
 
@@ -86,8 +86,8 @@ def train(message: Message, context: Context) -> Message:
     """
     if auditor.is_auditor(context):
         return auditor.record(message, context)
-    from fedsim.client import training_node  # noqa: PLC0415
-    from fedsim.protocol import secure_aggregation  # noqa: PLC0415
+    from fedsim.federation.client import training_node  # noqa: PLC0415
+    from fedsim.federation.protocol import secure_aggregation  # noqa: PLC0415
 
     return secure_aggregation.client_mod(message, context, training_node.train)
 
@@ -105,7 +105,7 @@ def evaluate(message: Message, context: Context) -> Message:
     """
     if auditor.is_auditor(context):
         return auditor.record(message, context)
-    from fedsim.client import training_node  # noqa: PLC0415
+    from fedsim.federation.client import training_node  # noqa: PLC0415
 
     return training_node.evaluate(message, context)
 
@@ -118,6 +118,6 @@ def findings(message: Message, context: Context) -> Message:
         message: as received.
         context: of the node.
     """
-    from fedsim.client import training_node  # noqa: PLC0415
+    from fedsim.federation.client import training_node  # noqa: PLC0415
 
     return training_node.findings(message, context)

@@ -11,13 +11,13 @@ from rich.console import Console
 from adversaries.errors import InputError
 from adversaries.registry import is_code
 from fedsim import config as configuration
-from fedsim.campaign.run_directory import LAST_FILE, RunDirectory
 from fedsim.config import Config
 from fedsim.config.federation import CLIENT, OWN
-from fedsim.runtimes.progress import preparing, progress
+from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
+from fedsim.report.tracking.progress import preparing, progress
 
 if TYPE_CHECKING:  # torch, which takes a second
-    from fedsim.server.plan import Plan
+    from fedsim.federation.server.plan import Plan
 
 
 def in_process(plan: "Plan", console: Console) -> RunDirectory:
@@ -53,7 +53,7 @@ def prepare(config: Config, deployed: bool = False) -> "Plan":
     Raises:
         InputError: what is wrong with it.
     """
-    from fedsim.server import plan  # noqa: PLC0415  (Flower takes a second)
+    from fedsim.federation.server import plan  # noqa: PLC0415  (Flower takes a second)
 
     if config.data.name == OWN and not deployed and CLIENT not in config.data.root:
         raise InputError(
@@ -71,8 +71,8 @@ def with_absolute_paths(config: Config) -> Config:
     Raises:
         InputError: there are no such weights.
     """
-    from fedsim.server.plan import default_directory  # noqa: PLC0415
-    from fedsim.training import pretrained  # noqa: PLC0415  (torch is slow to import)
+    from fedsim.federation.server.plan import default_directory  # noqa: PLC0415
+    from fedsim.learning.training import pretrained  # noqa: PLC0415  (torch is slow to import)
 
     out = default_directory(config).expanduser().absolute()
     places = {
@@ -108,7 +108,7 @@ def check_ledger(
         InputError: the budget is not enough.
     """
     if accept_epsilon is not None:
-        from fedsim.campaign import budget  # noqa: PLC0415  (SciPy takes half a second)
+        from fedsim.federation.runs import budget  # noqa: PLC0415  (SciPy takes half a second)
 
         budget.accept(directory, accept_epsilon)
     plan.left(directory)
@@ -123,9 +123,8 @@ def run_in_process(plan: "Plan", directory: RunDirectory) -> None:
     """
     import logging  # noqa: PLC0415
 
-    from fedsim import client_app  # noqa: PLC0415
-    from fedsim.runtimes.inprocess import InProcessGrid  # noqa: PLC0415
-    from fedsim.server import server_app  # noqa: PLC0415
+    from fedsim import client_app, server_app  # noqa: PLC0415
+    from fedsim.federation.runtimes.inprocess import InProcessGrid  # noqa: PLC0415
 
     # After the import, which sets the level: the progress bar and the report say what Flower logs.
     logging.getLogger("flwr").setLevel(logging.WARNING)
@@ -143,7 +142,7 @@ def run_simulated(plan: "Plan", directory: RunDirectory) -> None:
         plan: of the run.
         directory: of the run, which those processes lock and write.
     """
-    from fedsim.runtimes.simulation import simulation  # noqa: PLC0415
+    from fedsim.federation.runtimes.simulation import simulation  # noqa: PLC0415
 
     with simulation(plan.config) as submitted:
         submitted.wait(lambda: directory.has(LAST_FILE))

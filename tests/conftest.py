@@ -12,12 +12,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import pytest
 from hypothesis import settings
 
-from fedsim import client_app
-from fedsim.campaign.run_directory import Arrays
+from fedsim import client_app, server_app
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
-from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import prepare
+from fedsim.federation.runs.run_directory import Arrays
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.plan import prepare
 
 # A job in the background of a shell ignores Ctrl-C, and so would the processes that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -12,16 +12,16 @@ from sklearn.datasets import dump_svmlight_file
 
 from adversaries import registry
 from adversaries.errors import InputError
-from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim.audits.results.report import Report
 from fedsim.cli.main import main
 from fedsim.config import Config, Scalar
-from fedsim.noise import Noise
-from fedsim.noise.mechanism import Floats, Noised, Summed, Trials
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.privacy.noise import Noise
+from fedsim.privacy.noise.mechanism import Floats, Noised, Summed, Trials
+from fedsim.privacy.trust import Trust
+from fedsim.privacy.trust.model import Vantage
 from fedsim.report.order import SECTIONS
 from fedsim.report.page import Pictures, render_html
-from fedsim.results.report import Report
-from fedsim.trust import Trust
-from fedsim.trust.model import Vantage
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "extending.md"
 EXAMPLES = dict(

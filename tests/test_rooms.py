@@ -16,7 +16,7 @@ import pytest
 
 import adversaries
 import fedsim
-from fedsim.runtimes.flower_command import SHIPPED
+from fedsim.federation.runtimes.flower_command import SHIPPED
 
 ROOT = Path(__file__).parents[1]
 
@@ -27,51 +27,62 @@ ROOMS = (
     "adversaries.neighbours",
     "fedsim",
     "fedsim.common",
-    "fedsim.trust",
+    "fedsim.privacy.trust",
     "fedsim.privacy",
-    "fedsim.noise",
+    "fedsim.privacy.noise",
     "fedsim.config",
-    "fedsim.data.loaders",
-    "fedsim.data",
-    "fedsim.training",
-    "fedsim.mechanisms",
+    "fedsim.learning",
+    "fedsim.learning.data.loaders",
+    "fedsim.learning.data",
+    "fedsim.learning.training",
+    "fedsim.game.mechanisms",
     "fedsim.game",
-    "fedsim.seats",
-    "fedsim.results",
-    "fedsim.campaign",
-    "fedsim.protocol",
-    "fedsim.client",
-    "fedsim.transcripts",
-    "fedsim.audits.measurements",
+    "fedsim.game.observers",
+    "fedsim.federation",
     "fedsim.audits",
-    "fedsim.figures",
-    "fedsim.pages",
+    "fedsim.audits.results",
+    "fedsim.federation.runs",
+    "fedsim.federation.protocol",
+    "fedsim.federation.client",
+    "fedsim.federation.transcripts",
+    "fedsim.audits.measurements",
+    "fedsim.audits.judgement",
+    "fedsim.audits.run",
+    "fedsim.report.figures",
+    "fedsim.report.pages",
     "fedsim.report.sections",
     "fedsim.report",
-    "fedsim.transcript_audit",
-    "fedsim.server",
-    "fedsim.tracking",
-    "fedsim.runtimes",
-    "fedsim.app_audit",
-    "fedsim.loop_audit",
+    "fedsim.audits.recorded",
+    "fedsim.federation.server",
+    "fedsim.server_app",
+    "fedsim.report.tracking",
+    "fedsim.federation.runtimes",
+    "fedsim.audits.sandbox",
+    "fedsim.audits.app",
+    "fedsim.audits.loop",
+    "fedsim.audits.recording",
     "fedsim.recording",
-    "fedsim.auditor",
-    "fedsim.client_report",
-    "fedsim.evidence",
-    "fedsim.studies",
-    "fedsim.deployment",
-    "fedsim.deployment.checks",
+    "fedsim.audits.live",
+    "fedsim.report.kinds",
+    "fedsim.report.client",
+    "fedsim.report.evidence",
     "fedsim.client_app",
     "fedsim.experiment",
     "fedsim.api",
-    "fedsim.choosing",
-    "fedsim.reproduction.findings",
-    "fedsim.reproduction.bernau",
-    "fedsim.reproduction.triastcyn",
-    "fedsim.reproduction.xiao",
-    "fedsim.reproduction.abadi",
-    "fedsim.reproduction.jagielski",
-    "fedsim.reproduction",
+    "fedsim.studies",
+    "fedsim.studies.guarantees",
+    "fedsim.studies.sensitivity",
+    "fedsim.studies.membership",
+    "fedsim.studies.choose",
+    "fedsim.deployment",
+    "fedsim.deployment.checks",
+    "fedsim.studies.reproduction.findings",
+    "fedsim.studies.reproduction.bernau",
+    "fedsim.studies.reproduction.triastcyn",
+    "fedsim.studies.reproduction.xiao",
+    "fedsim.studies.reproduction.abadi",
+    "fedsim.studies.reproduction.jagielski",
+    "fedsim.studies.reproduction",
     "fedsim.cli",
     "fedsim.cli.theory",
     "fedsim.cli.experiments",
@@ -83,19 +94,19 @@ ROOMS = (
 )
 """Each imports only from itself and from rooms before it."""
 
-WITHOUT_FLOWER = ROOMS[: ROOMS.index("fedsim.protocol")]
+WITHOUT_FLOWER = ROOMS[: ROOMS.index("fedsim.federation.protocol")]
 """The numerical core and the game."""
 
 ROLES = {
     "client": ("fedsim.client_app", "fedsim.audits.measurements"),
-    "auditor": ("fedsim.auditor.app", "fedsim.campaign"),
-    "server": ("fedsim.server.server_app", "fedsim.runtimes"),
+    "auditor": ("fedsim.audits.live.app", "fedsim.federation.runs"),
+    "server": ("fedsim.server_app", "fedsim.federation.runtimes"),
 }
 """Where each role begins, and a room from which on it loads nothing but its own."""
 
-OWN = {"client": {"fedsim.client_app", "fedsim.auditor"}, "auditor": {"fedsim.auditor"}}
-OWN["auditor"] |= {"fedsim.protocol", "fedsim.transcripts"}
-OWN["server"] = {"fedsim.auditor"}
+OWN = {"client": {"fedsim.client_app", "fedsim.audits.live"}, "auditor": {"fedsim.audits.live"}}
+OWN["auditor"] |= {"fedsim.federation.protocol", "fedsim.federation.transcripts"}
+OWN["server"] = {"fedsim.audits.live"}
 
 
 def _sources() -> dict[str, Path]:
@@ -164,7 +175,7 @@ def test_a_role_loads_no_later_room_than_its_own(role: str) -> None:
 def test_a_flower_app_ships_what_a_client_and_a_server_run_and_nothing_else() -> None:
     table = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
     assert table["fab-include"] == list(SHIPPED)
-    run = _loaded("fedsim.client_app") | _loaded("fedsim.server.server_app")
+    run = _loaded("fedsim.client_app") | _loaded("fedsim.server_app")
     files = {path for pattern in SHIPPED for path in ROOT.glob(pattern)}
     shipped = {name for name, path in SOURCES.items() if path in files}
     assert run <= shipped
@@ -175,20 +186,20 @@ def test_a_flower_app_ships_what_a_client_and_a_server_run_and_nothing_else() ->
 CORE = [
     "fedsim.privacy.bayesian",
     "fedsim.common.blocks",
-    "fedsim.training.clipping",
-    "fedsim.data",
-    "fedsim.training.evaluation",
-    "fedsim.training.fitting",
+    "fedsim.learning.training.clipping",
+    "fedsim.learning.data",
+    "fedsim.learning.training.evaluation",
+    "fedsim.learning.training.fitting",
     "adversaries.statistics.gaussian",
-    "fedsim.seats.disclosed_noise",
-    "fedsim.training.layers",
-    "fedsim.training.losses",
+    "fedsim.game.observers.disclosed_noise",
+    "fedsim.learning.training.layers",
+    "fedsim.learning.training.losses",
     "fedsim.privacy.mechanism",
     "fedsim.common.memory",
-    "fedsim.training.models",
+    "fedsim.learning.training.models",
     "fedsim.privacy.pac",
-    "fedsim.noise.pac_release",
-    "fedsim.data.partition",
+    "fedsim.privacy.noise.pac_release",
+    "fedsim.learning.data.partition",
     "fedsim.game.round_game",
     "fedsim.common.randomness",
 ]
@@ -239,7 +250,7 @@ def test_the_core_and_the_adversaries_need_torch_numpy_and_scipy_alone() -> None
 
 def test_the_core_and_the_game_need_no_flower() -> None:
     core = [name for name in SOURCES if _room(name) in WITHOUT_FLOWER]
-    assert "fedsim.seats.participant" in core
+    assert "fedsim.game.observers.participant" in core
     assert _failing(core, ["flwr"]) == {}
 
 
@@ -251,4 +262,4 @@ def test_nothing_needs_ray_to_be_imported() -> None:
 def test_a_clients_process_leaves_out_what_is_slow_to_import() -> None:
     """Flower starts one for each message: what a round does not need is imported where it is."""
     slow = ["dp_accounting", "scipy.stats", "scipy.optimize", "scipy.signal", "matplotlib"]
-    assert _failing(["fedsim.client_app", "fedsim.client.training_node"], slow) == {}
+    assert _failing(["fedsim.client_app", "fedsim.federation.client.training_node"], slow) == {}

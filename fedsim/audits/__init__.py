@@ -1,1 +1,1 @@
-"""What a run's numbers prove: no wording, no drawing."""
+"""What somebody can conclude of a training: from a run, a recording, an app, a loop, live."""

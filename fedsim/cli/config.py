@@ -22,13 +22,13 @@ NAMED = {
     "audit.attacks": ("adversaries.attacks.membership_attacks", "ATTACKS"),
     "challenge.dissimilarity": ("adversaries.neighbours.dissimilarity", "MEASURES"),
     "challenge.kind": ("fedsim.game.crafting", "KINDS"),
-    "data.name": ("fedsim.data", "DATASETS"),
-    "federation.partition": ("fedsim.data.partition", "PARTITIONS"),
-    "model.batch-norm": ("fedsim.training.models", "BATCH_NORM"),
-    "model.name": ("fedsim.training.models", "MODELS"),
+    "data.name": ("fedsim.learning.data", "DATASETS"),
+    "federation.partition": ("fedsim.learning.data.partition", "PARTITIONS"),
+    "model.batch-norm": ("fedsim.learning.training.models", "BATCH_NORM"),
+    "model.name": ("fedsim.learning.training.models", "MODELS"),
     "privacy.accountant": ("fedsim.privacy.accounting", "ACCOUNTANTS"),
-    "training.optimizer": ("fedsim.training.optimizers", "OPTIMIZERS"),
-    "training.schedule": ("fedsim.training.schedules", "SCHEDULES"),
+    "training.optimizer": ("fedsim.learning.training.optimizers", "OPTIMIZERS"),
+    "training.schedule": ("fedsim.learning.training.schedules", "SCHEDULES"),
 }
 """Where the names are registered that a key may have."""
 

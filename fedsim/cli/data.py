@@ -11,7 +11,7 @@ from fedsim import config as configuration
 from fedsim.cli.options import CONFIG, AsJson, SetOption, bundled
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
-from fedsim.data import dataset_cards
+from fedsim.learning.data import dataset_cards
 
 
 def data(

@@ -15,7 +15,7 @@ from fedsim.common import private_files
 from fedsim.common.report_directory import EVIDENCE
 
 if TYPE_CHECKING:  # pydantic
-    from fedsim.evidence.verification import Verification
+    from fedsim.report.evidence.verification import Verification
 
 WORDS = {
     0: ("verified", "bold green"),
@@ -62,7 +62,7 @@ def sign(
 
     Example: fedsim sign fedsim-runs/digits --key release.pem
     """
-    from fedsim.evidence import envelope, keys, statement  # noqa: PLC0415  (torch is slow)
+    from fedsim.report.evidence import envelope, keys, statement  # noqa: PLC0415  (torch is slow)
 
     if new_key is not None:
         if signed is not None or key is not None or out is not None:
@@ -118,7 +118,7 @@ def verify(
 
     Example: fedsim verify fedsim-runs/digits/evidence.json --key release.public.pem
     """
-    from fedsim.evidence import keys, verification  # noqa: PLC0415  (torch is slow)
+    from fedsim.report.evidence import keys, verification  # noqa: PLC0415  (torch is slow)
 
     public = None if key is None else keys.read_public(key)
     found = verification.verify(evidence, public, files, as_signed)

@@ -9,7 +9,7 @@ import typer
 from fedsim.common.foreign_text import shown
 
 if TYPE_CHECKING:  # pydantic
-    from fedsim.evidence.conditions import Condition
+    from fedsim.report.evidence.conditions import Condition
 
 SHUT = 3
 """The exit status of a gate that is shut, as of an audit that cannot tell."""
@@ -33,7 +33,7 @@ class Gate:
         """
         if not self.conditions:
             return 0
-        from fedsim.evidence.conditions import complaint  # noqa: PLC0415
+        from fedsim.report.evidence.conditions import complaint  # noqa: PLC0415
 
         found = [said for each in self.conditions if (said := complaint(each, report))]
         for said in found:
@@ -63,13 +63,13 @@ def asked(fail_if: Sequence[str] | None, *kinds: str) -> Gate:
 
     Args:
         fail_if: conditions as they were given.
-        kinds: of the reports that it may be for, keys of `fedsim.evidence.conditions.NAMES`.
+        kinds: of the reports that it may be for, keys of `fedsim.report.evidence.conditions.NAMES`.
 
     Raises:
         InputError: one is no condition, or is of a number that such a report has not.
     """
     if not fail_if:
         return Gate()
-    from fedsim.evidence.conditions import parse  # noqa: PLC0415
+    from fedsim.report.evidence.conditions import parse  # noqa: PLC0415
 
     return Gate(tuple(parse(each, kinds) for each in fail_if))

@@ -14,7 +14,7 @@ from fedsim.cli.options import CLIENTS, ROUNDS, SetOption
 from fedsim.cli.terminal import Terminal
 
 if TYPE_CHECKING:  # pydantic
-    from fedsim.studies.first_configuration import Answers
+    from fedsim.studies.choose.first_configuration import Answers
 
 WHICH_DATA = (
     "Which data? digits (pictures) and breast-cancer (a table) come with fedsim; or the path of a "
@@ -86,7 +86,7 @@ def init(
     """
     from fedsim import config as configuration  # noqa: PLC0415  (pydantic)
     from fedsim.common import private_files  # noqa: PLC0415
-    from fedsim.studies import first_configuration  # noqa: PLC0415  (torch)
+    from fedsim.studies.choose import first_configuration  # noqa: PLC0415  (torch)
 
     if file.exists() and not force:
         raise InputError(f"'{file}' is there already; name another file, or replace it by --force")
@@ -158,7 +158,7 @@ def _asked(answers: "Answers", missing: list[str], label: str) -> tuple["Answers
 def _prompted(
     answers: "Answers", missing: list[str], label: str
 ) -> tuple["Answers", dict[str, str]]:
-    from fedsim.studies import first_configuration  # noqa: PLC0415  (torch)
+    from fedsim.studies.choose import first_configuration  # noqa: PLC0415  (torch)
 
     questions: dict[str, tuple[str, Any]] = {
         "clients": ("How many clients hold them?", click.IntRange(min=2)),

@@ -12,11 +12,11 @@ from adversaries.errors import InputError
 from fedsim.cli.options import DATA_ROOT, AsJson
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
-from fedsim.reproduction.findings.item import DATA, Scale
+from fedsim.studies.reproduction.findings.item import DATA, Scale
 
 if TYPE_CHECKING:  # torch and matplotlib, which take a second
-    from fedsim.reproduction.findings.item import Item, Means
-    from fedsim.reproduction.session import Made
+    from fedsim.studies.reproduction.findings.item import Item, Means
+    from fedsim.studies.reproduction.session import Made
 
 
 def reproduce(
@@ -62,8 +62,8 @@ def reproduce(
 
     fedsim reproduce bernau --data-root DIR
     """
-    from fedsim.reproduction import page, session  # noqa: PLC0415
-    from fedsim.reproduction.findings.item import Means  # noqa: PLC0415
+    from fedsim.studies.reproduction import page, session  # noqa: PLC0415
+    from fedsim.studies.reproduction.findings.item import Means  # noqa: PLC0415
 
     chosen = _chosen(source, items or [])
     console = Terminal(stderr=True, quiet=json_)
@@ -117,8 +117,8 @@ def _list(chosen: Sequence["Item"], means: "Means", as_json: bool) -> None:
 
 def _publish(means: "Means", skipped: dict[str, str]) -> "list[Made]":
     """Write the page with all that is kept, whatever was asked for this time; return that."""
-    from fedsim.reproduction import page, session  # noqa: PLC0415
-    from fedsim.reproduction.registry import ITEMS  # noqa: PLC0415
+    from fedsim.studies.reproduction import page, session  # noqa: PLC0415
+    from fedsim.studies.reproduction.registry import ITEMS  # noqa: PLC0415
 
     made = [kept for item in ITEMS if (kept := session.read(item, means)) is not None]
     page.write(means.folder, made, skipped)
@@ -127,7 +127,7 @@ def _publish(means: "Means", skipped: dict[str, str]) -> "list[Made]":
 
 def _chosen(source: str | None, names: list[str]) -> "list[Item]":
     """Return the items that were asked for, in their order. Raises InputError."""
-    from fedsim.reproduction.registry import ITEMS, SOURCES  # noqa: PLC0415
+    from fedsim.studies.reproduction.registry import ITEMS, SOURCES  # noqa: PLC0415
 
     if source is None:
         return list(ITEMS)
@@ -141,7 +141,7 @@ def _chosen(source: str | None, names: list[str]) -> "list[Item]":
 
 def _why_not(item: "Item", means: "Means", named: bool) -> str:
     """Return why an item is not made, and how to have it; "" for one that is."""
-    from fedsim.reproduction import session  # noqa: PLC0415
+    from fedsim.studies.reproduction import session  # noqa: PLC0415
 
     if missing := item.missing(means):
         return "; ".join(DATA[name] for name in missing)
@@ -178,7 +178,7 @@ def _announce(
     console: Terminal, items: "list[Item]", skipped: dict[str, str], means: "Means"
 ) -> None:
     """Say what it will cost, and what is not made."""
-    from fedsim.reproduction import session  # noqa: PLC0415
+    from fedsim.studies.reproduction import session  # noqa: PLC0415
 
     for title, why in skipped.items():
         console.print(f"Skipped: {title}: {why}", highlight=False)

@@ -6,8 +6,8 @@ from pydantic import Field
 
 from fedsim.common.tables import Table
 from fedsim.config.values import PositiveInt, Seed
-from fedsim.trust import Trust
-from fedsim.trust.model import Vantage
+from fedsim.privacy.trust import Trust
+from fedsim.privacy.trust.model import Vantage
 
 OWN = "own"
 """The name of data that each client has for itself."""

@@ -7,8 +7,8 @@ from pydantic import Field, model_validator
 from fedsim.common.tables import Table
 from fedsim.config.targets import TARGETS
 from fedsim.config.values import Fraction
-from fedsim.noise import Noise
 from fedsim.privacy.mechanism import Neighbouring
+from fedsim.privacy.noise import Noise
 
 
 class PrivacyConfig(Table):

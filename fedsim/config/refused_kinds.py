@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from fedsim.config.needs import Setting, one_of
-from fedsim.noise import Noise
-from fedsim.noise.mechanism import NoiseMechanism
-from fedsim.trust import Trust
-from fedsim.trust.model import TrustModel
+from fedsim.privacy.noise import Noise
+from fedsim.privacy.noise.mechanism import NoiseMechanism
+from fedsim.privacy.trust import Trust
+from fedsim.privacy.trust.model import TrustModel
 
 
 def trusts(said: Callable[[TrustModel], bool]) -> Setting:

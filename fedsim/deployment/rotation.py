@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from adversaries.errors import InputError
 from fedsim.deployment import certificates, kit
-from fedsim.protocol.flower_private import server_knows
+from fedsim.federation.protocol.flower_private import server_knows
 
 NEXT = "next.key"
 """The key that waits to be registered; its public half is beside it."""

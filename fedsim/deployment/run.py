@@ -14,7 +14,13 @@ from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.config import Config
 from fedsim.deployment import kit, registrations
-from fedsim.runtimes.flower_command import FlowerError, Submission, flwr, submit, write_app
+from fedsim.federation.runtimes.flower_command import (
+    FlowerError,
+    Submission,
+    flwr,
+    submit,
+    write_app,
+)
 
 UNREGISTERED = "unregistered"
 """The status of a node whose key is refused, for good."""

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim.campaign.run_directory import RunDirectory
 from fedsim.common import reading
 from fedsim.deployment import certificates, kit, registrations, run
-from fedsim.runtimes.flower_command import FlowerError
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.flower_command import FlowerError
 
 CONNECTED, AWAY, NEVER = "connected", "away", "never connected"
 

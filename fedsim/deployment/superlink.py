@@ -7,7 +7,7 @@ from pathlib import Path
 
 import fedsim
 from fedsim.deployment import kit, logs
-from fedsim.runtimes.flower_command import environment, executable
+from fedsim.federation.runtimes.flower_command import environment, executable
 
 log = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ import httpx
 import fedsim
 from fedsim.common.waiting import pause
 from fedsim.deployment import certificates, kit, logs, rotation
-from fedsim.protocol import versions
-from fedsim.protocol.flower_private import Runtime
-from fedsim.runtimes.flower_command import environment, executable
+from fedsim.federation.protocol import versions
+from fedsim.federation.protocol.flower_private import Runtime
+from fedsim.federation.runtimes.flower_command import environment, executable
 
 log = logging.getLogger(__name__)
 

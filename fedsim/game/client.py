@@ -10,13 +10,13 @@ from fedsim.common.randomness import gaussian_noise
 from fedsim.config import Config
 from fedsim.game import client_level, one_run
 from fedsim.game.federation import Federation
+from fedsim.game.mechanisms import joining
 from fedsim.game.round_game import RoundGame
-from fedsim.mechanisms import joining
-from fedsim.noise.mechanism import Bools
-from fedsim.noise.pac_release import halves, pair
+from fedsim.learning.training.sampling import groups
+from fedsim.learning.training.schedules import factor
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.training.sampling import groups
-from fedsim.training.schedules import factor
+from fedsim.privacy.noise.mechanism import Bools
+from fedsim.privacy.noise.pac_release import halves, pair
 
 
 def contribution(

@@ -23,7 +23,7 @@ from adversaries.errors import InputError
 from adversaries.registry import lookup
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
-from fedsim.data import Records, Split
+from fedsim.learning.data import Records, Split
 from fedsim.privacy.mechanism import Neighbouring
 
 Image = npt.NDArray[np.float32]

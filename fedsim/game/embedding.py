@@ -15,7 +15,7 @@ from fedsim.common.blocks import slices
 from fedsim.config import Config
 from fedsim.game import federation
 from fedsim.game.federation import Federation
-from fedsim.training import models
+from fedsim.learning.training import models
 
 BLOCK_SCALARS = 2**20
 """Scalars of the records that are embedded at once."""

@@ -15,21 +15,21 @@ import torch
 from torch import Tensor, nn
 
 from adversaries.errors import InputError
-from fedsim import data
 from fedsim.common import device
 from fedsim.common.memory import readable, spare
 from fedsim.config import Config
 from fedsim.config.federation import OWN
-from fedsim.data import distribution
 from fedsim.game import crafting
 from fedsim.game.crafting import Crafted
-from fedsim.mechanisms.vantages import measured
-from fedsim.training import fitting, models
-from fedsim.training.clipping import Clipper
-from fedsim.training.cutting import Cut
-from fedsim.training.evaluation import evaluate, logits
-from fedsim.training.models import Tuning
-from fedsim.trust.model import Vantage
+from fedsim.game.mechanisms.vantages import measured
+from fedsim.learning import data
+from fedsim.learning.data import distribution
+from fedsim.learning.training import fitting, models
+from fedsim.learning.training.clipping import Clipper
+from fedsim.learning.training.cutting import Cut
+from fedsim.learning.training.evaluation import evaluate, logits
+from fedsim.learning.training.models import Tuning
+from fedsim.privacy.trust.model import Vantage
 
 
 @dataclass(frozen=True)

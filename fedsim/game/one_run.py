@@ -24,7 +24,7 @@ from adversaries.errors import InputError
 from fedsim.common.randomness import Role, generator, key
 from fedsim.config import Config
 from fedsim.game.federation import Federation
-from fedsim.training.models import size
+from fedsim.learning.training.models import size
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]

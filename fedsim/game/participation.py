@@ -7,9 +7,9 @@ import torch
 
 from fedsim.config import Config
 from fedsim.game.federation import Federation
+from fedsim.game.mechanisms import joining
 from fedsim.game.round_game import RoundGame
-from fedsim.mechanisms import joining
-from fedsim.training import sampling
+from fedsim.learning.training import sampling
 
 _clients = lru_cache(maxsize=4)(sampling.clients)
 

@@ -19,8 +19,8 @@ from adversaries.statistics.intervals import check_positive_delta
 from fedsim.privacy.accounting import PLD, RENYI, accountant
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.releases import Releases
-from fedsim.trust import Trust
-from fedsim.trust.model import Vantage
+from fedsim.privacy.trust import Trust
+from fedsim.privacy.trust.model import Vantage
 
 Array = npt.NDArray[np.float64]
 

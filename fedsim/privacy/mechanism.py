@@ -14,8 +14,8 @@ from typing import Self
 import numpy as np
 
 from adversaries.errors import InputError
-from fedsim.trust import Trust
-from fedsim.trust.model import Vantage
+from fedsim.privacy.trust import Trust
+from fedsim.privacy.trust.model import Vantage
 
 MOST_STEPS = 10**9
 

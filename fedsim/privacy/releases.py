@@ -2,7 +2,7 @@
 
 `Releases` say what is released over all rounds and who adds the noise; `towards` turns them
 into the `Mechanism` that one vantage point faces. They come from a configuration or a run
-(`fedsim.mechanisms.privacy`), from a file, or from values.
+(`fedsim.game.mechanisms.privacy`), from a file, or from values.
 """
 
 from dataclasses import dataclass, replace
@@ -21,8 +21,8 @@ from fedsim.privacy.mechanism import (
     effective_noise_multiplier,
     sensitivity,
 )
-from fedsim.trust import Trust
-from fedsim.trust.model import Vantage
+from fedsim.privacy.trust import Trust
+from fedsim.privacy.trust.model import Vantage
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from adversaries.errors import InputError
-from fedsim.pages.wording import number, percent, span
+from fedsim.audits.results.report import Report
+from fedsim.audits.results.verdicts import VantageVerdict
+from fedsim.report.pages.wording import number, percent, span
 from fedsim.report.sections import vantage_words
-from fedsim.results.report import Report
-from fedsim.results.verdicts import VantageVerdict
 
 Row = dict[str, Any]
 

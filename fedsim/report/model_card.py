@@ -14,20 +14,27 @@ from rich.text import Text
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.audits import cautions
-from fedsim.campaign import ledger, spending
-from fedsim.campaign.ledger_row import Row
-from fedsim.campaign.run_directory import CARD, RunDirectory
+from fedsim.audits.results.model_card import (
+    Charged,
+    ModelCard,
+    Privacy,
+    Rehearsal,
+    Towards,
+    Utility,
+)
+from fedsim.audits.run import cautions
 from fedsim.common.foreign_text import shown
 from fedsim.config import Config
 from fedsim.config.federation import OWN
-from fedsim.pages.wording import LEARNT_NOTHING, beside_accuracy, number, percent, span
+from fedsim.federation.runs import ledger, spending
+from fedsim.federation.runs.ledger_row import Row
+from fedsim.federation.runs.run_directory import CARD, RunDirectory
+from fedsim.learning.training import saved_model
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.releases import Releases
+from fedsim.privacy.trust.model import Vantage
 from fedsim.report import rehearsed
-from fedsim.results.model_card import Charged, ModelCard, Privacy, Rehearsal, Towards, Utility
-from fedsim.training import saved_model
-from fedsim.trust.model import Vantage
+from fedsim.report.pages.wording import LEARNT_NOTHING, beside_accuracy, number, percent, span
 
 PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
 

@@ -5,19 +5,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fedsim.audits.results.report import Report, encode
 from fedsim.common import private_files
 from fedsim.config import flatten
-from fedsim.pages import audit_page, pictures
-from fedsim.pages.blocks import Block, Figure, Place, Prose
-from fedsim.pages.pictures import Drawn
-from fedsim.pages.wording import plain
 from fedsim.report.order import SECTIONS
+from fedsim.report.pages import audit_page, pictures
+from fedsim.report.pages.blocks import Block, Figure, Place, Prose
+from fedsim.report.pages.pictures import Drawn
+from fedsim.report.pages.wording import plain
 from fedsim.report.sections import answer, training, verdict
 from fedsim.report.sections.facts import is_alarming
 from fedsim.report.sections.labels import labels
 from fedsim.report.sections.section import Section, Transcript
 from fedsim.report.template import TEMPLATE
-from fedsim.results.report import Report, encode
 
 
 class Pictures:

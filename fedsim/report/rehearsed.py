@@ -5,9 +5,9 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from adversaries.errors import InputError
-from fedsim.campaign.run_directory import CARD, RunDirectory
+from fedsim.audits.results.model_card import Rehearsal
 from fedsim.config import Config, Scalar, to_run_config
-from fedsim.results.model_card import Rehearsal
+from fedsim.federation.runs.run_directory import CARD, RunDirectory
 
 FILE = "rehearsal.json"
 

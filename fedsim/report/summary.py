@@ -6,7 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedsim.pages.wording import number, percent, span
+from fedsim.audits.results.report import Report
+from fedsim.report.pages.wording import number, percent, span
 from fedsim.report.sections import answer, lower_bounds, one_run, vantage_words
 from fedsim.report.sections.facts import (
     accuracies,
@@ -19,7 +20,6 @@ from fedsim.report.sections.facts import (
 )
 from fedsim.report.sections.labels import labels
 from fedsim.report.sections.theory import released
-from fedsim.results.report import Report
 
 COLOURS = {"good": "green", "caution": "yellow", "alarm": "bold red"}
 """Of the states, by the kinds of their marks."""

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from fedsim.audits.noise_watch import alarms
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim.audits.results import verdict_states as states
+from fedsim.audits.results.model_card import ModelCard
+from fedsim.audits.results.verdict_states import StateWords
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
-from fedsim.figures import training_figures
-from fedsim.pages import audit_page
-from fedsim.pages.pictures import inline
-from fedsim.pages.wording import number
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.game.observers.noise_watch import alarms
 from fedsim.report import model_card
-from fedsim.results import verdict_states as states
-from fedsim.results.model_card import ModelCard
-from fedsim.results.verdict_states import StateWords
+from fedsim.report.figures import training_figures
+from fedsim.report.pages import audit_page
+from fedsim.report.pages.pictures import inline
+from fedsim.report.pages.wording import number
 
 KIND = "training"
 

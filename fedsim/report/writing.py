@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from adversaries.errors import InputError
-from fedsim.audits.audit import assemble
-from fedsim.campaign import ledger, run_agreement, run_transcript
-from fedsim.campaign.run_directory import SUMMARY, Arrays, RunDirectory
+from fedsim.audits.results.report import Report, encode
+from fedsim.audits.run.audit import assemble
 from fedsim.config import Scalar, from_run_config, to_run_config
-from fedsim.results.report import Report, encode
+from fedsim.federation.runs import ledger, run_agreement, run_transcript
+from fedsim.federation.runs.run_directory import SUMMARY, Arrays, RunDirectory
 
 
 def write_report(

@@ -10,9 +10,9 @@ import pytest
 from adversaries import registry
 from adversaries.errors import InputError
 from adversaries.registry import lookup
-from fedsim.campaign.run_directory import Arrays
 from fedsim.cli.main import main
 from fedsim.config import Config, Scalar
+from fedsim.federation.runs.run_directory import Arrays
 
 OWN = """
 from dataclasses import replace
@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from adversaries.attacks import membership_attacks
 from adversaries.neighbours.dissimilarity import euclidean
-from fedsim.data.loaders import bundled
+from fedsim.learning.data.loaders import bundled
 
 def network(shape, classes, hidden):
     return nn.Sequential(nn.Flatten(), nn.Linear(torch.Size(shape).numel(), classes, bias=False))

@@ -26,9 +26,9 @@ from fedsim.common.randomness import SERVER
 from fedsim.config import Config, Scalar
 from fedsim.game import challenge, federation
 from fedsim.game.client import challenge_gradients, clean_sum, noise
-from fedsim.mechanisms import privacy
-from fedsim.training import models
-from fedsim.training.optimizers import ServerOptimizer
+from fedsim.game.mechanisms import privacy
+from fedsim.learning.training import models
+from fedsim.learning.training.optimizers import ServerOptimizer
 
 CONFIG = Path(__file__).parents[2] / "configs" / "mnist.toml"
 MODES = ("oracle", "participant")

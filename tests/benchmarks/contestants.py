@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock
 
 from fedsim.common import device
-from fedsim.training.clipping import Clipper
-from fedsim.training.losses import per_example
-from fedsim.training.models import ChannelAffine, build, initial_parameters
+from fedsim.learning.training.clipping import Clipper
+from fedsim.learning.training.losses import per_example
+from fedsim.learning.training.models import ChannelAffine, build, initial_parameters
 
 CORES = device.threads(0)
 CLIPPING_NORM = 1.0

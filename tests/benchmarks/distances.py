@@ -19,8 +19,8 @@ from skimage.metrics import structural_similarity
 from tables import Table, Value
 
 from adversaries.neighbours.dataset_sensitivity import Pair, select
-from fedsim import data
 from fedsim.common import device
+from fedsim.learning import data
 
 Features = npt.NDArray[np.float32]
 METRICS = {

@@ -22,16 +22,15 @@ import numpy as np
 from flwr.app import Message
 from tables import Table, Value
 
-from fedsim import client_app
+from fedsim import client_app, server_app
 from fedsim import config as configuration
-from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.deployment import kit
 from fedsim.deployment import run as deployment
-from fedsim.runtimes.flower_command import FlowerError
-from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import preflight
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.flower_command import FlowerError
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.plan import preflight
 
 CONFIG = Path(__file__).parents[2] / "configs" / "digits.toml"
 FEDSIM = (sys.executable, "-c", "from fedsim.cli.entry import main; main()")

@@ -14,12 +14,11 @@ import numpy.typing as npt
 from scipy import stats
 from tables import Table
 
-from fedsim import client_app
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim import client_app, server_app
 from fedsim.config import Config, from_run_config, to_run_config
-from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import preflight
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.plan import preflight
 
 MULTIPLIER = 2.0
 NOTE = (

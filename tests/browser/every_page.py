@@ -12,16 +12,15 @@ import numpy as np
 import tomli_w
 from flwr.app import Context, RecordDict
 
-from fedsim import client_app
+from fedsim import client_app, server_app
 from fedsim.cli.main import main
 from fedsim.config import JOBS, Scalar, dump, from_run_config, to_run_config
-from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import prepare
-from fedsim.tracking.course import Course, Look
-from fedsim.tracking.live_page import render
-from fedsim.transcripts.records import Facts, ObservedRound, Reply
-from fedsim.transcripts.writer import Writer
+from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
+from fedsim.federation.server.plan import prepare
+from fedsim.federation.transcripts.records import Facts, ObservedRound, Reply
+from fedsim.federation.transcripts.writer import Writer
+from fedsim.report.tracking.course import Course, Look
+from fedsim.report.tracking.live_page import render
 
 APP = Path(__file__).parents[1] / "apps" / "dp_app"
 

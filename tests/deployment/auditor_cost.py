@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import dump, from_run_config
 from fedsim.deployment import kit
 from fedsim.deployment import run as deployment
-from fedsim.runtimes.flower_command import FlowerError
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.flower_command import FlowerError
 
 BIN = Path(sys.executable).parent
 CLIENTS = 2

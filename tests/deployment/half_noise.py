@@ -8,7 +8,7 @@ import sys
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 
-NODE = "fedsim.client.training_node"
+NODE = "fedsim.federation.client.training_node"
 
 
 class _Halving(MetaPathFinder):

@@ -9,9 +9,9 @@ from types import ModuleType
 
 import pytest
 
-from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.transcripts.reader import read
-from fedsim.transcripts.records import Transcript
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.transcripts.reader import read
+from fedsim.federation.transcripts.records import Transcript
 
 APP = Path(__file__).parents[1] / "apps" / "quickstart"
 NODES = 3

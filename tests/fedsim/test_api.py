@@ -15,11 +15,11 @@ from rich.console import Console
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.audits.verdict import Verdict
+from fedsim.audits.judgement.verdict import Verdict
 from fedsim.cli.main import main
 from fedsim.common.strict_json import report_json
 from fedsim.config import Config, dump
-from fedsim.runtimes.progress import preparing
+from fedsim.report.tracking.progress import preparing
 
 APP = Path(__file__).parents[1] / "apps" / "dp_app"
 Quickstart = Callable[..., object]

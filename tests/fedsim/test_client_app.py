@@ -14,15 +14,15 @@ from safetensors.torch import save_file
 
 from adversaries.errors import InputError
 from fedsim import client_app
-from fedsim.client import adversary_node, client_ledger
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.federation.client import adversary_node, client_ledger
+from fedsim.federation.protocol import messages
+from fedsim.federation.protocol.consent import RefusedError
+from fedsim.federation.protocol.flower_private import become_task
+from fedsim.federation.protocol.messages import Request, Role
+from fedsim.federation.transcripts import reader
 from fedsim.game import federation
-from fedsim.protocol import messages
-from fedsim.protocol.consent import RefusedError
-from fedsim.protocol.flower_private import become_task
-from fedsim.protocol.messages import Request, Role
-from fedsim.training import pretrained
-from fedsim.transcripts import reader
+from fedsim.learning.training import pretrained
 
 PARAMETERS = 650
 Make = Callable[..., Config]
@@ -217,8 +217,8 @@ from flwr.app import Context, Message, MessageType, RecordDict
 
 from fedsim import client_app
 from fedsim.config import Config, to_run_config
-from fedsim.protocol import messages
-from fedsim.protocol.flower_private import become_task
+from fedsim.federation.protocol import messages
+from fedsim.federation.protocol.flower_private import become_task
 
 become_task(1, 1)
 request = messages.Request(1, 0, 2, 1.0, role=messages.Role.AUDITOR).to_record()

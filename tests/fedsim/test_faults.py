@@ -11,20 +11,20 @@ import pytest
 from flwr.app import ConfigRecord, Error, Message
 
 from adversaries.errors import InputError
-from fedsim import client_app
-from fedsim.campaign import ledger
-from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim import client_app, server_app
 from fedsim.config import Config, Scalar, to_run_config
+from fedsim.federation.protocol import messages
+from fedsim.federation.protocol.flower_private import NODE_UNAVAILABLE, Key, Stage
+from fedsim.federation.protocol.secure_aggregation import CONFIGS, SecureAggregationError
+from fedsim.federation.runs import ledger
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
+from fedsim.federation.server import connection
+from fedsim.federation.server import nodes as node_module
+from fedsim.federation.server.acceptance import ClientFailedError
+from fedsim.federation.server.nodes import REGISTERED, connect
+from fedsim.federation.server.plan import preflight
 from fedsim.game import federation
-from fedsim.protocol import messages
-from fedsim.protocol.flower_private import NODE_UNAVAILABLE, Key, Stage
-from fedsim.protocol.secure_aggregation import CONFIGS, SecureAggregationError
-from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
-from fedsim.server import connection, server_app
-from fedsim.server import nodes as node_module
-from fedsim.server.acceptance import ClientFailedError
-from fedsim.server.nodes import REGISTERED, connect
-from fedsim.server.plan import preflight
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]

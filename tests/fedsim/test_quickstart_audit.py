@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from adversaries.statistics import gaussian
-from fedsim.transcript_audit.audit import audit
-from fedsim.transcripts.records import Transcript
+from fedsim.audits.recorded.audit import audit
+from fedsim.federation.transcripts.records import Transcript
 
 DELTA, CONFIDENCE, NODES, ROUNDS, NORM, Z = 1e-5, 0.999, 3, 3, 0.5, 1.0
 Quickstart = Callable[..., dict[str, Transcript]]

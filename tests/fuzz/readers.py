@@ -16,23 +16,24 @@ from flwr.app import Context
 from PIL import Image
 
 from adversaries.errors import InputError
-from fedsim import client_app, config, data
-from fedsim.campaign import batches, ledger, run_transcript
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim import client_app, config, server_app
 from fedsim.cli.auditing import one_run
 from fedsim.common import report_directory
 from fedsim.config import Config, to_run_config
-from fedsim.data.loaders import purchase
-from fedsim.data.loaders.source import Source
 from fedsim.deployment import registrations
-from fedsim.evidence import envelope, keys
+from fedsim.federation.protocol import node_memory
+from fedsim.federation.runs import batches, ledger, run_transcript
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server import nodes
+from fedsim.federation.server.plan import preflight
+from fedsim.federation.transcripts import reader, records
+from fedsim.federation.transcripts.writer import Writer
+from fedsim.learning import data
+from fedsim.learning.data.loaders import purchase
+from fedsim.learning.data.loaders.source import Source
 from fedsim.privacy import releases
-from fedsim.protocol import node_memory
-from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.server import nodes, server_app
-from fedsim.server.plan import preflight
-from fedsim.transcripts import reader, records
-from fedsim.transcripts.writer import Writer
+from fedsim.report.evidence import envelope, keys
 
 
 @dataclass(frozen=True)

@@ -18,26 +18,26 @@ import torch
 from scipy.special import ndtr
 from torch import Tensor
 
-from fedsim import client_app
-from fedsim.audits import audit
-from fedsim.campaign import ledger, spending
-from fedsim.campaign.run_directory import RunDirectory
-from fedsim.client import training_node
+from fedsim import client_app, server_app
+from fedsim.audits.run import audit
 from fedsim.common.randomness import Role, gaussian_noise, generator
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.federation.client import training_node
+from fedsim.federation.protocol import messages
+from fedsim.federation.runs import ledger, spending
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server import acceptance, noise
+from fedsim.federation.server.batch import Batch, Received, Round
+from fedsim.federation.server.plan import preflight
 from fedsim.game import federation as federations
 from fedsim.game.federation import Federation
+from fedsim.game.mechanisms import privacy
 from fedsim.game.round_game import RoundGame
-from fedsim.mechanisms import privacy
-from fedsim.noise import mechanism as noise_mechanism
-from fedsim.protocol import messages
+from fedsim.learning.training import sampling
+from fedsim.learning.training.models import parameter_shapes
+from fedsim.privacy.noise import mechanism as noise_mechanism
 from fedsim.report import page
-from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.server import acceptance, noise, server_app
-from fedsim.server.batch import Batch, Received, Round
-from fedsim.server.plan import preflight
-from fedsim.training import sampling
-from fedsim.training.models import parameter_shapes
 
 BASE: dict[str, Scalar] = {
     "data.records": 30,

@@ -17,15 +17,14 @@ import numpy as np
 from tables import Table, Value
 
 from adversaries.statistics.intervals import LowerBound
-from fedsim import client_app
+from fedsim import client_app, server_app
 from fedsim import config as configuration
-from fedsim.audits.crafted_report import bounds
-from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim.audits.run.crafted_report import bounds
 from fedsim.config import Config, Scalar, to_run_config
-from fedsim.mechanisms import privacy
-from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import preflight
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.plan import preflight
+from fedsim.game.mechanisms import privacy
 
 CONFIG = Path(__file__).parents[2] / "configs" / "clipbkd.toml"
 

@@ -20,26 +20,25 @@ from tables import Table
 from adversaries.attacks import membership_attacks
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import clopper_pearson
-from fedsim import client_app
-from fedsim.app_audit.audit import audit as audit_app
-from fedsim.app_audit.configuration import Claim, Scope
-from fedsim.app_audit.execution import opened
-from fedsim.app_audit.loading import loaded
-from fedsim.app_audit.seeding import set_seeds
-from fedsim.auditor import live_report
-from fedsim.auditor.live_audit import LiveAudit
-from fedsim.audits.verdict import Verdict, verdict_of
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim import client_app, server_app
+from fedsim.audits.app.audit import audit as audit_app
+from fedsim.audits.app.configuration import Claim, Scope
+from fedsim.audits.app.execution import opened
+from fedsim.audits.app.loading import loaded
+from fedsim.audits.judgement.verdict import Verdict, verdict_of
+from fedsim.audits.live import live_report
+from fedsim.audits.live.live_audit import LiveAudit
+from fedsim.audits.recorded import audit as transcript_audit
+from fedsim.audits.sandbox.seeding import set_seeds
 from fedsim.config import Scalar, from_run_config, to_run_config
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
+from fedsim.federation.server.plan import preflight
+from fedsim.federation.transcripts.reader import read
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report import page
-from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import preflight
-from fedsim.studies import membership_game, membership_report
-from fedsim.transcript_audit import audit as transcript_audit
-from fedsim.transcripts.reader import read
+from fedsim.studies.membership import membership_game, membership_report
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "mutations"))

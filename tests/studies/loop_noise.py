@@ -8,9 +8,9 @@ import numpy as np
 from loops import LOOPS, audit
 from tables import Table, Value
 
-from fedsim.audits.verdict import Verdict
-from fedsim.loop_audit import guarantee
-from fedsim.loop_audit.audit import RECORDS
+from fedsim.audits.judgement.verdict import Verdict
+from fedsim.audits.loop import guarantee
+from fedsim.audits.loop.audit import RECORDS
 
 SIZES = (7, 15, 62, 650)
 SHARES = (100, 95, 90, 80, 70, 50)

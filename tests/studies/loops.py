@@ -9,11 +9,11 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 from tables import Table, Value
 
-from fedsim.app_audit.configuration import Claim, Scope
-from fedsim.audits.verdict import Verdict
-from fedsim.loop_audit import worker
-from fedsim.loop_audit.audit import LoopAudit, audited
-from fedsim.loop_audit.process import LoopProcess, Order
+from fedsim.audits.app.configuration import Claim, Scope
+from fedsim.audits.judgement.verdict import Verdict
+from fedsim.audits.loop import worker
+from fedsim.audits.loop.audit import LoopAudit, audited
+from fedsim.audits.loop.process import LoopProcess, Order
 from fedsim.privacy.mechanism import Neighbouring
 
 LOOPS = Path(__file__).parents[1] / "apps" / "loops"

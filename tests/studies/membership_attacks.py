@@ -12,7 +12,7 @@ from tables import Table
 from adversaries.attacks.membership_attacks import ATTACKS
 from fedsim import config
 from fedsim.config import Scalar
-from fedsim.studies import membership_game, membership_report
+from fedsim.studies.membership import membership_game, membership_report
 
 CONFIG = Path(__file__).parents[2] / "configs" / "digits.toml"
 COMMON: dict[str, Scalar] = {

@@ -14,8 +14,8 @@ from tables import Table
 from adversaries.attacks.membership import membership_advantage, over_records
 from adversaries.statistics.intervals import Interval, clopper_pearson
 from adversaries.statistics.trials import Floats
-from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Scalar
+from fedsim.federation.runs.run_directory import RunDirectory
 
 # The runs are those of the correct variants, on other data.
 sys.path.append(str(Path(__file__).parent.parent / "mutations"))

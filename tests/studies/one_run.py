@@ -15,11 +15,10 @@ from tables import Table, Value
 from adversaries.statistics import one_run
 from adversaries.statistics.gaussian import mu_of_epsilon
 from adversaries.statistics.order_statistics import order_bounds
-from fedsim import client_app, config
-from fedsim.campaign.run_directory import RunDirectory
-from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import preflight
+from fedsim import client_app, config, server_app
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.plan import preflight
 
 Floats = npt.NDArray[np.float64]
 

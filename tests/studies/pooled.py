@@ -21,11 +21,11 @@ from torch import nn
 
 import fedsim
 from fedsim import config as configuration
-from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
-from fedsim.data import own_records, schema
-from fedsim.data.loaders.dataset import Records
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game import federation
+from fedsim.learning.data import own_records, schema
+from fedsim.learning.data.loaders.dataset import Records
 from fedsim.report import model_card
 
 DEPLOYMENT = Path(__file__).parents[1] / "deployment"

@@ -15,7 +15,7 @@ from tables import Table, Value
 
 from adversaries.statistics.e_process import betting_bound
 from adversaries.statistics.lower_bounds import clopper_pearson_bound
-from fedsim.audits.noise_watch import NoiseWatch
+from fedsim.game.observers.noise_watch import NoiseWatch
 
 Floats = npt.NDArray[np.float64]
 

@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from adversaries.statistics.intervals import check_positive_delta
-from fedsim.campaign.run_directory import Arrays
+from fedsim.audits.results.theory import Bayesian, BayesianByRound, OverTrials
 from fedsim.config import Config
+from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy import bayesian
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.bayesian import Floats
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.releases import Releases
-from fedsim.results.theory import Bayesian, BayesianByRound, OverTrials
 
 SAMPLED_ROUNDS = 8
 """Rounds after which the epsilon of DP is drawn where each takes a composition of its own."""

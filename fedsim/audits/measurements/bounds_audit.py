@@ -17,15 +17,15 @@ from adversaries.statistics.rate_bounds import trade_off_bound
 from adversaries.statistics.trials import Bools, Floats
 from fedsim.audits.measurements.check import Check
 from fedsim.audits.measurements.noise_family import noise_family
-from fedsim.campaign import precision
-from fedsim.campaign.run_directory import Arrays
+from fedsim.audits.results import measured
+from fedsim.audits.results.theory import Prediction
 from fedsim.config import Config
+from fedsim.federation.runs import precision
+from fedsim.federation.runs.run_directory import Arrays
+from fedsim.game.observers import at_server
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.results import measured
-from fedsim.results.theory import Prediction
-from fedsim.seats import at_server
-from fedsim.trust.model import Vantage
+from fedsim.privacy.trust.model import Vantage
 
 LEADING = ("gaussian", "mu_gdp", "trade_off", "clopper_pearson")
 """The headline is the first of these that holds: what it is rests on the mechanism, not on how

@@ -14,11 +14,11 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from adversaries.statistics.design import Design
 from adversaries.statistics.trials import Bools, Floats
-from fedsim.campaign import precision
-from fedsim.campaign.run_directory import Arrays
+from fedsim.audits.results.measured import MembershipAttack
 from fedsim.config import Config
-from fedsim.results.measured import MembershipAttack
-from fedsim.seats.participant import LOSS_TRAJECTORY, POPULATION_LOSSES
+from fedsim.federation.runs import precision
+from fedsim.federation.runs.run_directory import Arrays
+from fedsim.game.observers.participant import LOSS_TRAJECTORY, POPULATION_LOSSES
 
 LEAST = 2 * (FEWEST + 1)
 """Trials of each world without which there are no shadows to leave one out of."""

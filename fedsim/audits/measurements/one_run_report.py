@@ -11,15 +11,15 @@ from adversaries.statistics import one_run as estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.order_statistics import order_bound, order_bounds
 from fedsim.audits.measurements.check import Check
-from fedsim.campaign.run_directory import Arrays
+from fedsim.audits.results.measured import LowerBound
+from fedsim.audits.results.one_run import CanaryEstimate, CanaryScores, Interval, OneRun, Spread
 from fedsim.config import Config
+from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game import one_run
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import aggregate_noise_multiplier, sensitivity
 from fedsim.privacy.releases import Releases
-from fedsim.results.measured import LowerBound
-from fedsim.results.one_run import CanaryEstimate, CanaryScores, Interval, OneRun, Spread
-from fedsim.trust.model import Vantage
+from fedsim.privacy.trust.model import Vantage
 
 Mine = tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]
 """Coins and scores of one trial's canaries, [m] both."""

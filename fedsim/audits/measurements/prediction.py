@@ -7,11 +7,11 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators, forecast
 from adversaries.statistics.trials import Bools, Floats, two_sided
 from fedsim.audits.measurements import vantage_report
-from fedsim.campaign.run_directory import Arrays
+from fedsim.audits.results.theory import Density, Fit, Fits, Prediction
 from fedsim.config import Config
-from fedsim.mechanisms.vantages import measured
-from fedsim.results.theory import Density, Fit, Fits, Prediction
-from fedsim.trust.model import Vantage
+from fedsim.federation.runs.run_directory import Arrays
+from fedsim.game.mechanisms.vantages import measured
+from fedsim.privacy.trust.model import Vantage
 
 SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
 """How many games a prediction under sampling plays: as many as this, in at most so many steps."""

@@ -14,11 +14,7 @@ from adversaries.attacks import residuals
 from adversaries.statistics.design import INDEPENDENT, Design
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.measurements.check import Check
-from fedsim.campaign.run_directory import Arrays
-from fedsim.campaign.run_transcript import RESIDUALS
-from fedsim.config import Config
-from fedsim.mechanisms.vantages import suffix
-from fedsim.results.residuals import (
+from fedsim.audits.results.residuals import (
     DirectionTest,
     NoiseTest,
     Residuals,
@@ -26,7 +22,11 @@ from fedsim.results.residuals import (
     ScaleTest,
     ShapeTest,
 )
-from fedsim.trust.model import Vantage
+from fedsim.config import Config
+from fedsim.federation.runs.run_directory import Arrays
+from fedsim.federation.runs.run_transcript import RESIDUALS
+from fedsim.game.mechanisms.vantages import suffix
+from fedsim.privacy.trust.model import Vantage
 
 MEANING = (
     "What is left of every aggregate when all that the adversary knows is subtracted, in the "

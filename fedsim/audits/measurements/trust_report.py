@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fedsim.campaign.ledger_row import Row
+from fedsim.audits.results.setting import Dropouts, Rounding
 from fedsim.config import Config
-from fedsim.mechanisms import privacy, summing
-from fedsim.results.setting import Dropouts, Rounding
+from fedsim.federation.runs.ledger_row import Row
+from fedsim.game.mechanisms import privacy, summing
 
 IN_THE_CLEAR = "aggregated in the clear: a simulation of secure aggregation"
 
@@ -19,7 +19,7 @@ UNPROTECTED = (
 def rounding(config: Config, nominal: float, parameters: int, rounds: int) -> Rounding | None:
     """Return what sending integers costs, None unless trust is distributed.
 
-    See `fedsim.mechanisms.fixed_point`.
+    See `fedsim.game.mechanisms.fixed_point`.
 
     Args:
         config: the experiment.

@@ -15,16 +15,16 @@ from adversaries.statistics import estimators, forecast, lower_bounds
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.trials import two_sided
 from fedsim.audits.measurements.check import Check
-from fedsim.campaign import precision
-from fedsim.campaign.run_directory import Arrays
+from fedsim.audits.results.measured import AtVantage, LowerBound, VantageEmpirical
+from fedsim.audits.results.theory import Fits, Predicted, Prediction
 from fedsim.config import Config
-from fedsim.mechanisms.vantages import measured, suffix
+from fedsim.federation.runs import precision
+from fedsim.federation.runs.run_directory import Arrays
+from fedsim.game.mechanisms.vantages import measured, suffix
+from fedsim.game.observers import at_server, released_model
 from fedsim.privacy.identifiability import VantageBounds
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.results.measured import AtVantage, LowerBound, VantageEmpirical
-from fedsim.results.theory import Fits, Predicted, Prediction
-from fedsim.seats import at_server, released_model
-from fedsim.trust.model import Vantage
+from fedsim.privacy.trust.model import Vantage
 
 LINEARISED = (
     "an attack along a replay of the training, not an exact posterior: its log-odds are a score"

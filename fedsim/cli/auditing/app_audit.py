@@ -14,19 +14,19 @@ from rich.text import Text
 
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.app_audit.configuration import Scope
-from fedsim.audits.verdict import Verdict
+from fedsim.audits.app.configuration import Scope
+from fedsim.audits.judgement.verdict import Verdict
 from fedsim.cli.auditing.options import OfApps, OfEvery, given
 from fedsim.cli.terminal import Terminal
 from fedsim.common import report_directory
 from fedsim.config import parse_overrides
-from fedsim.pages.wording import would_have_seen
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.trust.model import Vantage
+from fedsim.privacy.trust.model import Vantage
+from fedsim.report.pages.wording import would_have_seen
 
 if TYPE_CHECKING:  # Flower takes a second
-    from fedsim.app_audit.audit import AppAudit
-    from fedsim.app_audit.rules import Finding
+    from fedsim.audits.app.audit import AppAudit
+    from fedsim.audits.app.rules import Finding
 
 CONTRADICTION = (
     "theory supports the claim and the attack disproves it: the app does something that theory "
@@ -51,11 +51,11 @@ def audit_app(app: Path, every: OfEvery, options: OfApps) -> int:
         InputError: the options contradict each other, and as `audit_directory` does.
     """
     check_out(every.out)
-    from fedsim.evidence import digests  # noqa: PLC0415
+    from fedsim.report.evidence import digests  # noqa: PLC0415
 
     console, code = Terminal(stderr=True), digests.of_app(app)
     outcome = _outcome(app, every, options, console)
-    from fedsim.app_audit.page import render_html  # noqa: PLC0415
+    from fedsim.report.kinds.app_or_loop import render_html  # noqa: PLC0415
 
     page = render_html(outcome, results(outcome))
     return leave(outcome.as_json() | {"code": code}, page, summary(outcome), outcome.verdict, every)
@@ -107,7 +107,7 @@ def leave(
 
 def _outcome(app: Path, every: OfEvery, options: OfApps, console: Console) -> "AppAudit":
     """Run the audit, and show what the app prints meanwhile."""
-    from fedsim.app_audit.directory import TRIALS, audit_directory  # noqa: PLC0415
+    from fedsim.audits.app.directory import TRIALS, audit_directory  # noqa: PLC0415
 
     def show(text: str) -> None:  # so that nobody takes it for the audit's
         console.print(f"app: {text}", soft_wrap=True, highlight=False)

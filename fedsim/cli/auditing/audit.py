@@ -7,15 +7,15 @@ from pathlib import Path
 import typer
 
 from adversaries.errors import InputError
-from fedsim.app_audit.configuration import claim_given
-from fedsim.audits.verdict import Verdict, exit_status
+from fedsim.audits.app.configuration import claim_given
+from fedsim.audits.judgement.verdict import Verdict, exit_status
 from fedsim.cli import gate
 from fedsim.cli.auditing import following, options
 from fedsim.cli.auditing.options import OfApps, OfAuditors, OfEvery, given
 from fedsim.cli.options import AsJson, Confidence, Delta, FailIf, Seed
 from fedsim.cli.terminal import Terminal
-from fedsim.transcripts.reader import Reader, wait_for_header
-from fedsim.transcripts.records import AUDITOR
+from fedsim.federation.transcripts.reader import Reader, wait_for_header
+from fedsim.federation.transcripts.records import AUDITOR
 
 RECORDED = "transcript audit", "live audit"
 """Kinds of the report of a transcript: whether an auditor's node recorded it is seen in it."""

@@ -11,7 +11,7 @@ from types import FrameType
 from rich.console import Console
 
 from adversaries.errors import InputError
-from fedsim.transcripts.reader import has_ended
+from fedsim.federation.transcripts.reader import has_ended
 
 PATIENCE = 600.0
 """Seconds without a sign of life after which a run is taken for dead, unless somebody says."""
@@ -24,7 +24,7 @@ SUPERSEDED = "another run began before it ended: it is reported as far as it cam
 
 
 class Watch:
-    """Tells when a run is waited for no more: as `stop` of `fedsim.transcripts.reader.follow`.
+    """Tells when a run is waited for no more: `stop` of `federation.transcripts.reader.follow`.
 
     That is when somebody asked to stop, when its transcript has not grown for `patience` seconds,
     or when another run has begun in its folder (None: in none). left: why it was left before its

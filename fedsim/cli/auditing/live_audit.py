@@ -11,19 +11,19 @@ from rich.live import Live
 
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import significance
-from fedsim.auditor.live_audit import LiveAudit
-from fedsim.auditor.live_rounds import Belief, Look
-from fedsim.audits.verdict import verdict_of
-from fedsim.campaign import run_transcript
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim.audits.judgement.verdict import verdict_of
+from fedsim.audits.live.live_audit import LiveAudit
+from fedsim.audits.live.live_rounds import Belief, Look
 from fedsim.cli.auditing.options import OfAuditors, OfEvery
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.config import Config, Scalar, to_run_config
+from fedsim.federation.runs import run_transcript
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.transcripts.reader import Reader, follow, has_ended
+from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.game.canary import Canaries
-from fedsim.transcripts.reader import Reader, follow, has_ended
-from fedsim.transcripts.records import ObservedRound
 
 
 def check(every: OfEvery, options: OfAuditors) -> None:
@@ -61,7 +61,8 @@ def audit_live(
     Raises:
         InputError: the options do not fit the transcript, or there is none.
     """
-    from fedsim.auditor import live_report, live_words  # noqa: PLC0415  (matplotlib is slow to import)
+    from fedsim.audits.live import live_report  # noqa: PLC0415  (matplotlib is slow to import)
+    from fedsim.report.kinds import live as live_words  # noqa: PLC0415  (matplotlib is slow to import)
 
     check(every, options)  # what is wrong with them shows before the run, not after
     run = None if options.worlds is None else RunDirectory.open(options.worlds)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.app_audit.configuration import claim_given
+from fedsim.audits.app.configuration import claim_given
 from fedsim.cli import gate
 from fedsim.cli.auditing import options
 from fedsim.cli.auditing.app_audit import (
@@ -22,7 +22,7 @@ from fedsim.cli.terminal import Terminal
 from fedsim.privacy.mechanism import Neighbouring
 
 if TYPE_CHECKING:  # numerics take a second
-    from fedsim.loop_audit.audit import LoopAudit
+    from fedsim.audits.loop.audit import LoopAudit
 
 
 def loop(
@@ -58,9 +58,9 @@ def loop(
 
 def _audit(function: str, every: OfEvery, of_loop: OfLoops) -> int:
     """Audit a function, print the outcome, and return the exit status. Raises InputError."""
-    from fedsim.app_audit.page import render_loop  # noqa: PLC0415
-    from fedsim.evidence import digests  # noqa: PLC0415
-    from fedsim.loop_audit.audit import TRIALS, audit_loop  # noqa: PLC0415
+    from fedsim.audits.loop.audit import TRIALS, audit_loop  # noqa: PLC0415
+    from fedsim.report.evidence import digests  # noqa: PLC0415
+    from fedsim.report.kinds.app_or_loop import render_loop  # noqa: PLC0415
 
     check_out(every.out)
     console, code = Terminal(stderr=True), digests.of_function(function)
@@ -143,7 +143,7 @@ def _theory(outcome: "LoopAudit") -> tuple[str, str]:
 
 def _noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
     """Return what was measured of the noise, and the least deviation that would have been seen."""
-    from fedsim.loop_audit.noise import SEEN  # noqa: PLC0415
+    from fedsim.audits.loop.noise import SEEN  # noqa: PLC0415
 
     noise = outcome.noise
     if noise is None:

@@ -17,8 +17,6 @@ from rich.table import Table
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import check_positive_delta
 from fedsim import config as configuration
-from fedsim.campaign import run_transcript
-from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.options import (
     DATA_ROOT,
     DEFAULT_CONFIDENCE,
@@ -30,8 +28,10 @@ from fedsim.cli.options import (
 )
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import private_files, reading
+from fedsim.federation.runs import run_transcript
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.transcripts.reader import Reader
 from fedsim.privacy.delta import ASSUMED
-from fedsim.transcripts.reader import Reader
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -224,7 +224,7 @@ def _of_run(path: Path) -> "Scored":
 
 
 def _of_transcript(path: Path, data_root: Path | None) -> "Scored":
-    from fedsim.transcripts.one_run_scores import transcript_scores  # noqa: PLC0415
+    from fedsim.federation.transcripts.one_run_scores import transcript_scores  # noqa: PLC0415
 
     root = "" if data_root is None else str(data_root.expanduser().absolute())
     with Reader(path) as reader:

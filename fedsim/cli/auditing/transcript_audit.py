@@ -4,16 +4,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim.audits.verdict import verdict_of
+from fedsim.audits.judgement.verdict import verdict_of
+from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.cli.auditing.live_audit import view
 from fedsim.cli.auditing.options import OfEvery
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
 from fedsim.common.report_directory import EVIDENCE
 from fedsim.common.strict_json import report_json
-from fedsim.transcript_audit import audit as transcript_audit
-from fedsim.transcript_audit import transcript_report
-from fedsim.transcripts.reader import Reader, follow
+from fedsim.federation.transcripts.reader import Reader, follow
+from fedsim.report.kinds import recorded as transcript_report
 
 
 def check(every: OfEvery) -> None:

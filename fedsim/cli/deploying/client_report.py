@@ -37,8 +37,8 @@ def report(
 
     Example: fedsim deploy report /etc/fedsim/client-0 --others public.csv
     """
-    from fedsim.client_report import page  # noqa: PLC0415  (torch and matplotlib are slow)
-    from fedsim.client_report.report import Node, assemble  # noqa: PLC0415
+    from fedsim.report.client import page  # noqa: PLC0415  (torch and matplotlib are slow)
+    from fedsim.report.client.report import Node, assemble  # noqa: PLC0415
 
     path = directory / "node.toml"
     try:

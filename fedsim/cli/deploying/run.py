@@ -9,7 +9,6 @@ from rich.console import Console
 
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
-from fedsim.campaign.run_directory import LAST_FILE, RunDirectory
 from fedsim.cli.deploying.options import Directory
 from fedsim.cli.options import (
     AcceptEpsilon,
@@ -23,7 +22,8 @@ from fedsim.cli.options import (
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.config import Config, Scalar
 from fedsim.experiment import check_ledger, prepare
-from fedsim.runtimes.progress import conclude, conclude_training, progress
+from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
+from fedsim.report.tracking.progress import conclude, conclude_training, progress
 
 
 def run(
@@ -104,8 +104,8 @@ def _carry_out(
     """
     from fedsim.deployment import kit  # noqa: PLC0415
     from fedsim.deployment import run as deployment  # noqa: PLC0415
+    from fedsim.federation.server.nodes import REGISTERED  # noqa: PLC0415
     from fedsim.report import rehearsed  # noqa: PLC0415
-    from fedsim.server.nodes import REGISTERED  # noqa: PLC0415
 
     server = kit.folder(directory, "server")
     _refuse(config, kit.read(server).clients, experiment)
@@ -188,8 +188,8 @@ def _refuse(config: Config, clients: int, experiment: bool) -> None:
 
 def _together(config: Config) -> str:
     """Say what all trainings of a campaign come to."""
-    from fedsim.campaign import spending  # noqa: PLC0415
-    from fedsim.mechanisms import privacy  # noqa: PLC0415
+    from fedsim.federation.runs import spending  # noqa: PLC0415
+    from fedsim.game.mechanisms import privacy  # noqa: PLC0415
     from fedsim.privacy.accounting import accountant  # noqa: PLC0415
 
     everything = spending.describe_everything(config, privacy.noise_multiplier(config), [])

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedsim import choosing
 from fedsim import config as configuration
 from fedsim.cli.options import AsJson, ConfigFile, Quiet, SetOption
 from fedsim.cli.terminal import Terminal, print_json
-from fedsim.trust.model import Vantage
+from fedsim.privacy.trust.model import Vantage
+from fedsim.studies.choose import choosing
 
 if TYPE_CHECKING:  # torch, which takes a second
-    from fedsim.studies.choose_search import Found
+    from fedsim.studies.choose.choose_search import Found
 
 NOT_CHOSEN = 1
 """Exit status where no setting meets what was asked for, or nobody can tell."""
@@ -63,8 +63,8 @@ def choose(
 
     Example: fedsim choose configs/digits.toml --max-belief 0.75 --min-accuracy 0.75
     """
-    from fedsim.studies import choose_report, grid  # noqa: PLC0415  (torch)
-    from fedsim.studies.choose_search import Request  # noqa: PLC0415
+    from fedsim.studies.choose import choose_report, grid  # noqa: PLC0415  (torch)
+    from fedsim.studies.choose.choose_search import Request  # noqa: PLC0415
 
     console = Terminal(stderr=True, quiet=quiet)
     request = Request(
@@ -89,7 +89,7 @@ def choose(
 
 def _print(found: "Found", directory: Path, console: Terminal) -> None:
     """Print the settings, the answer, and where everything lies."""
-    from fedsim.studies import choose_report, choose_words  # noqa: PLC0415
+    from fedsim.studies.choose import choose_report, choose_words  # noqa: PLC0415
 
     console.print(choose_report.table(found))
     for sentence in (*choose_words.sentences(found), choose_words.cost_in_short(found)):

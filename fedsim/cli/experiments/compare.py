@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from adversaries.errors import InputError
-from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.options import AsJson
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
+from fedsim.federation.runs.run_directory import RunDirectory
 
 
 def compare(

@@ -14,7 +14,7 @@ from fedsim.cli.options import AsJson, ConfigFile, Seed, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
 from fedsim.config import Config
-from fedsim.runtimes.progress import measuring
+from fedsim.report.tracking.progress import measuring
 
 if TYPE_CHECKING:
     from adversaries.attacks.membership_attacks import Attack
@@ -60,7 +60,7 @@ def membership(
     config = _configured(config_file, set_, seed, attacks)
     directory = out or _default_directory(config.run.name)
 
-    from fedsim.studies import membership_game, membership_report  # noqa: PLC0415  (torch)
+    from fedsim.studies.membership import membership_game, membership_report  # noqa: PLC0415  (torch)
 
     report_directory.check_new(directory)
     playing = _playing(config)

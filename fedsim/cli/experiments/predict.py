@@ -35,7 +35,7 @@ def predict(
 
     Example: fedsim predict fedsim-runs/model patients.csv --out predictions.csv
     """
-    from fedsim.training import saved_model  # noqa: PLC0415  (torch is slow to import)
+    from fedsim.learning.training import saved_model  # noqa: PLC0415  (torch is slow to import)
 
     taken = saved_model.describe(run).input
     model = saved_model.load(run)

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from adversaries.errors import InputError
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim.audits.results.report import encode, schema
 from fedsim.cli import gate
 from fedsim.cli.experiments import compare
 from fedsim.cli.experiments.options import Verbose
 from fedsim.cli.options import AsJson, Confidence, Delta, FailIf
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common.strict_json import report_json
-from fedsim.results.report import encode, schema
+from fedsim.federation.runs.run_directory import RunDirectory
 
 
 def report(

@@ -9,7 +9,6 @@ from rich.console import Console
 
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
-from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli import gate
 from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
@@ -31,11 +30,12 @@ from fedsim.experiment import (
     run_in_process,
     run_simulated,
 )
-from fedsim.runtimes.progress import conclude, preparing, progress
-from fedsim.tracking.onlookers import Onlookers
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.report.tracking.onlookers import Onlookers
+from fedsim.report.tracking.progress import conclude, preparing, progress
 
 if TYPE_CHECKING:  # torch, which takes a second
-    from fedsim.server.plan import Plan
+    from fedsim.federation.server.plan import Plan
 
 
 def run(
@@ -117,7 +117,7 @@ def run(
 def check_runtime(runtime: Runtime) -> None:
     """Raise InputError where Ray is needed, and is not there."""
     if runtime is Runtime.SIMULATION:
-        from fedsim.runtimes.simulation import require_ray  # noqa: PLC0415
+        from fedsim.federation.runtimes.simulation import require_ray  # noqa: PLC0415
 
         require_ray()
 
@@ -195,8 +195,8 @@ def carry_out(
 
 def _resumed(path: Path, trials: int | None, accept_epsilon: float | None) -> RunDirectory:
     """Open a run to be continued, with more trials where they are given. Raises InputError."""
-    from fedsim.campaign import budget  # noqa: PLC0415  (SciPy takes half a second)
-    from fedsim.campaign.extension import extend  # noqa: PLC0415
+    from fedsim.federation.runs import budget  # noqa: PLC0415  (SciPy takes half a second)
+    from fedsim.federation.runs.extension import extend  # noqa: PLC0415
 
     directory = RunDirectory.open(path)
     if trials is not None:

@@ -18,7 +18,7 @@ from fedsim.common import report_directory
 
 if TYPE_CHECKING:
     from adversaries.neighbours.search import Progress
-    from fedsim.studies.sensitivity_study import Stages
+    from fedsim.studies.sensitivity.sensitivity_study import Stages
 
 
 def sensitivity(
@@ -65,11 +65,7 @@ def sensitivity(
     config = configuration.load(config_file, overrides)
     directory = out or _default_directory(config.run.name)
 
-    from fedsim.studies import (  # noqa: PLC0415
-        sensitivity_report,
-        sensitivity_study,
-        sensitivity_values,
-    )
+    from fedsim.studies.sensitivity import sensitivity_report, sensitivity_study, sensitivity_values  # noqa: PLC0415
 
     report_directory.check_new(directory)
     sensitivity_study.check(config, top, trials)

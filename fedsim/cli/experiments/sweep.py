@@ -15,7 +15,7 @@ from fedsim.config import Scalar
 from fedsim.experiment import in_process, prepare
 
 if TYPE_CHECKING:  # torch, which takes a second
-    from fedsim.server.plan import Plan
+    from fedsim.federation.server.plan import Plan
 
 
 def sweep(
@@ -46,8 +46,8 @@ def sweep(
 
     Example: fedsim sweep configs/digits.toml --over privacy.rho-beta=0.75,0.9 --out sweep
     """
-    from fedsim.studies import grid as grids  # noqa: PLC0415
-    from fedsim.studies import sweep as sweeps  # noqa: PLC0415  (rich tables, jinja2)
+    from fedsim.studies.choose import grid as grids  # noqa: PLC0415
+    from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415  (rich tables, jinja2)
 
     console = Terminal(stderr=True, quiet=quiet)
     axes = [*(over or []), *([f"privacy.rho-beta={rho_beta}"] if rho_beta else [])]

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.options import Quiet
 from fedsim.cli.terminal import Terminal
-from fedsim.tracking.following import replay
-from fedsim.tracking.numbers import Tracking
-from fedsim.tracking.trackers import opened
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.report.tracking.following import replay
+from fedsim.report.tracking.numbers import Tracking
+from fedsim.report.tracking.trackers import opened
 
 
 def track(

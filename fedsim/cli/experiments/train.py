@@ -5,7 +5,6 @@ from pathlib import Path
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli import gate
 from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
@@ -24,9 +23,10 @@ from fedsim.cli.options import (
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.config import Config, Scalar
 from fedsim.experiment import prepare
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import rehearsed
-from fedsim.runtimes.progress import conclude, conclude_training, preparing
-from fedsim.tracking.onlookers import Onlookers
+from fedsim.report.tracking.onlookers import Onlookers
+from fedsim.report.tracking.progress import conclude, conclude_training, preparing
 
 
 def train(

@@ -14,14 +14,14 @@ from adversaries.statistics import gaussian, sample_size, stopping
 from adversaries.statistics.design import Design
 from adversaries.statistics.lower_bounds import LOWER_BOUNDS
 from fedsim import config as configuration
-from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.options import AsJson, Confidence, Delta, bundled
 from fedsim.cli.terminal import Terminal
 from fedsim.config import Config
-from fedsim.mechanisms import privacy
-from fedsim.pages.wording import number
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.game.mechanisms import privacy
 from fedsim.privacy import identifiability
 from fedsim.privacy.delta import ASSUMED
+from fedsim.report.pages.wording import number
 
 DESIGNS = {
     "as many as planned": ("independent", False),

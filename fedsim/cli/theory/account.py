@@ -12,9 +12,9 @@ from fedsim.cli.options import AsJson, Delta
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.cli.theory import guarantees, options
 from fedsim.privacy import identifiability
-from fedsim.studies import accounting
-from fedsim.studies.accounting import BELIEFS, unbounded
-from fedsim.studies.statements import Guarantee, Row
+from fedsim.studies.guarantees import accounting
+from fedsim.studies.guarantees.accounting import BELIEFS, unbounded
+from fedsim.studies.guarantees.statements import Guarantee, Row
 
 
 def account(
@@ -157,7 +157,7 @@ def _plot(found: Guarantee, path: Path) -> Row:
     document = found.document
     if math.isinf(document["epsilon"]):
         raise InputError(f"nothing to draw: epsilon is infinite ({document['note']})")
-    from fedsim.figures import bound_figures, canvas  # noqa: PLC0415
+    from fedsim.report.figures import bound_figures, canvas  # noqa: PLC0415
 
     names = [name for name, row in document["accountants"].items() if "refusal" not in row]
     rounds, epsilons = identifiability.epsilon_by_round(releases, vantage, delta, names)

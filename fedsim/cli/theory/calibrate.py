@@ -10,8 +10,8 @@ from fedsim.cli.options import AsJson
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.cli.theory import comparison, guarantees, options
 from fedsim.privacy.delta import ASSUMED
-from fedsim.studies import calibration
-from fedsim.studies.calibration import (
+from fedsim.studies.guarantees import calibration
+from fedsim.studies.guarantees.calibration import (
     DEFAULT_ACCOUNTANT,
     Calibrated,
     Sought,

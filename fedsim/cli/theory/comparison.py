@@ -10,7 +10,7 @@ from adversaries.errors import InputError
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.privacy.calibration import Comparison, compare
 from fedsim.privacy.identifiability import THEOREM2, TOTAL_VARIATION
-from fedsim.studies.calibration import Sought
+from fedsim.studies.guarantees.calibration import Sought
 
 
 def show(sought: Sought, beliefs: list[float], deltas: list[float], *, as_json: bool) -> None:

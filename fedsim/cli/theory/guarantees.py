@@ -10,9 +10,9 @@ from rich.text import Text
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.identifiability import Bounds
 from fedsim.privacy.releases import Releases
-from fedsim.studies import statements
-from fedsim.studies.statements import Row
-from fedsim.trust.model import Vantage
+from fedsim.privacy.trust.model import Vantage
+from fedsim.studies.guarantees import statements
+from fedsim.studies.guarantees.statements import Row
 
 NARROW = 100
 """Columns of a terminal with room for tails beside the other bounds."""

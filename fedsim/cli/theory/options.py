@@ -8,8 +8,8 @@ import typer
 from fedsim.cli.options import CLIENTS, DELTA, DELTA_DEFAULT, ROUNDS, bundled
 from fedsim.privacy.accounting import ACCOUNTANTS
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.trust import Trust
-from fedsim.trust.model import Vantage
+from fedsim.privacy.trust import Trust
+from fedsim.privacy.trust.model import Vantage
 
 LocalSteps = Annotated[
     int | None,

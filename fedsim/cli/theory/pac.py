@@ -13,7 +13,7 @@ from fedsim.cli.options import DATA_ROOT, DEFAULT_CONFIDENCE, SEED, AsJson, Conf
 from fedsim.cli.terminal import Terminal, print_json
 
 if TYPE_CHECKING:  # NumPy and SciPy, which take half a second
-    from fedsim.studies.black_box import PrivateResult
+    from fedsim.studies.guarantees.black_box import PrivateResult
 
 
 def pac(
@@ -60,8 +60,8 @@ def pac(
 
     fedsim pac my_analysis:coefficients --data npz --data-root records.npz --out released.npz
     """
-    from fedsim.data import load  # noqa: PLC0415
-    from fedsim.studies import black_box  # noqa: PLC0415
+    from fedsim.learning.data import load  # noqa: PLC0415
+    from fedsim.studies.guarantees import black_box  # noqa: PLC0415
 
     if out is not None and (out.exists() or not out.absolute().parent.is_dir()):
         raise InputError(f"--out: '{out}' is there already, or its folder is not; name a new file")

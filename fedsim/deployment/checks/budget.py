@@ -5,10 +5,10 @@ from itertools import groupby
 from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim.client import client_ledger
-from fedsim.client.client_ledger import Answer
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
-from fedsim.protocol.consent import EPSILON_LIMIT, EXPERIMENT, STATE, Terms
+from fedsim.federation.client import client_ledger
+from fedsim.federation.client.client_ledger import Answer
+from fedsim.federation.protocol.consent import EPSILON_LIMIT, EXPERIMENT, STATE, Terms
 
 
 def budget(terms: Terms, state: Path) -> Iterator[Line]:

@@ -18,7 +18,7 @@ from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Finding, Line
 from fedsim.deployment.checks.node import node
 from fedsim.deployment.checks.server import authority, server
 from fedsim.deployment.kit import Kit
-from fedsim.runtimes.flower_command import FlowerError, executable
+from fedsim.federation.runtimes.flower_command import FlowerError, executable
 
 UNITS = Path("/etc/systemd/system")
 """Where an administrator puts the units of a machine."""

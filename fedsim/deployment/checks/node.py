@@ -15,13 +15,13 @@ from cryptography.hazmat.primitives.serialization import (
 from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.data import own_records
-from fedsim.data import schema as schemas
 from fedsim.deployment import kit
 from fedsim.deployment.checks import budget, connection, supernode
 from fedsim.deployment.checks.findings import OK, WRONG, Line
 from fedsim.deployment.kit import Kit
-from fedsim.protocol import consent
+from fedsim.federation.protocol import consent
+from fedsim.learning.data import own_records
+from fedsim.learning.data import schema as schemas
 
 
 def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:

@@ -13,8 +13,8 @@ from fedsim.deployment.checks import connection
 from fedsim.deployment.checks.connection import TIMEOUT
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
-from fedsim.runtimes import ports
-from fedsim.runtimes.flower_command import FlowerError
+from fedsim.federation.runtimes import ports
+from fedsim.federation.runtimes.flower_command import FlowerError
 
 RENEW = "fedsim deploy renew KIT, then copy server.key and server.crt here"
 """What to do about a certificate; the kit is where the federation was laid out."""

@@ -13,8 +13,13 @@ from adversaries.errors import InputError
 from fedsim.deployment import logs, registrations, supernode
 from fedsim.deployment.checks import connection
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
-from fedsim.protocol.flower_private import EARLIEST, LATEST, gives_tasks_to_anybody, server_knows
-from fedsim.runtimes import ports
+from fedsim.federation.protocol.flower_private import (
+    EARLIEST,
+    LATEST,
+    gives_tasks_to_anybody,
+    server_knows,
+)
+from fedsim.federation.runtimes import ports
 
 CLOCKS_DIFFER = 2.0
 """Seconds between two clocks that are spoken of, though a server does not refuse the node yet."""

@@ -5,8 +5,10 @@ import math
 from scipy.special import expit
 
 from adversaries.statistics.intervals import clopper_pearson
-from fedsim.audits import one_training
-from fedsim.pages.wording import at_least, number, percent, span
+from fedsim.audits.results.numbers import Ends
+from fedsim.audits.results.report import Report
+from fedsim.audits.run import one_training
+from fedsim.report.pages.wording import at_least, number, percent, span
 from fedsim.report.sections import one_run
 from fedsim.report.sections.facts import (
     advantage_limit,
@@ -21,8 +23,6 @@ from fedsim.report.sections.facts import (
     trials_of,
 )
 from fedsim.report.sections.theory import released
-from fedsim.results.numbers import Ends
-from fedsim.results.report import Report
 
 WHO = {
     "participant": "An adversary who took part in this federation and knew everything",

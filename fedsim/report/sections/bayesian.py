@@ -2,14 +2,14 @@
 
 import math
 
-from fedsim.audits.cautions import UNCLIPPED
-from fedsim.figures import bound_figures
-from fedsim.pages.blocks import Block, Entries, Figure, Listing, Place, Prose
-from fedsim.pages.wording import DASH, INFINITE, number, plain, span
+from fedsim.audits.results.report import Report
+from fedsim.audits.results.theory import Bayesian, OverTrials
+from fedsim.audits.run.cautions import UNCLIPPED
+from fedsim.report.figures import bound_figures
+from fedsim.report.pages.blocks import Block, Entries, Figure, Listing, Place, Prose
+from fedsim.report.pages.wording import DASH, INFINITE, number, plain, span
 from fedsim.report.sections.facts import at_delta, is_clipped
 from fedsim.report.sections.section import Section, Transcript
-from fedsim.results.report import Report
-from fedsim.results.theory import Bayesian, OverTrials
 
 FOR_WHOM = (
     "A statement for a person whose record comes from the same distribution as the training "

@@ -7,10 +7,11 @@ import numpy as np
 from scipy.special import logit
 
 from adversaries.statistics.forecast import trial_mu
-from fedsim.figures import belief_figures, bound_figures, training_figures
-from fedsim.figures.bound_figures import Measured
-from fedsim.pages.blocks import Figure
-from fedsim.pages.wording import number
+from fedsim.audits.results.report import Report
+from fedsim.report.figures import belief_figures, bound_figures, training_figures
+from fedsim.report.figures.bound_figures import Measured
+from fedsim.report.pages.blocks import Figure
+from fedsim.report.pages.wording import number
 from fedsim.report.sections import membership
 from fedsim.report.sections.facts import (
     advantage_limit,
@@ -25,7 +26,6 @@ from fedsim.report.sections.facts import (
     takes_local_steps,
 )
 from fedsim.report.sections.section import Section, Transcript
-from fedsim.results.report import Report
 
 CERTAIN = 700.0
 """Log-odds of a belief that differs from certainty by less than the smallest number."""

@@ -4,11 +4,11 @@ from dataclasses import fields
 from statistics import median
 from typing import Any
 
-from fedsim.pages.blocks import Block, Heading, Listing
-from fedsim.pages.wording import setting
+from fedsim.audits.results.report import Report
+from fedsim.report.pages.blocks import Block, Heading, Listing
+from fedsim.report.pages.wording import setting
 from fedsim.report.sections.facts import is_client, takes_local_steps
 from fedsim.report.sections.section import Section
-from fedsim.results.report import Report
 
 Settings = dict[str, Any]
 """Values by how they are named."""

@@ -2,13 +2,13 @@
 
 import math
 
-from fedsim.figures import belief_figures
-from fedsim.pages.blocks import Block, Entries, Figure, Listing, Place, Prose
-from fedsim.pages.wording import number
+from fedsim.audits.results.measured import Crafted
+from fedsim.audits.results.report import Report
+from fedsim.report.figures import belief_figures
+from fedsim.report.pages.blocks import Block, Entries, Figure, Listing, Place, Prose
+from fedsim.report.pages.wording import number
 from fedsim.report.sections.facts import at_delta
 from fedsim.report.sections.section import Section, Transcript
-from fedsim.results.measured import Crafted
-from fedsim.results.report import Report
 
 NAMES = {
     "identification": "ε of one record at least, by identification",

@@ -2,9 +2,16 @@
 
 import math
 
-from fedsim.pages.wording import DASH, LEARNT_NOTHING, beside_accuracy, number, percent, plain
-from fedsim.results.numbers import Ends
-from fedsim.results.report import Report
+from fedsim.audits.results.numbers import Ends
+from fedsim.audits.results.report import Report
+from fedsim.report.pages.wording import (
+    DASH,
+    LEARNT_NOTHING,
+    beside_accuracy,
+    number,
+    percent,
+    plain,
+)
 
 TITLES = {
     "clopper_pearson": "Clopper–Pearson",

@@ -1,9 +1,9 @@
 """What keeps a run from being a release with a guarantee, or the one it looks like."""
 
-from fedsim.pages.blocks import Label
-from fedsim.pages.wording import number, plain
+from fedsim.audits.results.report import Report
+from fedsim.report.pages.blocks import Label
+from fedsim.report.pages.wording import number, plain
 from fedsim.report.sections.facts import challenge_of, is_clipped, is_pac
-from fedsim.results.report import Report
 
 
 def labels(report: Report) -> list[Label]:

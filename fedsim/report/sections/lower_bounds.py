@@ -4,9 +4,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from fedsim.figures import bound_figures
-from fedsim.pages.blocks import Block, Figure, Group, Line, Place, Prose, Row, Table, of_row
-from fedsim.pages.wording import DASH, number, percent
+from fedsim.audits.results.report import Report
+from fedsim.report.figures import bound_figures
+from fedsim.report.pages.blocks import Block, Figure, Group, Line, Place, Prose, Row, Table, of_row
+from fedsim.report.pages.wording import DASH, number, percent
 from fedsim.report.sections.facts import (
     TITLES,
     confidence_of,
@@ -18,7 +19,6 @@ from fedsim.report.sections.facts import (
 )
 from fedsim.report.sections.marks import beside_theory
 from fedsim.report.sections.section import Section, Transcript
-from fedsim.results.report import Report
 
 MEASURED, TRUSTING = "Without trusting the noise claimed", "Trusting the noise claimed"
 

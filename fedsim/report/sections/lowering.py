@@ -2,12 +2,12 @@
 
 import math
 
-from fedsim.pages.blocks import Block, Cell, Group, Line, Mark, Prose, Table
-from fedsim.pages.wording import number, percent
+from fedsim.audits.results.report import Report
+from fedsim.audits.results.verdicts import Change, Towards
+from fedsim.report.pages.blocks import Block, Cell, Group, Line, Mark, Prose, Table
+from fedsim.report.pages.wording import number, percent
 from fedsim.report.sections.section import Section
 from fedsim.report.sections.vantage_words import NAMES, holds_for
-from fedsim.results.report import Report
-from fedsim.results.verdicts import Change, Towards
 
 COSTS = {
     "privacy.noise-multiplier": "Twice the noise: the model learns less.",

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
-from fedsim.audits import yeom
-from fedsim.pages.blocks import Block, Cell, Group, Line, Prose, Table
-from fedsim.pages.wording import number, percent, span
+from fedsim.audits.results.measured import MembershipAttack
+from fedsim.audits.results.report import Report
+from fedsim.audits.run import yeom
+from fedsim.report.pages.blocks import Block, Cell, Group, Line, Prose, Table
+from fedsim.report.pages.wording import number, percent, span
 from fedsim.report.sections.facts import is_client
 from fedsim.report.sections.section import Section
-from fedsim.results.measured import MembershipAttack
-from fedsim.results.report import Report
 
 ATTACKS = {
     yeom.POPULATION: ("Yeom", "Yeom: members are those with at most the mean loss"),

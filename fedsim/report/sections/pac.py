@@ -1,10 +1,10 @@
 """PAC privacy: what a run tells of the secret, and what that allows."""
 
-from fedsim.pages.blocks import Block, Entries, Listing, Prose
-from fedsim.pages.wording import number, percent, plain
+from fedsim.audits.results.report import Report
+from fedsim.report.pages.blocks import Block, Entries, Listing, Prose
+from fedsim.report.pages.wording import number, percent, plain
 from fedsim.report.sections.facts import is_halves, is_pac
 from fedsim.report.sections.section import Section
-from fedsim.results.report import Report
 
 MEANING = (
     "The mutual information between the secret and everything that was released bounds how often "

@@ -1,9 +1,9 @@
 """How precise a campaign was, and why it had no more trials."""
 
-from fedsim.pages.blocks import Block, Listing
-from fedsim.pages.wording import DASH, number
+from fedsim.audits.results.report import Report
+from fedsim.report.pages.blocks import Block, Listing
+from fedsim.report.pages.wording import DASH, number
 from fedsim.report.sections.section import Section
-from fedsim.results.report import Report
 
 
 def _words(report: Report) -> list[Block]:

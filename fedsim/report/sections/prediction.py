@@ -1,11 +1,11 @@
 """Whether a run agrees with its own prediction."""
 
-from fedsim.pages.blocks import Block, Entries, Listing
-from fedsim.pages.wording import DASH, number, plain
+from fedsim.audits.results.report import Report
+from fedsim.audits.results.theory import Fit
+from fedsim.report.pages.blocks import Block, Entries, Listing
+from fedsim.report.pages.wording import DASH, number, plain
 from fedsim.report.sections.facts import is_scored, standard_errors_apart, takes_local_steps
 from fedsim.report.sections.section import Section
-from fedsim.results.report import Report
-from fedsim.results.theory import Fit
 
 
 def _entries(report: Report) -> Entries:

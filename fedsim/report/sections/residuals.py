@@ -1,11 +1,11 @@
 """Whether what is left of the sums is noise."""
 
 from fedsim.audits.measurements.residual_report import MEANING, ratio_text
-from fedsim.pages.blocks import Block, Entries, Listing, Prose
-from fedsim.pages.wording import number, span
+from fedsim.audits.results.report import Report
+from fedsim.audits.results.residuals import Residuals
+from fedsim.report.pages.blocks import Block, Entries, Listing, Prose
+from fedsim.report.pages.wording import number, span
 from fedsim.report.sections.section import Section
-from fedsim.results.report import Report
-from fedsim.results.residuals import Residuals
 
 
 def _entries(found: Residuals) -> Entries:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedsim.figures.canvas import Bools, Floats
-from fedsim.pages.blocks import Block, Figure
-from fedsim.results.report import Report
+from fedsim.audits.results.report import Report
+from fedsim.report.figures.canvas import Bools, Floats
+from fedsim.report.pages.blocks import Block, Figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ def _nothing_drawn(_: Report, __: Transcript) -> Sequence[Figure]:
 class Section:
     """One section of the page of a run: what it says, and what it draws.
 
-    What it is about was measured in `fedsim.audits`, which may not word it, and stands in the
+    What it is about was measured in `fedsim.audits.run`, which may not word it, and stands in the
     report.
 
     Attributes:

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterator
 
-from fedsim.audits.cautions import UNCLIPPED
-from fedsim.figures import bound_figures
-from fedsim.pages.blocks import Block, Entries, Figure, Listing, Place, Prose
-from fedsim.pages.wording import number, plain
+from fedsim.audits.results.report import Report
+from fedsim.audits.run.cautions import UNCLIPPED
+from fedsim.report.figures import bound_figures
+from fedsim.report.pages.blocks import Block, Entries, Figure, Listing, Place, Prose
+from fedsim.report.pages.wording import number, plain
 from fedsim.report.sections.facts import clients_of, is_client, is_clipped, is_pac
 from fedsim.report.sections.section import Section, Transcript
-from fedsim.results.report import Report
 
 
 def released(report: Report) -> str:

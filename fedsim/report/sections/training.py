@@ -1,7 +1,8 @@
 """What was trained, and how it was audited."""
 
-from fedsim.pages.blocks import Block, Prose
-from fedsim.pages.wording import plain
+from fedsim.audits.results.report import Report
+from fedsim.report.pages.blocks import Block, Prose
+from fedsim.report.pages.wording import plain
 from fedsim.report.sections.facts import (
     is_client,
     is_clipped,
@@ -11,7 +12,6 @@ from fedsim.report.sections.facts import (
     trials_of,
 )
 from fedsim.report.sections.section import Section
-from fedsim.results.report import Report
 
 AUDIT_MODES = {
     "participant": "The beliefs were computed by the adversary itself, from what a client receives "

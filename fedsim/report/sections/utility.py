@@ -2,13 +2,13 @@
 
 from dataclasses import asdict
 
-from fedsim.figures import training_figures
-from fedsim.pages.blocks import Figure
-from fedsim.pages.wording import number, percent
+from fedsim.audits.results.measured import ByClient, Series
+from fedsim.audits.results.report import Report
+from fedsim.report.figures import training_figures
+from fedsim.report.pages.blocks import Figure
+from fedsim.report.pages.wording import number, percent
 from fedsim.report.sections.facts import accuracies_in_full
 from fedsim.report.sections.section import Section, Transcript
-from fedsim.results.measured import ByClient, Series
-from fedsim.results.report import Report
 
 
 def _figures(report: Report, _: Transcript) -> list[Figure]:

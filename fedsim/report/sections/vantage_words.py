@@ -3,18 +3,18 @@
 import math
 from dataclasses import dataclass
 
-from fedsim.pages.blocks import Mark
-from fedsim.pages.wording import DASH, number, percent, plain, span, would_have_seen
-from fedsim.report.sections.facts import TITLES, clients_of, is_clipped, is_pac, score_caution
-from fedsim.results.report import Report
-from fedsim.results.verdict_states import (
+from fedsim.audits.results.report import Report
+from fedsim.audits.results.verdict_states import (
     NO_GUARANTEE,
     NO_LIMIT,
     NO_PROTECTION,
     StateWords,
     words_of,
 )
-from fedsim.results.verdicts import AllowedThere, MeasuredThere, OwnLimit, VantageVerdict
+from fedsim.audits.results.verdicts import AllowedThere, MeasuredThere, OwnLimit, VantageVerdict
+from fedsim.report.pages.blocks import Mark
+from fedsim.report.pages.wording import DASH, number, percent, plain, span, would_have_seen
+from fedsim.report.sections.facts import TITLES, clients_of, is_clipped, is_pac, score_caution
 
 NAMES = {
     "server": "server",

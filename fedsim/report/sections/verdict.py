@@ -1,14 +1,14 @@
 """The verdict: every vantage with its state, four lines each, and the organisation's own limits."""
 
-from fedsim.pages.blocks import Block, Cell, Group, Line, Listing, Mark, Prose, Table
-from fedsim.pages.wording import number, percent, span
+from fedsim.audits.results.report import Report
+from fedsim.audits.results.verdicts import VantageVerdict
+from fedsim.report.pages.blocks import Block, Cell, Group, Line, Listing, Mark, Prose, Table
+from fedsim.report.pages.wording import number, percent, span
 from fedsim.report.sections import vantage_words
 from fedsim.report.sections.answer import game
 from fedsim.report.sections.facts import accuracies_in_full, challenge_of, confidence_of, is_client
 from fedsim.report.sections.section import Section
 from fedsim.report.sections.vantage_words import NAMES
-from fedsim.results.report import Report
-from fedsim.results.verdicts import VantageVerdict
 
 HEADINGS = "Who looks", "Advantage", "Belief", "ε", "Reading"
 

@@ -12,7 +12,7 @@ from adversaries.attacks.membership_attacks import ATTACKS, OFFLINE_SHARE, chose
 from adversaries.attacks.roc import curve, performance
 from adversaries.attacks.shadow_models import Observations, confidence
 from adversaries.errors import InputError
-from fedsim.studies.membership_game import attacked, of_shadows
+from fedsim.studies.membership.membership_game import attacked, of_shadows
 
 Floats = npt.NDArray[np.float64]
 

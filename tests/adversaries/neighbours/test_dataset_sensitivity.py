@@ -20,7 +20,7 @@ from adversaries.neighbours.dataset_sensitivity import (
     select_one,
     select_per_client,
 )
-from fedsim.data import load
+from fedsim.learning.data import load
 
 IMAGES = load("digits").train.features[:40]
 D, POOL = IMAGES[:15], IMAGES[15:]

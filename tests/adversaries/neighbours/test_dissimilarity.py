@@ -13,7 +13,7 @@ from skimage.metrics import structural_similarity
 from adversaries.errors import InputError
 from adversaries.neighbours import dissimilarity
 from adversaries.neighbours.dissimilarity import COARSE, MEASURES, measure, ssim
-from fedsim.data import load
+from fedsim.learning.data import load
 
 REAL_MNIST = Path(__file__).parents[3].parent / "shared" / "data" / "mnist"
 

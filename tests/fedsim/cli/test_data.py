@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.data import DATASETS
+from fedsim.learning.data import DATASETS
 
 Command = Callable[..., tuple[int, str, str]]
 

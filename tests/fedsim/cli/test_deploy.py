@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, dump
 from fedsim.deployment import kit, registrations
 from fedsim.deployment import run as deployment
 from fedsim.deployment.certificates import node_key
-from fedsim.runtimes.flower_command import FlowerError
-from fedsim.server.nodes import registered_nodes
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.flower_command import FlowerError
+from fedsim.federation.server.nodes import registered_nodes
 
 Fedsim = Callable[..., tuple[int, str, str]]
 CAMPAIGN = {"privacy.noise-source": "system"}

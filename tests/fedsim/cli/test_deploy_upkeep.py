@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from fedsim.campaign.run_directory import RunDirectory
 from fedsim.deployment import kit, registrations
 from fedsim.deployment import run as deployment
 from fedsim.deployment.registrations import Registration
-from fedsim.runtimes import flower_command
-from fedsim.runtimes.flower_command import FlowerError
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes import flower_command
+from fedsim.federation.runtimes.flower_command import FlowerError
 
 SINCE = "2026-01-02T03:04:05+00:00"
 

@@ -18,13 +18,13 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from adversaries import registry
 from adversaries.errors import InputError
-from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, dump
-from fedsim.evidence import digests, envelope, keys, pages, statement, verification
-from fedsim.evidence.verification import Outcome
-from fedsim.tracking import live_page
-from fedsim.transcripts.records import Facts, ObservedRound, Reply
-from fedsim.transcripts.writer import Writer
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.transcripts.records import Facts, ObservedRound, Reply
+from fedsim.federation.transcripts.writer import Writer
+from fedsim.report.evidence import digests, envelope, keys, pages, statement, verification
+from fedsim.report.evidence.verification import Outcome
+from fedsim.report.tracking import live_page
 
 Fedsim = Callable[..., tuple[int, str, str]]
 
@@ -369,7 +369,7 @@ def test_an_audit_of_code_passes_a_gate_and_is_verified_elsewhere_by_a_process_o
     shutil.rmtree(out)
     verify = [sys.executable, "-m", "fedsim", "verify", "audit/evidence.json", "--key", public]
     fresh = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home")}
-    fresh["PYTHONPATH"] = str(Path(statement.__file__).parents[2])
+    fresh["PYTHONPATH"] = str(Path(statement.__file__).parents[3])
     for more, status in (([], 3), (["--as-signed"], 0)):
         where = {"cwd": there.parent, "env": fresh}
         found = subprocess.run([*verify, *more], check=False, capture_output=True, **where)

@@ -6,11 +6,11 @@ from unittest.mock import patch
 
 import pytest
 
-from fedsim.audits.verdict import Verdict
+from fedsim.audits.judgement.verdict import Verdict
 from fedsim.cli import gate
 from fedsim.cli.auditing.options import OfEvery
 from fedsim.common.randomness import gaussian_noise
-from fedsim.noise import mechanism
+from fedsim.privacy.noise import mechanism
 
 Fedsim = Callable[..., tuple[int, str, str]]
 
@@ -43,7 +43,7 @@ def test_the_gate_is_open_for_the_noise_and_shut_for_half_of_it(
 
 
 def _multiplier(run: Path) -> float:
-    from fedsim.campaign.run_directory import RunDirectory  # noqa: PLC0415
+    from fedsim.federation.runs.run_directory import RunDirectory  # noqa: PLC0415
 
     return float(RunDirectory.open(run).read_facts()["noise_multiplier"])
 

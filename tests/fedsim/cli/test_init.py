@@ -13,8 +13,8 @@ from typer.main import get_command
 
 from fedsim.cli.main import app
 from fedsim.config import documentation, load
-from fedsim.data import distribution
-from fedsim.mechanisms.privacy import noise_multiplier
+from fedsim.game.mechanisms.privacy import noise_multiplier
+from fedsim.learning.data import distribution
 
 Fedsim = Callable[..., tuple[int, str, str]]
 

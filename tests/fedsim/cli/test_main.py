@@ -30,7 +30,7 @@ def test_a_full_disk_is_one_line_and_status_2(
     def full(*_: object, **__: object) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr("fedsim.campaign.run_directory.RunDirectory.log_event", full)
+    monkeypatch.setattr("fedsim.federation.runs.run_directory.RunDirectory.log_event", full)
     status, out, err = fedsim("run", experiment, "--out", experiment.with_name("run"), "--quiet")
     assert (status, out) == (2, "")
     assert "no room left on a disk" in err

@@ -18,15 +18,15 @@ import pytest
 from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
 
 from adversaries.errors import InputError
-from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, dump
 from fedsim.deployment import certificates, kit, registrations
 from fedsim.deployment import run as deployment
 from fedsim.deployment.checks import supernode as supernode_checks
-from fedsim.protocol import flower_private
-from fedsim.protocol.flower_private import gives_tasks_to_anybody
-from fedsim.runtimes.flower_command import FlowerError
-from fedsim.transcripts import reader
+from fedsim.federation.protocol import flower_private
+from fedsim.federation.protocol.flower_private import gives_tasks_to_anybody
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runtimes.flower_command import FlowerError
+from fedsim.federation.transcripts import reader
 
 # Flower's processes wait for each other more than they compute: a few files beside each other.
 pytestmark = pytest.mark.flower

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedsim.deployment import kit, supernode
-from fedsim.runtimes.flower_command import FlowerError
+from fedsim.federation.runtimes.flower_command import FlowerError
 
 PYTHON = sys.executable
 

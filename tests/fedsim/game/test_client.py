@@ -16,8 +16,8 @@ from fedsim.game.client import (
     noise,
 )
 from fedsim.game.participation import step_number
-from fedsim.training import models
-from fedsim.training.clipping import Clipper
+from fedsim.learning.training import models
+from fedsim.learning.training.clipping import Clipper
 
 Make = Callable[..., Config]
 

@@ -16,11 +16,14 @@ from torch import nn
 from torch.nn import functional
 
 from adversaries.attacks.posterior import log_odds
-from fedsim import client_app
-from fedsim.campaign.run_directory import Arrays, RunDirectory
-from fedsim.client import adversary_node, training_node
+from fedsim import client_app, server_app
 from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.config import Config, to_run_config
+from fedsim.federation.client import adversary_node, training_node
+from fedsim.federation.protocol import messages
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
+from fedsim.federation.server.plan import preflight
 from fedsim.game import client, client_level, cohort, federation, local_training
 from fedsim.game.client_level import (
     challenge_contributions,
@@ -30,11 +33,7 @@ from fedsim.game.client_level import (
 )
 from fedsim.game.local_training import NOBODY, alike, schedule, trained
 from fedsim.game.round_game import RoundGame
-from fedsim.protocol import messages
-from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import preflight
-from fedsim.training import models
+from fedsim.learning.training import models
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]

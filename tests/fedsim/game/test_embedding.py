@@ -12,7 +12,7 @@ from adversaries.errors import InputError
 from fedsim.config import Config
 from fedsim.game import embedding, federation
 from fedsim.game.embedding import embed, initial_parameters
-from fedsim.training.models import initial_parameters as theta_0
+from fedsim.learning.training.models import initial_parameters as theta_0
 
 
 def test_the_embedding_of_an_mlp_is_its_hidden_layer(small: Callable[..., Config]) -> None:

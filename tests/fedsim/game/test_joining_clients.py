@@ -10,20 +10,19 @@ import torch
 from flwr.app import Message, RecordDict
 
 from adversaries.errors import InputError
-from fedsim import client_app
-from fedsim.campaign import ledger
-from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim import client_app, server_app
 from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.config import Config, to_run_config
+from fedsim.federation.protocol import messages
+from fedsim.federation.runs import ledger
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
+from fedsim.federation.server.plan import preflight
 from fedsim.game import federation
-from fedsim.mechanisms import joining, privacy
+from fedsim.game.mechanisms import joining, privacy
+from fedsim.learning.training import sampling
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.protocol import messages
-from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import preflight
-from fedsim.training import sampling
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]

@@ -14,22 +14,21 @@ from flwr.app import Message, RecordDict
 from scipy import stats
 
 from adversaries.errors import InputError
-from fedsim import client_app
-from fedsim.campaign import ledger, spending
-from fedsim.campaign.ledger_row import planned_kind
-from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim import client_app, server_app
 from fedsim.common.randomness import gaussian_noise
 from fedsim.config import Config, to_run_config
+from fedsim.federation.protocol import messages
+from fedsim.federation.runs import ledger, spending
+from fedsim.federation.runs.ledger_row import planned_kind
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
+from fedsim.federation.server.plan import preflight, prepare
 from fedsim.game import client_level, federation
+from fedsim.game.mechanisms import composition, fixed_point, joining, privacy
 from fedsim.game.round_game import RoundGame
-from fedsim.mechanisms import composition, fixed_point, joining, privacy
+from fedsim.learning.training import sampling
 from fedsim.privacy.accounting import PLD, accountant
-from fedsim.protocol import messages
-from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import preflight, prepare
-from fedsim.training import sampling
-from fedsim.trust.model import Vantage
+from fedsim.privacy.trust.model import Vantage
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]

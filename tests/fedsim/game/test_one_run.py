@@ -14,18 +14,18 @@ from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.one_run import binomial_bound, f_dp_bound
 from adversaries.statistics.order_statistics import order_bound
-from fedsim import client_app
+from fedsim import client_app, server_app
 from fedsim.audits.measurements import check, one_run_report
-from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, to_run_config
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
+from fedsim.federation.server import plan
+from fedsim.federation.server.plan import preflight
+from fedsim.federation.transcripts import one_run_scores, reader
 from fedsim.game import federation, one_run
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.releases import Releases, Rounds
-from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
-from fedsim.server import plan, server_app
-from fedsim.server.plan import preflight
-from fedsim.transcripts import one_run_scores, reader
-from fedsim.trust import Trust
+from fedsim.privacy.trust import Trust
 
 Make = Callable[..., Config]
 Play = Callable[..., Arrays]

@@ -14,20 +14,19 @@ from flwr.app import Message, RecordDict
 from scipy import stats
 
 from adversaries.errors import InputError
-from fedsim import client_app
-from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim import client_app, server_app
 from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.config import Config, to_run_config
+from fedsim.federation.protocol import messages
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
+from fedsim.federation.server.plan import preflight
 from fedsim.game import client_level, federation, participation
 from fedsim.game.client_level import challenge_contributions
+from fedsim.game.mechanisms import privacy
 from fedsim.game.round_game import RoundGame
-from fedsim.mechanisms import privacy
+from fedsim.learning.training import sampling
 from fedsim.privacy.accounting import accountant
-from fedsim.protocol import messages
-from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import preflight
-from fedsim.training import sampling
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]

@@ -11,8 +11,8 @@ from adversaries.errors import InputError
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.group_privacy import of_group
 from fedsim.privacy.releases import Releases, Rounds
-from fedsim.trust import Trust
-from fedsim.trust.model import Vantage
+from fedsim.privacy.trust import Trust
+from fedsim.privacy.trust.model import Vantage
 
 DELTA = 1e-3
 

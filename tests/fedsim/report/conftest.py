@@ -6,14 +6,13 @@ from unittest.mock import patch
 
 import pytest
 
-from fedsim import client_app
-from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim import client_app, server_app
+from fedsim.audits.results.report import Report
 from fedsim.config import Scalar, from_run_config, to_run_config
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.plan import preflight
 from fedsim.report import page
-from fedsim.results.report import Report
-from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import preflight
 
 SIZE: dict[str, Scalar] = {
     "run.name": "digits, ρβ = 0.9",

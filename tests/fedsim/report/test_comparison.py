@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 
 from adversaries.errors import InputError
-from fedsim.pages.wording import percent
+from fedsim.audits.results.measured import AtVantage
+from fedsim.audits.results.report import Report
+from fedsim.audits.results.theory import Released
 from fedsim.report import comparison, comparison_page
+from fedsim.report.pages.wording import percent
 from fedsim.report.sections.verdict import states
-from fedsim.results.measured import AtVantage
-from fedsim.results.report import Report
-from fedsim.results.theory import Released
 
 from .conftest import Runs
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from fedsim.audits.results.model_card import ModelCard, Privacy, Towards
 from fedsim.report import model_card
-from fedsim.results.model_card import ModelCard, Privacy, Towards
 
 PRIVACY = Privacy(
     guaranteed=True,

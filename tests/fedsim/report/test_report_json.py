@@ -11,10 +11,10 @@ import jsonschema
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim.audits.results.report import decode, encode, schema
 from fedsim.cli.main import main
 from fedsim.config import Config, Scalar
-from fedsim.results.report import decode, encode, schema
+from fedsim.federation.runs.run_directory import RunDirectory
 
 from .conftest import KINDS, Runs
 

@@ -11,27 +11,26 @@ import pytest
 import torch
 
 from adversaries.errors import InputError
-from fedsim import client_app
-from fedsim.audits.cautions import UNCLIPPED
+from fedsim import client_app, server_app
 from fedsim.audits.measurements.bayesian_audit import bayesian_report
-from fedsim.campaign import budget
-from fedsim.campaign.ledger import Ledger
-from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim.audits.results.theory import OverTrials
+from fedsim.audits.run.cautions import UNCLIPPED
 from fedsim.config import Config, to_run_config
+from fedsim.federation.protocol import messages
+from fedsim.federation.runs import budget
+from fedsim.federation.runs.ledger import Ledger
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.plan import preflight
 from fedsim.game import federation
 from fedsim.game.client import gradient_distances
-from fedsim.mechanisms import privacy
+from fedsim.game.mechanisms import privacy
+from fedsim.learning.training import models
+from fedsim.learning.training.sampling import groups
 from fedsim.privacy import bayesian
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.bayesian import GAMMA, ORDERS
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
-from fedsim.protocol import messages
-from fedsim.results.theory import OverTrials
-from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import preflight
-from fedsim.training import models
-from fedsim.training.sampling import groups
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]

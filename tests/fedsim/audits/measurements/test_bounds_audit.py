@@ -9,13 +9,13 @@ from adversaries.statistics.gaussian_bounds import mixed_share
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.rate_bounds import NoiseFamily
 from fedsim.audits.measurements import bounds_audit, check
-from fedsim.campaign.run_directory import Arrays
+from fedsim.audits.results.measured import Agreement
+from fedsim.audits.results.theory import Fits, Prediction
 from fedsim.config import Config, Scalar
-from fedsim.mechanisms import privacy
+from fedsim.federation.runs.run_directory import Arrays
+from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.results.measured import Agreement
-from fedsim.results.theory import Fits, Prediction
 
 ROUNDS = 30
 NOISE: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 4.0}

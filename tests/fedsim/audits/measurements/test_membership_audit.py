@@ -12,7 +12,7 @@ from flwr.app import Message
 
 from adversaries.attacks.membership_attacks import ATTACKS
 from adversaries.errors import InputError
-from fedsim import client_app
+from fedsim import client_app, server_app
 from fedsim.audits.measurements.membership_audit import (
     attacks,
     decisions,
@@ -20,15 +20,14 @@ from fedsim.audits.measurements.membership_audit import (
     of_shadows,
     why_none,
 )
-from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim.audits.results.measured import MembershipAttack
 from fedsim.config import Config, to_run_config
+from fedsim.federation.protocol import messages
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.plan import preflight, prepare
 from fedsim.game import federation
-from fedsim.protocol import messages
 from fedsim.report.sections import membership
-from fedsim.results.measured import MembershipAttack
-from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import preflight, prepare
 
 Make = Callable[..., Config]
 

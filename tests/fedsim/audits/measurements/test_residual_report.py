@@ -9,16 +9,10 @@ import numpy as np
 import pytest
 
 from adversaries.statistics.design import Design
-from fedsim import client_app
+from fedsim import client_app, server_app
 from fedsim.audits.measurements import check, residual_report
-from fedsim.campaign.run_directory import Arrays, RunDirectory
-from fedsim.common.randomness import SERVER, gaussian_noise
-from fedsim.config import Config, Scalar, to_run_config
-from fedsim.pages.wording import number
-from fedsim.report import page
-from fedsim.report.sections import residuals as section
-from fedsim.results.report import Report
-from fedsim.results.residuals import (
+from fedsim.audits.results.report import Report
+from fedsim.audits.results.residuals import (
     DirectionTest,
     NoiseTest,
     Residuals,
@@ -26,9 +20,14 @@ from fedsim.results.residuals import (
     ScaleTest,
     ShapeTest,
 )
-from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import preflight
+from fedsim.common.randomness import SERVER, gaussian_noise
+from fedsim.config import Config, Scalar, to_run_config
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.plan import preflight
+from fedsim.report import page
+from fedsim.report.pages.wording import number
+from fedsim.report.sections import residuals as section
 
 Make = Callable[..., Config]
 

@@ -7,16 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim import client_app
-from fedsim.audits import cautions
+from fedsim import client_app, server_app
 from fedsim.audits.measurements import trust_report
-from fedsim.campaign.ledger_row import Row
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim.audits.run import cautions
 from fedsim.config import Config, to_run_config
+from fedsim.federation.runs.ledger_row import Row
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.plan import preflight
 from fedsim.game.challenge import Challenge, colluders
-from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import preflight
 
 Make = Callable[..., Config]
 

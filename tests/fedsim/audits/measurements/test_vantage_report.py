@@ -9,7 +9,7 @@ import pytest
 
 from fedsim.audits.measurements import vantage_report
 from fedsim.config import Config
-from fedsim.trust.model import Vantage
+from fedsim.privacy.trust.model import Vantage
 
 ROUNDS, RATE = 3, 0.3
 

@@ -86,7 +86,7 @@ def test_no_code_of_the_app_makes_the_verdict(tmp_path: Path) -> None:
     shutil.copytree(APP, tmp_path / "app")
     with (tmp_path / "app" / "dp_app" / "server_app.py").open("a", encoding="utf-8") as server:
         server.write(
-            "\nimport fedsim.app_audit.audit as judge\n"
+            "\nimport fedsim.audits.app.audit as judge\n"
             "judge.AppAudit.verdict = property(lambda self: judge.Verdict.SUPPORTED)\n"
             "print('Verdict SUPPORTED')\n"
         )

@@ -8,8 +8,8 @@ import pytest
 
 from adversaries.statistics import canaries
 from fedsim.cli.main import main
-from fedsim.transcripts.records import Canary, Facts, ObservedRound, Reply
-from fedsim.transcripts.writer import Writer
+from fedsim.federation.transcripts.records import Canary, Facts, ObservedRound, Reply
+from fedsim.federation.transcripts.writer import Writer
 
 
 def command(*arguments: object) -> int:

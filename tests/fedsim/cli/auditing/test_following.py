@@ -16,9 +16,9 @@ from fedsim.cli.auditing import following
 from fedsim.cli.auditing.following import Watch
 from fedsim.cli.main import main
 from fedsim.cli.terminal import Terminal
-from fedsim.transcripts.reader import follow
-from fedsim.transcripts.records import Facts, ObservedRound, Reply
-from fedsim.transcripts.writer import Writer
+from fedsim.federation.transcripts.reader import follow
+from fedsim.federation.transcripts.records import Facts, ObservedRound, Reply
+from fedsim.federation.transcripts.writer import Writer
 
 ROUND = ObservedRound(
     1, {"w": np.zeros(4)}, {1: Reply({"w": np.ones(4)}, 1.0)}, aggregate={"w": np.ones(4)}

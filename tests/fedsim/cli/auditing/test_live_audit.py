@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
 
-from fedsim import client_app
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim import client_app, server_app
 from fedsim.cli.main import main
 from fedsim.config import from_run_config, to_run_config
-from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import preflight
-from fedsim.transcripts.reader import read
-from fedsim.transcripts.records import Facts
-from fedsim.transcripts.writer import Writer
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
+from fedsim.federation.server.plan import preflight
+from fedsim.federation.transcripts.reader import read
+from fedsim.federation.transcripts.records import Facts
+from fedsim.federation.transcripts.writer import Writer
 
 ROUNDS, TRIALS = 2, 8
 

@@ -12,13 +12,12 @@ from rich.console import Console
 
 import fedsim as api
 from adversaries.errors import InputError
-from fedsim import choosing
-from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, dump, load
 from fedsim.experiment import in_process
-from fedsim.mechanisms import privacy
-from fedsim.server.plan import Plan
-from fedsim.studies import choose, choose_search
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.server.plan import Plan
+from fedsim.game.mechanisms import privacy
+from fedsim.studies.choose import choose, choose_search, choosing
 
 Command = Callable[..., tuple[int, str, str]]
 

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fedsim import client_app
+from fedsim import client_app, server_app
 from fedsim.config import Config, Scalar, dump, to_run_config
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.plan import prepare
 from fedsim.privacy import calibration
-from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import prepare
 
 Command = Callable[..., tuple[int, str, str]]
 SHORT: dict[str, Scalar] = {"training.rounds": 1, "trials.count": 2}

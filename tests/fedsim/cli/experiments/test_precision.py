@@ -12,14 +12,14 @@ from rich.console import Console
 from adversaries.statistics.design import Design
 from adversaries.statistics.sample_size import trials_needed
 from adversaries.statistics.stopping import interim_analyses
-from fedsim.campaign.extension import extend
-from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.experiments import sweep
 from fedsim.config import Config, dump, load
 from fedsim.experiment import in_process
+from fedsim.federation.runs.extension import extend
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.server.plan import Plan
 from fedsim.report import page as page_of_run
 from fedsim.report.sections.facts import TITLES
-from fedsim.server.plan import Plan
 
 Command = Callable[..., tuple[int, str, str]]
 

@@ -17,8 +17,8 @@ from rich.progress import Progress
 
 from fedsim import __version__
 from fedsim.config import Config
-from fedsim.runtimes.progress import Bar, planned_steps, preparing, worded
-from fedsim.tracking.course import Course, after
+from fedsim.report.tracking.course import Course, after
+from fedsim.report.tracking.progress import Bar, planned_steps, preparing, worded
 
 Command = Callable[..., tuple[int, str, str]]
 

@@ -12,15 +12,14 @@ from typer.testing import CliRunner
 
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
-from fedsim import client_app
-from fedsim.campaign.run_directory import RunDirectory
+from fedsim import client_app, server_app
 from fedsim.cli.theory.account import account
 from fedsim.cli.theory.calibrate import calibrate
 from fedsim.config import Config, to_run_config
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.plan import preflight
 from fedsim.privacy.accounting import ACCOUNTANTS
-from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.server import server_app
-from fedsim.server.plan import preflight
 
 app = typer.Typer()
 app.command()(calibrate)
@@ -581,7 +580,7 @@ def test_a_figure_that_cannot_be_written_is_refused_before_the_accounting(
     def unexpected(*_: object) -> None:
         raise AssertionError("accounted before the file was found unwritable")
 
-    monkeypatch.setattr("fedsim.studies.accounting.identifiability.bounds", unexpected)
+    monkeypatch.setattr("fedsim.studies.guarantees.accounting.identifiability.bounds", unexpected)
     directory = tmp_path / "epsilon.svg"
     directory.mkdir()
     assert "is a directory" in refusal(f"{ACCOUNT} --plot {directory}")

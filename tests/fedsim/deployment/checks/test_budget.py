@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.client import client_ledger
-from fedsim.client.client_ledger import Answer
 from fedsim.deployment.checks import machines
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG
+from fedsim.federation.client import client_ledger
+from fedsim.federation.client.client_ledger import Answer
+from fedsim.federation.protocol.consent import Terms
 from fedsim.privacy.mechanism import Neighbouring, Steps
-from fedsim.protocol.consent import Terms
 
 TIME = "2026-11-23T09:00:00+00:00"
 

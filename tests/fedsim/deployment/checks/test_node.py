@@ -10,7 +10,7 @@ import pytest
 from fedsim.deployment import kit
 from fedsim.deployment.checks import machines
 from fedsim.deployment.checks.findings import OK, WRONG
-from fedsim.protocol import consent
+from fedsim.federation.protocol import consent
 
 Found = Callable[[str], dict[str, str]]
 Change = Callable[[Path, str, object], None]

@@ -11,7 +11,7 @@ from fedsim.deployment import certificates, kit, registrations
 from fedsim.deployment import run as deployment
 from fedsim.deployment.checks import connection, machines
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG
-from fedsim.runtimes import ports
+from fedsim.federation.runtimes import ports
 
 Found = Callable[[str], dict[str, str]]
 Change = Callable[[Path, str, object], None]

@@ -1,0 +1,329 @@
+"""The audit of a Flower app: what it claims, what theory says of it, and what an attack proves."""
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import fedsim
+from adversaries.errors import InputError
+from adversaries.statistics import estimators, lower_bounds
+from adversaries.statistics.estimators import Advantage
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound, significance
+from fedsim.audits.app import attack, power, training
+from fedsim.audits.app import guarantee as theory
+from fedsim.audits.app.configuration import Claim, Configuration, Scope, claim_of
+from fedsim.audits.app.guarantee import Guarantee
+from fedsim.audits.app.measurement import App
+from fedsim.audits.app.rules import Finding, findings
+from fedsim.audits.judgement.verdict import Verdict
+from fedsim.common.strict_json import strict_json
+from fedsim.privacy.delta import ASSUMED
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.privacy.trust.model import Vantage
+
+LEAST_TRIALS = 20
+
+BOUNDS = ("clopper_pearson", "gaussian")
+"""The lower bounds that judge a claim; neither knows the mechanism nor trusts its noise."""
+
+
+UNKNOWN = (
+    "theory does not know what {} adds to what it makes of the updates, and the attack disproved "
+    "nothing; a wrapper of Flower's around FedAvg is what theory knows"
+)
+"""Why a claim is not judged that an attack alone looked at."""
+
+OWN_NOISE = (
+    "code of the app's own makes the noise of {}: it would be enough if it were Flower's, and the "
+    "attack disproved nothing, but an audit cannot tell independent Gaussian noise on every "
+    "parameter from what measures alike; leave the noise to Flower's own code"
+)
+"""Why a claim is not judged that theory supports only if the app's own noise is what it seems."""
+
+
+@dataclass(frozen=True)
+class AppAudit:
+    """The outcome.
+
+    Attributes:
+        app: its project name.
+        configuration: what its strategy and mods say, with what the honest run showed.
+        claim: given, else the app's own; None where nobody claims anything.
+        guarantee: true noise of every round by theory, None where theory cannot tell.
+        vantage: whom the claim, else the noise, protects against.
+        neighbouring: what the target sends in the world without its update.
+        delta: at which every epsilon is stated: the claim's, else `ASSUMED`.
+        scope: of every epsilon: the whole run, or its least private round.
+        epsilon: by theory, inf without noise; None where theory cannot tell.
+        predicted_advantage: of this attack by theory, 0 to 1; None where theory cannot tell.
+        advantage: as measured, true less false positive rate, with its interval.
+        lower_bounds: on epsilon by the names of `BOUNDS`, each at the confidence
+            (1 + confidence)/2, so that both hold at once.
+        proven: the largest of those at (1 + ALARM_CONFIDENCE)/2 each, which alone convicts.
+        confidence: of what is shown, in (0, 1); verdicts need `ALARM_CONFIDENCE`.
+        findings: what the rules object to, in their order.
+        trials: scored runs, in half of which the update was sent.
+        clients: how many the app was run with, sampled or not.
+        seed: of worlds, direction and the app's own randomness.
+        seen_below: the audit would have seen, with 95 %, noise below this share of what is
+            configured; 0 where no shortfall can be named.
+    """
+
+    app: str
+    configuration: Configuration
+    claim: Claim | None
+    guarantee: Guarantee | None
+    vantage: Vantage
+    neighbouring: Neighbouring
+    delta: float
+    scope: Scope
+    epsilon: float | None
+    predicted_advantage: float | None
+    advantage: Advantage
+    lower_bounds: dict[str, LowerBound]
+    proven: LowerBound
+    confidence: float
+    findings: tuple[Finding, ...]
+    trials: int
+    clients: int
+    seed: int
+    seen_below: float
+
+    @property
+    def lower_bound(self) -> LowerBound:
+        """The largest lower bound; it holds with `confidence`, as both do."""
+        return _largest(self.lower_bounds)
+
+    @property
+    def noise_off(self) -> bool:
+        """Whether epsilon rests on noise as it was measured, because it is not the configured."""
+        seen, central = self.configuration.observation, self.vantage is Vantage.PARTICIPANT
+        shares = theory.realised_shares(seen, self.configuration.rounds)
+        return central and self.epsilon is not None and {*shares} != {1.0}
+
+    @property
+    def epsilon_of_run(self) -> float | None:
+        """Theory's epsilon of the whole run at the same delta, None where it cannot tell."""
+        return None if self.guarantee is None else self.guarantee.epsilon(self.delta)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the audit concludes about the claim."""
+        if self.claim is None:
+            return Verdict.NO_CLAIM
+        if self.training_unseen:
+            return Verdict.NOT_JUDGED
+        if self.proven.epsilon > self.claim.epsilon:
+            return Verdict.CONVICTED
+        if self.epsilon is None:
+            return Verdict.NOT_JUDGED
+        if not self._supported:
+            return Verdict.SUSPECT
+        return Verdict.NOT_JUDGED if self._own_noise else Verdict.SUPPORTED
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the claim is not judged, and what would let it be; () if it is, or if none is."""
+        if self.verdict is not Verdict.NOT_JUDGED:
+            return ()
+        unknown = UNKNOWN if self.epsilon is None else OWN_NOISE
+        return (self.training_unseen or unknown.format(" > ".join(self.configuration.strategies)),)
+
+    @property
+    def training_unseen(self) -> str:
+        """Why numbers of the update as training returns it do not judge the claim, "" if they do.
+
+        Theory and the attack know the way of that update, and nothing of noise within training.
+        """
+        return training.unseen(self.configuration, self.claim)
+
+    @property
+    def contradictory(self) -> bool:
+        """Whether the attack disproves a claim that theory supports: one of the two is wrong."""
+        return self.verdict is Verdict.CONVICTED and self._supported
+
+    @property
+    def _own_noise(self) -> bool:
+        """Whether theory counts on noise that code of the app's own makes."""
+        central = self.configuration.central
+        return self.vantage is Vantage.PARTICIPANT and central is not None and central.own_noise
+
+    @property
+    def _supported(self) -> bool:
+        if self.claim is None or self.epsilon is None:
+            return False
+        return self.epsilon <= self.claim.epsilon * (1 + 1e-6)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""
+        document = {
+            "kind": "app audit",
+            "app": self.app,
+            "verdict": self.verdict.value,
+            "reasons": self.reasons,
+            "claim": None if self.claim is None else asdict(self.claim),
+            "judged": {
+                "delta": self.delta,
+                "scope": self.scope.value,
+                "training_unseen": bool(self.training_unseen),
+            },
+            "theory": {
+                "known": self.epsilon is not None,
+                "epsilon": self.epsilon,
+                "infinite": self.epsilon is not None and math.isinf(self.epsilon),
+                "epsilon_of_run": self.epsilon_of_run,
+                "noise_as_measured": self.noise_off,
+                "noise_multipliers": self.guarantee and self.guarantee.multipliers,
+                "advantage": self.predicted_advantage,
+            },
+            "measured": {
+                "advantage": asdict(self.advantage),
+                "epsilon_lower_bound": self.lower_bound.epsilon,
+                "proven": {"epsilon": self.proven.epsilon, "confidence": ALARM_CONFIDENCE},
+                "contradicts_theory": self.contradictory,
+                "seen_below": self.seen_below,
+                "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
+            },
+            "findings": [asdict(finding) for finding in self.findings],
+            "configuration": asdict(self.configuration),
+            "vantage": self.vantage.value,
+            "neighbouring": self.neighbouring.value,
+            "confidence": self.confidence,
+            "trials": self.trials,
+            "clients": self.clients,
+            "seed": self.seed,
+            "versions": {"fedsim": fedsim.__version__, "flwr": version("flwr")},
+        }
+        return strict_json(document)
+
+
+def audit(
+    audited: App,
+    *,
+    trials: int,
+    seed: int,
+    claim: Claim | None = None,
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+    confidence: float = 0.95,
+    progress: Callable[[int], None] = lambda done: None,
+) -> AppAudit:
+    """Return the outcome of an honest run, every rule, and the game played `trials` times.
+
+    Args:
+        audited: the app; it is run once honestly, once as a probe, and for every trial and pilot.
+        trials: at least `LEAST_TRIALS`.
+        seed: of worlds, directions and the app's own randomness.
+        claim: what is judged; None for what the app claims itself.
+        neighbouring: what the target sends in the world without its update.
+        confidence: in (0, 1), of the intervals and lower bounds that are shown.
+        progress: called with the number of trials done.
+
+    Raises:
+        InputError: too few trials, or an impossible confidence.
+        AppFailedError: the app fails.
+    """
+    check(trials, confidence, seed)
+    configuration = attack.observe(audited, seed, ALARM_CONFIDENCE)
+    claim = claim or claim_of(configuration)
+    scope, delta = (Scope.RUN, ASSUMED) if claim is None else (claim.scope, claim.delta)
+    vantage = theory.vantage_of(configuration, claim)
+    guarantee = theory.guarantee(configuration, neighbouring, vantage)
+    # Both noises at once: the clients' passes through clipping, and the attack counts on one alone.
+    mixed = vantage is Vantage.PARTICIPANT and configuration.local is not None
+    foretold = None if guarantee is None or mixed else guarantee.advantage(scope)
+    game = attack.play(
+        audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
+    )
+    worlds, scores = game.scores(scope)
+    unlike = _not_normal(configuration, guarantee)
+    given = worlds, scores, delta, unlike
+    seen_below = 0.0
+    if vantage is Vantage.PARTICIPANT:
+        seen_below = power.by_watching(configuration.observation)
+    if unlike is None:
+        with_update = int(worlds.sum())
+        attacked = power.by_attack(guarantee, claim, with_update, worlds.size - with_update)
+        seen_below = max(seen_below, attacked)
+    shown, sure = _bounds(*given, confidence), _bounds(*given, ALARM_CONFIDENCE)
+    return AppAudit(
+        app=audited.name,
+        configuration=configuration,
+        claim=claim,
+        guarantee=guarantee,
+        vantage=vantage,
+        neighbouring=neighbouring,
+        delta=delta,
+        scope=scope,
+        epsilon=None if guarantee is None else guarantee.epsilon(delta, scope),
+        predicted_advantage=foretold,
+        advantage=estimators.advantage(worlds, scores, confidence),
+        lower_bounds=shown,
+        proven=_largest(sure),
+        confidence=confidence,
+        findings=tuple(findings(configuration, neighbouring, claim)),
+        trials=trials,
+        clients=audited.clients,
+        seed=seed,
+        seen_below=seen_below,
+    )
+
+
+def check(trials: int, confidence: float, seed: int) -> None:
+    """Refuse numbers that no audit can be run with, before any code of the app is.
+
+    Args:
+        trials: scored runs of the app, at least `LEAST_TRIALS`.
+        confidence: in (0, 1).
+        seed: in [0, 2^64).
+
+    Raises:
+        InputError: one of them is out of range.
+    """
+    significance(confidence)
+    if trials < LEAST_TRIALS:
+        raise InputError(f"{trials} trials can prove nothing; give at least {LEAST_TRIALS}")
+    if not 0 <= seed < 2**64:
+        raise InputError(f"--seed is {seed}; give a whole number from 0 to 2^64 - 1")
+
+
+def _bounds(
+    worlds: npt.NDArray[np.bool_],
+    scores: npt.NDArray[np.float64],
+    delta: float,
+    reason: str | None,
+    level: float,
+) -> dict[str, LowerBound]:
+    """Return the lower bounds that judge a claim, which hold together with confidence `level`.
+
+    reason: why the scores need not be normal, None if they are.
+    """
+    kinds = lower_bounds.MechanismKind
+    kind = kinds.OTHER if reason else kinds.GAUSSIAN
+    each = (1 + level) / 2
+    return lower_bounds.lower_bounds(worlds, scores, delta, each, kind, reason, names=BOUNDS)
+
+
+def _largest(bounds: dict[str, LowerBound]) -> LowerBound:
+    return max(bounds.values(), key=lambda bound: bound.epsilon)
+
+
+def _not_normal(configuration: Configuration, guarantee: Guarantee | None) -> str | None:
+    """Return why the scores need not be normal of one variance, None if they are."""
+    seen = configuration.observation
+    if guarantee is None:
+        return "it is not known what noise the strategy adds"
+    if guarantee.vantage is Vantage.PARTICIPANT and configuration.local is not None:
+        return "the clients' own noise passes through what the server makes of it"
+    if 0 in guarantee.on_models:
+        return "there is no noise"
+    if configuration.central is not None and configuration.central.adaptive:
+        return "the noise of adaptive clipping follows the updates"
+    own = configuration.central is not None and configuration.central.own_noise
+    if own or {*theory.realised_shares(seen, configuration.rounds)} != {1.0}:
+        return "the noise is not the one that was configured, or is made by the app's own code"
+    return None

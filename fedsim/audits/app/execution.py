@@ -1,0 +1,408 @@
+"""One run of a Flower app in this process, honest or scripted, and what was seen of it.
+
+In an honest run the app's clients train. In a scripted run they do not: the update of every client
+is written for it (a `Script`), next to the train function and inside all mods, so that clipping,
+noise and weighting are the app's own. Metrics are those of the honest run. A scripted run costs
+milliseconds whatever the app trains.
+"""
+
+import contextlib
+import copy
+import io
+import logging
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp.mod import LocalDpMod
+from flwr.serverapp import RdpAccountant
+from flwr.serverapp.strategy import Strategy
+
+from fedsim.audits.app import introspection, rehearsal, training
+from fedsim.audits.app.configuration import Statement, Training
+from fedsim.audits.app.loading import FlowerApp, Train, loaded, patched
+from fedsim.audits.app.measurement import Execution, Round, Script, Vector, direction
+from fedsim.audits.app.scripted_reply import flat, flat_record, scripted
+from fedsim.audits.recorded import client_noise
+from fedsim.audits.sandbox import seeding
+from fedsim.audits.sandbox.errors import AppFailedError
+from fedsim.config import Scalar
+from fedsim.federation.runtimes.inprocess import RUN_ID, SERVER_NODE, InProcessGrid
+
+MOST_QUESTIONS = 8
+"""How often a strategy may ask for the clients before it sends the next message."""
+
+
+class AuditedApp:
+    """A loaded app that can be run again and again. Made by `opened`."""
+
+    def __init__(self, clients: int) -> None:
+        self.clients = clients
+        self._recorder: _Recorder | None = None
+        self._templates: dict[tuple[str, int], RecordDict] = {}
+        self._app: FlowerApp
+        self._seed = 0
+
+    @property
+    def name(self) -> str:
+        """The app's name."""
+        return self._app.name
+
+    def execute(self, seed: int, script: Script | None = None) -> Execution:
+        """Return what one run of the app showed, with every global seed set before it.
+
+        Args:
+            seed: of Python's, NumPy's and PyTorch's global generators.
+            script: what clients send instead of training; None for an honest run, whose replies are
+                the templates of the scripted ones.
+
+        Raises:
+            AppFailedError: the app fails, ends the process, or releases nothing.
+        """
+        recorder = _Recorder(self.clients, script)
+        self._recorder = recorder
+        grid = _AuditGrid(self, recorder, self._app)
+        context = Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(self._app.run_config))
+        self._seed = seed
+        seeding.set_seeds(seed)
+        quiet = contextlib.redirect_stdout(io.StringIO() if script else sys.stderr)
+        try:
+            with _hooks(recorder, grid), quiet, _without_logs():
+                self._app.server_app(grid, context)
+        except AppFailedError:
+            raise
+        # SystemExit as well: an app that ends the process would end the audit without a verdict.
+        except (Exception, SystemExit) as error:
+            raise AppFailedError(f"the app failed: {type(error).__name__}: {error}") from error
+        finally:
+            recorder.detach()
+        return recorder.finish(self._app.mods, training.libraries(self._app.root))
+
+    def train(self, message: Message, context: Context, call_next: Train) -> Message:
+        """Return the answer to a message next to the app's train function (a Flower mod).
+
+        Args:
+            message: holds the model of the round, if it asks for training.
+            context: of the client, whose partition decides what a script has it send.
+            call_next: the app's own train function, which a script leaves out.
+
+        Raises:
+            AppFailedError: a script is run, and no client replied in the honest run.
+        """
+        assert self._recorder is not None
+        partition, script = _partition(context), self._recorder.script
+        kind = message.metadata.message_type
+        if not kind.startswith("train"):
+            return call_next(message, context)
+        if script is None:
+            if self._recorder.random is None:
+                again = self._seed + 1
+                answer = rehearsal.rehearsed(call_next, message, context, again)
+                reply, self._recorder.random = answer
+            else:
+                reply = call_next(message, context)
+            if not reply.has_error():
+                self._templates[kind, partition] = copy.deepcopy(reply.content)
+            return reply
+        template = self._template(kind, partition)
+        return Message(scripted(template, message, script, partition), reply_to=message)
+
+    def remembered(self, message: Message, context: Context) -> Message | None:
+        """Return the reply of the honest run to any message but training, None if there is none.
+
+        Args:
+            message: of which the type alone counts: metrics need not be those of this model.
+            context: of the client, whose own reply it must be.
+        """
+        content = self._templates.get((message.metadata.message_type, _partition(context)))
+        return None if content is None else Message(copy.deepcopy(content), reply_to=message)
+
+    def remember(self, message: Message, context: Context, reply: Message) -> None:
+        """Keep a reply of the honest run to anything but training.
+
+        Args:
+            message: what was asked; a later reply to the same type takes the place of this one.
+            context: of the client that replied.
+            reply: left out if it is an error.
+        """
+        kind = message.metadata.message_type
+        if not kind.startswith("train") and not reply.has_error():
+            self._templates[kind, _partition(context)] = copy.deepcopy(reply.content)
+
+    def _template(self, kind: str, partition: int) -> RecordDict:
+        # A client that was not sampled in the honest run answers as another one did.
+        known = [of for of in self._templates if of[0] == kind]
+        if not known:
+            raise AppFailedError("no client replied in the honest run")
+        wanted = (kind, partition)
+        return copy.deepcopy(self._templates[wanted if wanted in self._templates else known[0]])
+
+
+@contextlib.contextmanager
+def opened(directory: Path, clients: int, overrides: dict[str, Scalar]) -> Iterator[AuditedApp]:
+    """Load the app in a directory, and yield it ready to run; its modules are forgotten in the end.
+
+    Args:
+        directory: of the app's pyproject.toml.
+        clients: nodes of the federation, each of which has a partition.
+        overrides: of the app's run configuration, by dotted key.
+
+    Raises:
+        InputError: as `loading.loaded`.
+    """
+    audited = AuditedApp(clients)
+    with loaded(directory, overrides, audited.train) as app:
+        audited._app = app
+        yield audited
+
+
+class _AuditGrid(InProcessGrid):
+    """Shows the recorder what the clients sent, and answers for them where nothing is measured."""
+
+    def __init__(self, audited: AuditedApp, recorder: "_Recorder", app: FlowerApp) -> None:
+        super().__init__(app.client_app, audited.clients, app.run_config)
+        self._audited, self._recorder = audited, recorder
+        self._asked = 0
+        self.in_client = False
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the ids of all nodes; a strategy that asks on and on waits for more of them."""
+        self._asked += 1
+        if self._asked > MOST_QUESTIONS:
+            raise AppFailedError(
+                f"the app waits for more than {self._audited.clients} clients; audit it "
+                "with more --clients"
+            )
+        return super().get_node_ids()
+
+    def execute(self, message: Message) -> Message:
+        context = self.contexts[message.metadata.dst_node_id]
+        self._asked = 0
+        training = message.metadata.message_type.startswith("train")
+        if self._recorder.script is not None and not training:
+            reply = self._audited.remembered(message, context)
+            if reply is not None:
+                return reply
+        self.in_client = True
+        try:
+            reply = super().execute(message)
+        finally:
+            self.in_client = False
+        if training:
+            self._recorder.replied(message, _partition(context), reply)
+        elif self._recorder.script is None:
+            self._audited.remember(message, context, reply)
+        return reply
+
+
+class _Recorder:
+    """Gathers what one run shows, round by round."""
+
+    def __init__(self, clients: int, script: Script | None) -> None:
+        self.clients, self.script = clients, script
+        self.statements: list[Statement] = []
+        self.seeded = False
+        self.random: bool | None = None  # whether training is; known once one client has trained
+        self.local: LocalDpMod | None = None
+        self._epsilons: list[client_noise.Epsilon] = []
+        self._rounds: list[Round] = []
+        self._model: Vector = np.empty(0)
+        self._replies: dict[int, RecordDict] = {}
+        self._without_noise: Vector | None = None
+        self._strategy: Strategy | None = None
+        self._replaced: list[tuple[Strategy, Any]] = []
+
+    def replied(self, message: Message, partition: int, reply: Message) -> None:
+        """Note what a client sent in answer to a model."""
+        if reply.has_error():
+            raise AppFailedError(f"client {partition} failed: {reply.error.reason}")
+        if not self._replies:  # all clients of a round get the same model
+            self._model = flat(message.content)
+        self._replies[partition] = copy.copy(reply.content)
+        for metrics in reply.content.metric_records.values():
+            epsilon = client_noise.reported_epsilon(metrics)
+            self._epsilons += [] if epsilon is None else [epsilon]
+
+    def attach(self, strategy: Strategy) -> None:
+        """Watch the aggregation of a strategy, and of the one inside its noise."""
+        self._strategy = strategy
+        wrapper = introspection.central_wrapper(strategy)
+        if any(strategy is each for each, _ in self._replaced):
+            return
+        aggregate = strategy.aggregate_train
+
+        def observed(server_round: int, replies: Iterable[Message]) -> Any:
+            seen, self._replies = self._replies, {}
+            weights = self._weights(seen)
+            shifts = self._message(seen)
+            before = float(getattr(wrapper, "clipping_norm", np.nan))
+            result = aggregate(server_round, list(replies))
+            if result[0] is None:
+                raise AppFailedError(f"round {server_round} was skipped: nothing was aggregated")
+            model = flat_record(result[0])
+            self._released(model, len(seen), weights, before, wrapper, shifts)
+            return result
+
+        self._replace(strategy, observed)
+        if wrapper is not None and self.script is None:
+            self._watch_inside(wrapper.strategy)
+
+    def detach(self) -> None:
+        """Leave the strategies as they were: an app may keep one for its next run."""
+        for strategy, own in reversed(self._replaced):
+            if own is None:
+                del strategy.aggregate_train
+            else:
+                strategy.aggregate_train = own
+
+    def finish(self, mods: tuple[object, ...], libraries: tuple[str, ...]) -> Execution:
+        """Return what was seen. Raises AppFailedError if no round was.
+
+        libraries: of differential privacy, that the app imports.
+        """
+        if self._strategy is None or not self._rounds:
+            raise AppFailedError(
+                "the app trained no round through Strategy.start of flwr.serverapp.strategy; apps "
+                "of the older flwr.server stack cannot be audited"
+            )
+        every = (*mods, self.local) if self.local is not None else mods
+        configuration = introspection.configuration_of(self._strategy, every, len(self._rounds))
+        largest = max(self._epsilons, default=None)
+        return Execution(
+            tuple(self._rounds),
+            configuration,
+            tuple(self.statements),
+            self.seeded,
+            self._model.size,
+            None
+            if self.random is None
+            else Training(
+                self.random,
+                libraries,
+                None if largest is None else largest.value,
+                "" if largest is None else largest.metric,
+            ),
+        )
+
+    def _watch_inside(self, inner: Strategy) -> None:
+        aggregate = inner.aggregate_train
+
+        def observed(server_round: int, replies: Iterable[Message]) -> Any:
+            result = aggregate(server_round, replies)
+            self._without_noise = None if result[0] is None else flat_record(result[0])
+            return result
+
+        self._replace(inner, observed)
+
+    def _replace(self, strategy: Strategy, aggregate_train: Any) -> None:
+        self._replaced.append((strategy, strategy.__dict__.get("aggregate_train")))
+        strategy.aggregate_train = aggregate_train  # type: ignore[method-assign]
+
+    def _weights(self, seen: dict[int, RecordDict]) -> dict[int, float]:
+        key = introspection.weighting_key(self._strategy) if self._strategy else ""
+        found = {}
+        for partition, content in seen.items():
+            for metrics in content.metric_records.values():
+                weight = metrics.get(key)
+                if isinstance(weight, int | float):
+                    found[partition] = float(weight)
+        return found
+
+    def _message(self, seen: dict[int, RecordDict]) -> tuple[float, float]:
+        if self.script is None or self.script.target not in seen:
+            return np.nan, np.nan
+        change = flat(seen[self.script.target]) - self._model
+        along = direction(self.script.seed, change.size)
+        return float(change @ along), float(np.linalg.norm(change))
+
+    def _released(
+        self,
+        model: Vector,
+        replies: int,
+        weights: dict[int, float],
+        before: float,
+        wrapper: Any | None,
+        shifts: tuple[float, float],
+    ) -> None:
+        energy = None
+        if self._without_noise is not None:
+            energy = float(np.square(model - self._without_noise).sum())
+        shift = np.nan
+        if self.script is not None:
+            along = direction(self.script.seed, model.size)
+            shift = float((model - self._model) @ along)
+        after = float(getattr(wrapper, "clipping_norm", np.nan))
+        self._rounds.append(Round(replies, weights, before, after, energy, shift, *shifts))
+        self._without_noise = None
+
+
+@contextlib.contextmanager
+def _hooks(recorder: _Recorder, grid: _AuditGrid) -> Iterator[None]:
+    """Watch Flower's classes while the app runs: strategies, LocalDpMod, accountants, seeds."""
+    call, answer = LocalDpMod.__call__, RdpAccountant.get_privacy_spent
+
+    def local(self: LocalDpMod, *arguments: Any) -> Message:
+        recorder.local = self
+        return call(self, *arguments)
+
+    def spent(self: RdpAccountant, delta: float | None = None) -> Any:
+        result = answer(self, delta)
+        statement = Statement(result.epsilon, result.delta, result.num_releases)
+        recorder.statements.append(statement)
+        return result
+
+    def noted(set_generator: Any) -> Any:
+        def observed(*arguments: Any, **names: Any) -> None:
+            recorder.seeded = recorder.seeded or not grid.in_client
+            set_generator(*arguments, **names)
+
+        return observed
+
+    with ExitStack() as stack:
+        for kind in _starters(Strategy):  # type: ignore[type-abstract]
+            stack.enter_context(patched(kind, "start", _observed_start(kind, recorder)))
+        stack.enter_context(patched(LocalDpMod, "__call__", local))
+        stack.enter_context(patched(RdpAccountant, "get_privacy_spent", spent))
+        for name in ("seed", "set_state"):
+            stack.enter_context(patched(np.random, name, noted(getattr(np.random, name))))
+        yield
+
+
+def _observed_start(strategy: type[Strategy], recorder: _Recorder) -> Any:
+    start = strategy.start
+
+    def observed(self: Strategy, *arguments: Any, **names: Any) -> Any:
+        recorder.attach(self)
+        if recorder.script is not None:  # evaluating the model shows nothing here
+            arguments, names = arguments[:6], names | {"evaluate_fn": None}
+        return start(self, *arguments, **names)
+
+    return observed
+
+
+def _starters(strategy: type[Strategy]) -> Iterator[type[Strategy]]:
+    """Yield every class that has a `start` of its own."""
+    if "start" in strategy.__dict__:
+        yield strategy
+    for derived in strategy.__subclasses__():
+        yield from _starters(derived)
+
+
+def _partition(context: Context) -> int:
+    return int(context.node_config["partition-id"])
+
+
+@contextlib.contextmanager
+def _without_logs() -> Iterator[None]:
+    """Silence Flower's log, which would print dozens of lines for every run."""
+    log = logging.getLogger("flwr")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

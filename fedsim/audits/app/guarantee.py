@@ -1,0 +1,238 @@
+"""What a configuration really guarantees one client, by theory.
+
+The two worlds differ in one client's update. add-remove: in the other world that client sends no
+change at all but keeps its place in the round ("zero-out" neighbours; Kairouz et al., "Practical
+and private deep learning without sampling or shuffling", 2021, Definition 1.1). Flower divides by
+the number of replies, so a client that really stays away changes the normaliser as well; zero-out
+is the relation under which Flower's own calibration, C / n, is right. replace: it sends any other
+update. No amplification by client sampling is counted: Flower samples a fixed number, and who was
+sampled is no secret from the server.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from heapq import nlargest
+
+from adversaries.statistics import gaussian
+from fedsim.audits.app.configuration import (
+    UNBOUNDED_WEIGHT,
+    CentralNoise,
+    Claim,
+    Configuration,
+    Observation,
+    Scope,
+)
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
+from fedsim.privacy.trust.model import Vantage
+
+LEAST, MOST = 1e-6, 1e100
+"""Noise multipliers outside are no noise, or no signal, to the accountants either."""
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """The true noise of every round; each tuple has one value a round.
+
+    Attributes:
+        vantage: who looks: the server at messages, any other at released models.
+        neighbouring: what the client sends in the other world.
+        multipliers: noise over the most that one client can change, all that is released counted; 0
+            for none.
+        on_models: of the released models (or messages) alone, which is what the attack looks at.
+        influences: how far (L2) one client can move the released model, or message; inf if without
+            limit.
+        noise_stds: the standard deviation of the noise on every coordinate.
+    """
+
+    vantage: Vantage
+    neighbouring: Neighbouring
+    multipliers: tuple[float, ...]
+    on_models: tuple[float, ...]
+    influences: tuple[float, ...]
+    noise_stds: tuple[float, ...]
+
+    def mechanism(self, scope: Scope = Scope.RUN) -> Mechanism:
+        """Return the mechanism of the whole run, or that of its least private round."""
+        multipliers = self.multipliers if scope is Scope.RUN else (min(self.multipliers),)
+        return Mechanism(tuple(Steps(z) for z in multipliers), self.neighbouring)
+
+    def epsilon(self, delta: float, scope: Scope = Scope.RUN) -> float:
+        """Return epsilon by the privacy loss distribution; inf without noise.
+
+        Args:
+            delta: in (0, 1).
+            scope: of the whole run, or of its least private round.
+        """
+        return PLD.epsilon(self.mechanism(scope), delta)
+
+    def advantage(self, scope: Scope = Scope.RUN) -> float:
+        """Return the advantage that theory predicts for the attack: 2 Phi(mu/2) - 1."""
+        multipliers = self.on_models if scope is Scope.RUN else (min(self.on_models),)
+        if 0 in multipliers:
+            return 1.0
+        return gaussian.advantage(math.sqrt(sum(z**-2 for z in multipliers)))
+
+
+def vantage_of(configuration: Configuration, claim: Claim | None = None) -> Vantage:
+    """Return who is protected against: whom the claim names, else whom the noise is for.
+
+    That is a participant, who sees released models, unless clients alone add noise: then it is the
+    server, who sees every message.
+
+    Args:
+        configuration: whose noise decides where no claim does.
+        claim: None, or one without a vantage, leaves it to the noise.
+    """
+    if claim is not None and claim.vantage is not None:
+        return claim.vantage
+    central = configuration.central
+    by_clients_alone = central is None or not central.noise_multiplier
+    by_clients_alone = by_clients_alone and configuration.local is not None
+    return Vantage.SERVER if by_clients_alone else Vantage.PARTICIPANT
+
+
+def guarantee(
+    configuration: Configuration, neighbouring: Neighbouring, vantage: Vantage | None = None
+) -> Guarantee | None:
+    """Return what the configuration guarantees towards a vantage, None where theory cannot tell.
+
+    Before the app ran, what the strategy states of itself is believed, equal weights included.
+    Towards a participant the clients' own noise counts where it protects better than the server's:
+    whatever the server makes of a noisy message tells no more than the message does.
+
+    Args:
+        configuration: with or without what a run showed.
+        neighbouring: replacing an update doubles what a client can change.
+        vantage: None for that of `vantage_of`.
+    """
+    vantage = vantage or vantage_of(configuration)
+    messages = _of_messages(configuration, neighbouring)
+    if vantage is Vantage.SERVER:
+        return messages
+    models = _of_models(configuration, neighbouring)
+    if configuration.local is None:
+        return models
+    if models is None:
+        # What the server adds is unknown, so that a released model has no predicted distribution.
+        unknown = (math.inf,) * configuration.rounds
+        return replace(messages, vantage=vantage, influences=unknown)
+    pairs = zip(models.multipliers, messages.multipliers, strict=True)
+    return replace(models, multipliers=tuple(max(pair) for pair in pairs))
+
+
+def _of_messages(configuration: Configuration, neighbouring: Neighbouring) -> Guarantee:
+    """Return what the clients' own noise guarantees towards the server."""
+    rounds, local = configuration.rounds, configuration.local
+    moved = math.inf if local is None else sensitivity(neighbouring, local.clipping_norm)
+    std = 0.0 if local is None else local.std
+    return _of(Vantage.SERVER, neighbouring, (moved,) * rounds, (std,) * rounds, None)
+
+
+def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> Guarantee | None:
+    """Return what the server's noise guarantees towards a participant."""
+    rounds, seen = configuration.rounds, configuration.observation
+    vantage = Vantage.PARTICIPANT
+    if configuration.central is None:
+        if not configuration.known:
+            return None
+        return _of(vantage, neighbouring, (math.inf,) * rounds, (0.0,) * rounds, None)
+    central = configuration.central
+    if not central.plain_mean:
+        return None
+    norms = _every_round(central.clipping_norms, rounds)
+    shares = [share(central, seen, each) for each in range(rounds)]
+    moved_by = tuple(
+        sensitivity(neighbouring, norm) * part for norm, part in zip(norms, shares, strict=True)
+    )
+    if seen is not None and central.client_clips and seen.client_norm_kept:
+        moved_by = (math.inf,) * rounds
+    configured = _configured_stds(central, _every_round(central.noise_norms, rounds))
+    pairs = zip(configured, realised_shares(seen, rounds), strict=True)
+    stds = tuple(std * realised for std, realised in pairs)
+    if seen is not None and seen.seeded:
+        stds = (0.0,) * rounds
+    count_std = central.count_std if central.adaptive else None
+    return _of(vantage, neighbouring, moved_by, stds, count_std)
+
+
+def _configured_stds(central: CentralNoise, norms: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the standard deviation that the strategy means to add, of every round."""
+    return tuple(central.noise_multiplier * norm / central.sampled_clients for norm in norms)
+
+
+def share(central: CentralNoise, seen: Observation | None, round: int) -> float:
+    """Return the largest part of a round's average that one client's update can make up.
+
+    1/n under equal weights. Where a client states its own weight, that of a client that states a
+    huge one among the others: almost 1.
+
+    Args:
+        central: the noise, for the number that it divides by where nothing was observed.
+        seen: replies and weights of the honest run; None before it.
+        round: its place, from 0; beyond the observed rounds the last stands.
+    """
+    if seen is None or not seen.participants:
+        return 1 / central.sampled_clients
+    replies = seen.participants[min(round, len(seen.participants) - 1)]
+    if central.equal_weights_enforced or seen.constant_weights:
+        return 1 / replies
+    others = sum(nlargest(replies - 1, seen.weights.values()))
+    return UNBOUNDED_WEIGHT / (UNBOUNDED_WEIGHT + others)
+
+
+def realised_shares(seen: Observation | None, rounds: int) -> tuple[float, ...]:
+    """Return every round's realised over configured noise where they contradict each other, or 1.
+
+    Round by round: much noise in one round makes up for none in another only in their sum.
+
+    Args:
+        seen: with an interval a round; without any the configured noise is believed.
+        rounds: how many values are returned.
+    """
+    if seen is None or not seen.noise_ratios:
+        return (1.0,) * rounds
+    shares = tuple(
+        1.0 if each.low <= 1 <= each.high else math.sqrt(each.low * each.high)
+        for each in seen.noise_ratios
+    )
+    return _every_round(shares, rounds)
+
+
+def enough_noise(claim: Claim, steps: int) -> float:
+    """Return the noise multiplier at which that many steps just keep the claim.
+
+    Exact for Gaussian steps without sampling, which compose to one of mu = sqrt(steps)/z.
+
+    Args:
+        claim: its epsilon and delta, of all the steps together.
+        steps: equal releases, at least 1.
+    """
+    return math.sqrt(steps) / gaussian.mu_of_epsilon(claim.epsilon, claim.delta)
+
+
+def _every_round(values: tuple[float, ...], rounds: int) -> tuple[float, ...]:
+    """Return one value for every round: the last stands for those that are not known."""
+    return (*values[:rounds], *values[-1:] * (rounds - len(values)))
+
+
+def _of(
+    vantage: Vantage,
+    neighbouring: Neighbouring,
+    influences: tuple[float, ...],
+    stds: tuple[float, ...],
+    count_std: float | None,
+) -> Guarantee:
+    """count_std: of the noise on a released count of clipped updates, None if none is released."""
+    on_models = tuple(
+        min(std / moved, MOST) if math.isfinite(moved) and std >= LEAST * moved else 0.0
+        for std, moved in zip(stds, influences, strict=True)
+    )
+    # Of the count of clipped updates one client changes 1. (Andrew et al., 2021, count +-1/2, so
+    # that a client is worth 1/2; Flower counts 0 or 1 but sets its noise as they do.)
+    both = on_models
+    if count_std is not None:
+        both = tuple(
+            (z**-2 + count_std**-2) ** -0.5 if z > 0 and count_std > 0 else 0.0 for z in on_models
+        )
+    return Guarantee(vantage, neighbouring, both, on_models, influences, stds)

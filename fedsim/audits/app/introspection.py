@@ -1,0 +1,146 @@
+"""Reading the differential-privacy configuration off a Flower strategy and a client's mods."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from flwr.clientapp.mod import LocalDpMod
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+    Strategy,
+)
+
+from fedsim.audits.app.configuration import CentralNoise, Claim, Configuration, LocalNoise
+from fedsim.audits.app.rules import Finding, findings
+from fedsim.privacy.mechanism import Neighbouring
+
+CLIENT_SIDE = (
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyClientSideAdaptiveClipping,
+)
+ADAPTIVE = (
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyClientSideAdaptiveClipping,
+)
+CENTRAL = (DifferentialPrivacyServerSideFixedClipping, *CLIENT_SIDE, *ADAPTIVE)
+
+
+def chain(strategy: Strategy) -> list[Strategy]:
+    """Return the strategy, the one that it wraps, and so on inwards."""
+    found = [strategy]
+    while isinstance(inner := getattr(found[-1], "strategy", None), Strategy):
+        if any(inner is each for each in found):
+            break
+        found.append(inner)
+    return found
+
+
+def central_wrapper(strategy: Strategy) -> Any | None:
+    """Return the strategy's wrapper that adds central noise, None if there is none."""
+    return next((each for each in chain(strategy) if isinstance(each, CENTRAL)), None)
+
+
+def own_code(strategies: Iterable[Strategy]) -> str | None:
+    """Return the first that aggregates by code of its own, None if all of it is Flower's."""
+    for each in strategies:
+        if not type(each).aggregate_train.__module__.startswith("flwr."):
+            return type(each).__name__
+    return None
+
+
+def _makes_own_noise(wrapper: Any) -> bool:
+    """Whether anything but Flower's own code makes the noise of a wrapper of Flower's."""
+    method = wrapper._add_noise_to_aggregated_arrays
+    names = ("add_gaussian_noise_inplace", "compute_stdv")
+    inner = (getattr(method, "__globals__", {}).get(name) for name in names)
+    parts = [method, *(each for each in inner if each is not None)]
+    return not all(str(each.__module__).startswith("flwr.") for each in parts)
+
+
+def averages(strategy: Strategy) -> bool:
+    """Return whether a strategy that wraps no other releases the plain mean of the replies.
+
+    Weights are FedAvg's, by the metric that it names.
+    """
+    return isinstance(strategy, FedAvg) and type(strategy).aggregate_train is FedAvg.aggregate_train
+
+
+def weighting_key(strategy: Strategy) -> str:
+    """Return the metric that weights the innermost strategy's mean, "" if it names none."""
+    return str(getattr(chain(strategy)[-1], "weighted_by_key", ""))
+
+
+def configuration_of(
+    strategy: Strategy, mods: Iterable[object] = (), rounds: int = 1
+) -> Configuration:
+    """Return what a strategy and the mods of its clients say of themselves, before anything runs.
+
+    Args:
+        strategy: the outermost one, as the server app starts it.
+        mods: functions or objects as given to `app.train(mods=...)`, outermost first.
+        rounds: that will be released.
+    """
+    strategies, mods = chain(strategy), list(mods)
+    return Configuration(
+        rounds=rounds,
+        strategies=tuple(type(each).__name__ for each in strategies),
+        mods=tuple(getattr(mod, "__name__", type(mod).__name__) for mod in mods),
+        known=all(type(each).__module__.startswith("flwr.") for each in strategies),
+        central=_central_noise(strategy),
+        local=next((local_noise(mod) for mod in mods if isinstance(mod, LocalDpMod)), None),
+    )
+
+
+def configuration_findings(
+    strategy: Strategy,
+    mods: Iterable[object] = (),
+    rounds: int = 1,
+    claim: Claim | None = None,
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+) -> list[Finding]:
+    """Return what the rules object to in a strategy and its clients' mods, before anything runs.
+
+    Only what can be read is judged: what clients really send is not known yet.
+
+    Args:
+        strategy: the outermost one, as the server app starts it.
+        mods: as given to `app.train(mods=...)`, outermost first.
+        rounds: that will be released.
+        claim: what the run is said to guarantee; None for what LocalDpMod says of itself.
+        neighbouring: what a client sends in the other world; decides the sensitivity.
+    """
+    return findings(configuration_of(strategy, mods, rounds), neighbouring, claim)
+
+
+def local_noise(mod: LocalDpMod) -> LocalNoise:
+    """Return the parameters of a LocalDpMod."""
+    values = (mod.clipping_norm, mod.sensitivity, mod.epsilon, mod.delta)
+    return LocalNoise(*(float(value) for value in values))
+
+
+def _central_noise(strategy: Strategy) -> CentralNoise | None:
+    """Return the noise of Flower's wrapper; None where own code may make another release of it."""
+    wrapper = central_wrapper(strategy)
+    if wrapper is None:
+        return None
+    outwards = chain(strategy)[: chain(strategy).index(wrapper) + 1]
+    if own_code(outwards) is not None:
+        return None
+    adaptive = isinstance(wrapper, ADAPTIVE)
+    return CentralNoise(
+        strategy=type(wrapper).__name__,
+        noise_multiplier=float(wrapper.noise_multiplier),
+        clipping_norms=(float(wrapper.clipping_norm),),
+        noise_norms=(float(wrapper.clipping_norm),),
+        sampled_clients=int(wrapper.num_sampled_clients),
+        client_clips=isinstance(wrapper, CLIENT_SIDE),
+        adaptive=adaptive,
+        count_std=float(wrapper.clipped_count_stddev) if adaptive else 0.0,
+        plain_mean=averages(wrapper.strategy),
+        weighted_by=str(getattr(wrapper.strategy, "weighted_by_key", "")),
+        equal_weights_enforced=getattr(wrapper, "accountant", None) is not None,
+        own_noise=_makes_own_noise(wrapper),
+    )

@@ -1,0 +1,74 @@
+"""What a client sends in a scripted run, and the models of messages as vectors."""
+
+import math
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Message, RecordDict
+
+from fedsim.audits.app.measurement import Script, Vector, direction
+from fedsim.audits.sandbox.errors import AppFailedError
+
+
+def scripted(template: RecordDict, message: Message, script: Script, partition: int) -> RecordDict:
+    """Return the honest reply with the script's arrays and weight in it.
+
+    Args:
+        template: the reply of the honest run, a copy: it is written over.
+        message: holds the model of the round, which the update is added to.
+        script: whose update and weight are the target's; all others send the idle update.
+        partition: of the client that replies.
+    """
+    model = next(iter(message.content.array_records.values()))
+    size = sum(math.prod(array.shape) for array in model.values() if _floating(array))
+    if partition == script.target:
+        update = script.length * direction(script.seed, size)
+    else:
+        update = np.zeros(size)
+        update[0] = script.idle
+    for name in template.array_records:
+        template[name] = _moved(model, update)
+    if partition == script.target and script.weight is not None:
+        for metrics in template.metric_records.values():
+            if script.weighted_by in metrics:
+                whole = isinstance(metrics[script.weighted_by], int)
+                metrics[script.weighted_by] = int(script.weight) if whole else script.weight
+    return template
+
+
+def _moved(model: ArrayRecord, update: Vector) -> ArrayRecord:
+    """Return a model that is moved by the update [P]."""
+    moved, start = {}, 0
+    for name, array in model.items():
+        moved[name] = array
+        if _floating(array):
+            change = update[start : start + math.prod(array.shape)]
+            start += change.size
+            if change.any():
+                values = array.numpy()
+                moved[name] = Array((values + change.reshape(array.shape)).astype(values.dtype))
+    return ArrayRecord(moved)
+
+
+def flat(content: RecordDict) -> Vector:
+    """Return all floating-point numbers of a message's one model, float64 [P].
+
+    Args:
+        content: of the message.
+
+    Raises:
+        AppFailedError: it holds several models, or none.
+    """
+    records = list(content.array_records.values())
+    if len(records) != 1:
+        raise AppFailedError(f"a message holds {len(records)} models; one can be audited")
+    return flat_record(records[0])
+
+
+def flat_record(record: ArrayRecord) -> Vector:
+    """Return all floating-point numbers of a model, float64 [P]."""
+    floating = [array.numpy().ravel() for array in record.values() if _floating(array)]
+    return np.concatenate(floating).astype(np.float64) if floating else np.empty(0)
+
+
+def _floating(array: Array) -> bool:
+    return np.issubdtype(np.dtype(array.dtype), np.floating)

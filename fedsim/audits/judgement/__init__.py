@@ -1,0 +1,1 @@
+"""What is concluded from what was claimed and what was found."""

@@ -1,0 +1,110 @@
+"""An auditor's node: one more SuperNode, which is sent what every client is sent.
+
+It writes what it receives to a transcript on its own disk and answers at once, with nothing, so
+that nobody waits for it. Another process on the same machine reads the transcript while it grows
+and works out the beliefs (`fedsim.audits.live.live_audit`, which has the contents of the
+transcript).
+"""
+
+import time
+from pathlib import Path
+
+from flwr.app import Context, Message
+
+import fedsim
+from adversaries.errors import InputError
+from fedsim.config import from_run_config, to_run_config
+from fedsim.federation.protocol import messages
+from fedsim.federation.protocol.messages import Request
+from fedsim.federation.transcripts.records import AUDITOR, Facts, ObservedRound, Reply
+from fedsim.federation.transcripts.writer import Writer
+
+ROLE = "auditor"
+"""The value of "role" in the node config of an auditor."""
+
+
+def is_auditor(context: Context) -> bool:
+    """Return whether a node was started as an auditor: `role="auditor"` in its node config."""
+    return context.node_config.get("role") == ROLE
+
+
+def transcript_path(context: Context) -> Path:
+    """Return where this node records a run: RUN_ID.fedt in the folder `transcript-path`.
+
+    Args:
+        context: of the node.
+
+    Raises:
+        InputError: its config names no folder.
+    """
+    folder = str(context.node_config.get("transcript-path", ""))
+    if not folder:
+        raise InputError(
+            "this node is an auditor, but its node config does not say where to keep transcripts; "
+            'start it with --node-config \'role="auditor" transcript-path="/some/folder"\''
+        )
+    return Path(folder) / f"{context.run_id}.fedt"
+
+
+def record(message: Message, context: Context) -> Message:
+    """Append what a message brought to the transcript of its run.
+
+    The run's configuration goes with it, so that the transcript is enough to audit by.
+
+    Args:
+        message: as received.
+        context: of the node.
+
+    Returns:
+        A reply with the seconds that it took.
+
+    Raises:
+        InputError: the transcript cannot be written.
+    """
+    start = time.perf_counter()
+    request = Request.from_content(message.content)
+    content = message.content
+    arrays = {"parameters": messages.only(content.array_records[messages.MODEL])}
+    participants, sent = None, dict[int, Reply]()
+    if messages.AGGREGATE in content.array_records:
+        arrays["sum"] = messages.only(content.array_records[messages.AGGREGATE])
+        participants = messages.participants(content)
+    if messages.SENT in content.array_records:
+        replies = messages.arrays_of(content.array_records[messages.SENT])
+        sent = {int(client): Reply({"sum": array}) for client, array in replies.items()}
+    # Validated first: what is written is a configuration that this fedsim understands.
+    config = to_run_config(from_run_config(context.run_config))
+    details = {
+        "request.first-trial": request.first_trial,
+        "request.record": request.record,
+        "request.replacement": request.replacement,
+        "request.target-client": request.target_client,
+        "request.noise-multiplier": request.noise_multiplier,
+        "request.earlier": request.earlier,
+        "request.released": request.released,
+        "request.begun": request.begun,
+    }
+    path = transcript_path(context)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    versions = {"fedsim": fedsim.__version__}
+    facts = Facts("auditor", AUDITOR, "fedsim", run=str(context.run_id), versions=versions)
+    with Writer(path, facts) as writer:
+        writer.append(
+            ObservedRound(
+                request.round,
+                arrays,
+                replies=sent,
+                participants=participants,
+                mechanism={**config, **details},
+            )
+        )
+        if message.metadata.message_type.startswith("evaluate") and _last(config, request):
+            writer.end()
+    return messages.reply(message, messages.AUDITOR, seconds=time.perf_counter() - start)
+
+
+def _last(config: dict[str, bool | int | float | str], request: Request) -> bool:
+    """Whether no batch of trials comes after the one that this message ends."""
+    count = config["trials.count"]
+    assert isinstance(count, int)
+    return request.first_trial + request.trials >= count

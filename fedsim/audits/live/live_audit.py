@@ -1,0 +1,419 @@
+"""The audit of a federation while it runs, by somebody who is sent what every client is sent.
+
+A fold over the transcript of an auditor's node (`fedsim.audits.live.app`). For every message the
+transcript has a round: in its model, "parameters" is theta [T, P] before the round and "sum" the
+released sum [T, P] of the round before; its participants are those of that sum; its mechanism is
+the run's configuration and what the request said. The auditor knows D and D', as the embedded
+adversary does, adds nothing to the sums, and so knows none of the noise: it faces the noise of all
+clients together.
+
+Of a training, which has no challenge, and where nobody is to know D, what is left is what needs no
+records: the noise of the sums (`noise_watch`) and consenting clients' canaries (`canary_watch`).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from adversaries.attacks.posterior import log_odds
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from fedsim.audits.live.canary_watch import CanaryWatch
+from fedsim.audits.live.live_rounds import (
+    Belief,
+    Look,
+    Training,
+    epsilon_so_far,
+    steps_of,
+    worst_case,
+)
+from fedsim.common import device
+from fedsim.config import KNOWN_KEYS, Config, from_run_config
+from fedsim.federation.transcripts.records import ObservedRound, not_of_an_auditor
+from fedsim.game import federation
+from fedsim.game.canary import Canaries
+from fedsim.game.mechanisms.composition import adds_up
+from fedsim.game.observers import participant
+from fedsim.game.observers.known_round import KnownRound
+from fedsim.game.observers.noise_watch import NoiseWatch, claimed_std, watchable
+from fedsim.game.round_game import RoundGame
+from fedsim.learning.data import BUNDLED
+from fedsim.learning.training.sampling import participation
+from fedsim.privacy import identifiability
+from fedsim.privacy.mechanism import Mechanism
+
+Floats = npt.NDArray[np.float64]
+
+
+class LiveAudit:
+    """Reads an auditor's transcript, round by round.
+
+    Args:
+        data_root: where this machine has the dataset, "" for one that comes with a package. The
+            folder that the transcript itself names is never opened, and nothing is downloaded.
+        device_name: as of `run.device`.
+        planted: the canaries of clients that told their seeds.
+        challenge: whether beliefs about the challenge are worked out, which needs D and D'; a
+            training has none.
+        confidence: of what is shown after a round, in (0, 1).
+    """
+
+    def __init__(
+        self,
+        data_root: str = "",
+        device_name: str = "auto",
+        planted: Sequence[Canaries] = (),
+        challenge: bool = True,
+        confidence: float = 0.95,
+    ) -> None:
+        self._data_root, self._device_name = data_root, device_name
+        self._planted, self._challenge, self._confidence = planted, challenge, confidence
+        self._trainings: dict[int, Training] = {}
+        self._given: Mapping[str, Any] = {}
+        self.config: Config | None = None
+        self.beliefs: dict[int, list[Belief]] = {}
+        self.looks: list[Look] = []
+        self.canaries: CanaryWatch | None = None
+        self.noise: NoiseWatch | None = None
+
+    def observe(self, observed: ObservedRound) -> Belief | Look | None:
+        """Return what is found after the round that a message brings the sum of, if any.
+
+        That is a belief about the challenge, or without one what needs no records.
+
+        Args:
+            observed: the message.
+
+        Raises:
+            InputError: the transcript is of something else, or of a run that cannot be audited.
+        """
+        request = _request(observed)
+        config = self._configuration(observed)
+        first, parameters = request["first-trial"], observed.model["parameters"]
+        trials = range(first, first + len(parameters))
+        training = self._trainings.get(first)
+        before = None if training is None else training.previous
+        if training is None or (before is not None and observed.round <= before.round):
+            # A batch of trials that begins, or begins anew. Messages arrive in order: one that does
+            # not is never put together with those before it.
+            seen = training.rounds if training is not None and adds_up(config) else 0
+            training = Training(
+                trials,
+                participant.Memory.empty(len(trials)),
+                request["noise-multiplier"],
+                max(request["earlier"], seen),
+                request["released"],
+                [],
+            )
+            if training.earlier:
+                steps = worst_case(config, training.nominal, training.earlier)
+                training.add(steps, training.earlier)
+            self._miss(config, training, observed.round - request["begun"])
+            self._trainings[first] = training
+            self.beliefs[first] = []
+            self._begin_watching(config, trials)
+        previous, found = training.previous, None
+        if previous is not None and previous.round != observed.round - 1:
+            # Without the message between, neither the sum of the one nor the model of the other.
+            missed = observed.round - previous.round
+            self._miss(config, training, missed)
+            previous = None
+        if previous is not None and "sum" in observed.model:
+            found = self._conclude(config, training, previous, observed)
+        training.previous = observed
+        return found
+
+    @property
+    def rounds(self) -> int:
+        """The last round of any training whose sum is known; 0 before there is one."""
+        return max((training.concluded for training in self._trainings.values()), default=0)
+
+    @property
+    def missed(self) -> int:
+        """The most rounds of any training that nothing could be concluded from."""
+        return max((training.missed for training in self._trainings.values()), default=0)
+
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """Return the noise of the rounds so far, of every batch of trials; equal ones once.
+
+        Batches of trials differ where one lost clients, or came farther, than another.
+        """
+        if self.config is None:
+            return ()
+        neighbouring = self.config.privacy.neighbouring
+        found = (
+            Mechanism(tuple(training.groups), neighbouring)
+            for training in self._trainings.values()
+            if training.groups
+        )
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def trials(self) -> int:
+        """How many trials were seen."""
+        return sum(len(training.trials) for training in self._trainings.values())
+
+    def everything(self) -> Mechanism | None:
+        """Return the noise of all rounds of all trials so far, one after another; None of none.
+
+        What this transcript does not have, such as trials that finished before an interruption, is
+        as many rounds as the server says, with as little noise as is tolerated.
+        """
+        trainings = self._trainings.values()
+        groups = [
+            replace(group, count=group.count * len(training.trials))
+            for training in trainings
+            for group in training.groups
+        ]
+        if self.config is None or not groups:
+            return None
+        last = max(trainings, key=lambda training: training.before)
+        seen = sum(
+            len(training.trials) * (training.earlier if training is last else training.rounds)
+            for training in trainings
+        )
+        if last.before > seen:
+            groups.append(worst_case(self.config, last.nominal, last.before - seen))
+        return Mechanism(tuple(groups), self.config.privacy.neighbouring)
+
+    @property
+    def challenged(self) -> bool:
+        """Whether beliefs about a challenge are worked out."""
+        return self._challenge and not (self.config is not None and is_training(self.config))
+
+    def canary_findings(self, confidence: float) -> dict[str, Any] | None:
+        """Return what the canaries show; None without any.
+
+        Where every round of a training is looked at, intervals hold at all looks together.
+
+        Args:
+            confidence: of the interval and the bound, in (0, 1).
+
+        Raises:
+            InputError: an impossible confidence.
+        """
+        watch, config = self.canaries, self.config
+        if watch is None or config is None:
+            return None
+        looks = 1 if self.challenged else config.training.rounds
+        level = 1 - (1 - confidence) / looks
+        effect = watch.effect(level)
+        if effect is None:
+            return None
+        bound = watch.epsilon_at_least(config.privacy.delta, level)
+        return {
+            "mu": None if effect.reason else effect.mu,
+            "interval": [effect.interval.low, effect.interval.high],
+            "p_value": effect.p_value,
+            "reason": effect.reason,
+            "claimed_mu": watch.prediction(),
+            "canaries": sum(watch.sides),
+            "belief": watch.belief(),
+            "advantage": None if effect.reason else gaussian.advantage(max(0.0, effect.mu)),
+            "advantage_interval": [
+                gaussian.advantage(effect.interval.low),
+                gaussian.advantage(effect.interval.high),
+            ],
+            "epsilon_at_least": None if bound is None else bound.epsilon,
+        }
+
+    def _configuration(self, observed: ObservedRound) -> Config:
+        given = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
+        if self.config is None or given != self._given:
+            config = from_run_config(given | {"run.device": self._device_name, "run.threads": 0})
+            # Whoever wrote the transcript does not choose what is read here, or fetched.
+            config = config.reading_data_from(self._data_root, as_they_are=True)
+            if self._challenge and not is_training(config):
+                check(config)
+                _check_data(config)
+                federation.load(config)  # data that are not there are known before any belief
+            self.config, self._given = config, given
+        return self.config
+
+    def _miss(self, config: Config, training: Training, rounds: int) -> None:
+        """Note rounds that were not seen; of their noise there was as little as is tolerated."""
+        if rounds:
+            training.missed += rounds
+            training.add(worst_case(config, training.nominal, rounds), rounds)
+
+    def _conclude(
+        self, config: Config, training: Training, before: ObservedRound, now: ObservedRound
+    ) -> Belief | Look:
+        """Learn from the sum of the round before, whose participants are known now."""
+        trials, everybody = training.trials, range(config.federation.clients)
+        present = everybody if now.participants is None else now.participants
+        nominal = _request(before)["noise-multiplier"]
+        training.add(steps_of(config, nominal, len(present), 1), 1)
+        training.concluded = before.round
+        self._watch(config, trials, before.round, now, len(present), nominal)
+        if not self.challenged:
+            self.looks.append(self._look(config, training, before.round))
+            return self.looks[-1]
+        training.memory = _remembered(config, training, before, now, present)
+        belief = _belief(config, training, before.round)
+        self.beliefs[trials.start].append(belief)
+        return belief
+
+    def _begin_watching(self, config: Config, trials: range) -> None:
+        """Watch a batch of trials that begins, or begins anew."""
+        if self._planted:
+            self.canaries = self.canaries or CanaryWatch(
+                self._planted, config.training.clipping_norm
+            )
+            self.canaries.begin(trials)
+        messages = config.federation.auditor_sees == "messages"
+        clients = config.federation.clients if messages else 0
+        self.noise = NoiseWatch(clients) if watchable(config) else None
+
+    def _watch(
+        self,
+        config: Config,
+        trials: range,
+        round: int,
+        now: ObservedRound,
+        sources: int,
+        nominal: float,
+    ) -> None:
+        """Hold the sums of a round, of so many clients, against what needs no records."""
+        released = now.model["sum"]
+        std, own_std = (claimed_std(config, nominal, each) for each in (sources, 1))
+        if self.canaries is not None:
+            self.canaries.observe(trials, round, released, std)
+        if self.noise is not None:
+            sent = {client: reply.arrays["sum"][0] for client, reply in now.replies.items()}
+            self.noise.observe(released[0], std, sent, own_std)
+
+    def _look(self, config: Config, training: Training, round: int) -> Look:
+        """Return what is found without records after a round."""
+        epsilon = epsilon_so_far(config, training)
+        return Look(
+            training.trials,
+            round,
+            epsilon,
+            identifiability.rho_beta_of_epsilon(epsilon),
+            training.missed,
+            {} if self.noise is None else self.noise.limits(self._confidence),
+            self.canary_findings(self._confidence),
+        )
+
+
+def _remembered(
+    config: Config,
+    training: Training,
+    before: ObservedRound,
+    now: ObservedRound,
+    present: Collection[int],
+) -> participant.Memory:
+    """Return the memory after the sum of the round before, to which these clients added.
+
+    The same as a participant's, of somebody who sent nothing and knows no noise.
+    """
+    request, trials = _request(before), training.trials
+    known = federation.load(config)
+    if known.device.type == "cpu":
+        device.single_threaded_kernels()
+    parameters = torch.tensor(before.model["parameters"]).to(known.device)
+    coins = participation(
+        config.noise_seed,
+        config.trials.streams(trials),
+        before.round,
+        config.data.records,
+        config.training.sampling_rate,
+    )
+    game = RoundGame.of_message(
+        before.round,
+        trials,
+        request["noise-multiplier"],
+        request["target-client"],
+        request["record"],
+        request["replacement"],
+    )
+    taking_part = None if coins is None else torch.from_numpy(coins).to(known.device)
+    memory = participant.expect(
+        training.memory,
+        KnownRound(config, known, game, parameters, taking_part),
+        NOBODY,
+        torch.zeros(parameters.shape, dtype=torch.float64, device=known.device),
+        set(range(config.federation.clients)) - set(present),
+        len(present),
+    )
+    return participant.observe(memory, torch.tensor(now.model["sum"]).to(known.device))
+
+
+def _belief(config: Config, training: Training, round: int) -> Belief:
+    """Return what the memory after the sum of a round comes to, beside what was spent by then."""
+    epsilon = epsilon_so_far(config, training)
+    return Belief(
+        training.trials.start,
+        round,
+        log_odds(config.audit.prior, training.memory.ratios.numpy())[:, -1],
+        training.memory.sensitivities[:, -1].numpy(),
+        training.memory.noise_stds[:, -1].numpy(),
+        epsilon,
+        identifiability.rho_beta_of_epsilon(epsilon),
+        training.missed,
+    )
+
+
+def is_training(config: Config) -> bool:
+    """Return whether a run trains a model that is kept, so that nobody is challenged."""
+    return config.run.job == "training"
+
+
+NOBODY = -1
+"""The partition of an adversary that is no client."""
+
+
+def check(config: Config) -> None:
+    """Check that the auditor's background knowledge is enough for a run.
+
+    Args:
+        config: of the run.
+
+    Raises:
+        InputError: it is not.
+    """
+    if config.privacy.noise.mechanism.own_law:
+        raise InputError(
+            f"privacy.noise is '{config.privacy.noise}', whose law takes what the server alone is "
+            "sent, so that this run can be audited by itself only"
+        )
+    if config.federation.sampling_rate < 1:
+        raise InputError(
+            "federation.sampling-rate is below 1: a live auditor does not follow who joins a "
+            "round; such a run audits itself"
+        )
+    if config.training.sampling_rate < 1 and config.noise_seed is None:
+        raise InputError(
+            "training.sampling-rate is below 1 with noise from the operating system: which of the "
+            "records took part is known to their clients alone, and the challenge cannot be "
+            "audited; canaries can (--canary-seed-file)"
+        )
+
+
+def _check_data(config: Config) -> None:
+    """Raise InputError for data that are read from files of which nobody here said where."""
+    if not config.data.root and config.data.name not in BUNDLED:
+        raise InputError(
+            f"the run's data, {config.data.name}, are read from files, and the audit opens no "
+            "folder that a transcript names; say where this machine has them with --data-root, or "
+            "audit the canaries alone (--no-challenge)"
+        )
+
+
+def _request(observed: ObservedRound) -> dict[str, Any]:
+    """Return what the request of a message said. Raises InputError if it is of something else."""
+    request = {
+        name: observed.mechanism.get(f"request.{name}")
+        for name in (
+            *("first-trial", "record", "replacement", "target-client", "noise-multiplier"),
+            *("earlier", "released", "begun"),
+        )
+    }
+    if None in request.values() or "parameters" not in observed.model:
+        raise not_of_an_auditor(observed)
+    return request

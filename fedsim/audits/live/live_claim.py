@@ -1,0 +1,86 @@
+"""Whether what an auditor's node recorded supports the epsilon that somebody claims of the run.
+
+The claim is of everything that the run released, all of its trials together. What supports it is
+the noise that the server says, and that something which could have contradicted it was measured
+(`fedsim.audits.live.live_power`): canaries, or beliefs whose worlds were told.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fedsim.audits.app.configuration import Claim
+from fedsim.audits.judgement.verdict import Verdict
+from fedsim.audits.live.live_audit import LiveAudit
+from fedsim.audits.run import cautions
+from fedsim.privacy.accounting import PLD
+
+
+def judge(
+    audit: LiveAudit,
+    claim: Claim,
+    alarms: Sequence[str],
+    unmeasured: Sequence[str],
+    reported: int | None,
+    ended: bool,
+) -> dict[str, Any]:
+    """Return the claim with its verdict, and the reasons of one that is not supported.
+
+    Args:
+        audit: of the run.
+        claim: what somebody claims of it.
+        alarms: what contradicts the noise that the server says.
+        unmeasured: why nothing could have, empty where something could.
+        reported: how many trials whoever ran the federation reported; None before that.
+        ended: whether the run did.
+    """
+    verdict, reasons = Verdict.SUPPORTED, list[str]()
+    if incomparable := _incomparable(audit, claim):
+        verdict, reasons = Verdict.NOT_JUDGED, [incomparable]
+    elif against := [*alarms, *_against(audit, claim)]:
+        verdict, reasons = Verdict.SUSPECT, against
+    elif lacking := [*_unseen(audit, reported, ended), *unmeasured]:
+        verdict, reasons = Verdict.NOT_JUDGED, lacking
+    return {
+        "epsilon": claim.epsilon,
+        "delta": claim.delta,
+        "unit": claim.unit,
+        "verdict": verdict.value,
+        "reasons": reasons,
+    }
+
+
+def _incomparable(audit: LiveAudit, claim: Claim) -> str:
+    """Return why the claim cannot be held against what was seen, empty if it can."""
+    if audit.config is None or audit.everything() is None:
+        return "no round was seen from its beginning to its end"
+    unit = audit.config.privacy.unit
+    if claim.unit not in (None, unit):
+        return f"the claim is of a {claim.unit}, the run protects a {unit}"
+    return ""
+
+
+def _against(audit: LiveAudit, claim: Claim) -> list[str]:
+    """Return what the configuration itself says against the claim."""
+    mechanism = audit.everything()
+    assert audit.config is not None and mechanism is not None
+    reasons = cautions.dp_failings(audit.config)
+    epsilon = PLD.epsilon(mechanism, claim.delta)
+    if epsilon > claim.epsilon:
+        reasons.append(f"the noise that the server says allows epsilon {epsilon:.4g}")
+    return reasons
+
+
+def _unseen(audit: LiveAudit, reported: int | None, ended: bool) -> list[str]:
+    """Return what of the run was not seen."""
+    assert audit.config is not None
+    missing = [] if ended else ["the transcript does not say that the run has ended"]
+    trials = audit.config.trials
+    planned = reported or trials.count
+    if audit.trials < planned and reported is None and trials.until_halfwidth:
+        missing.append(
+            f"{audit.trials} trials were seen of a run that may stop before its {planned} "
+            "(trials.until-halfwidth), so that only --worlds says whether these are all"
+        )
+    elif audit.trials < planned:
+        missing.append(f"{audit.trials} of {planned} trials were seen")
+    return missing

@@ -1,0 +1,238 @@
+"""The report of a live audit: what an auditor of a running federation came to believe, in numbers.
+
+`fedsim.report.kinds.live` says them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, logit
+
+from adversaries.errors import InputError
+from adversaries.statistics import estimators
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.app.configuration import Claim
+from fedsim.audits.live import live_claim, live_power
+from fedsim.audits.live.live_audit import LiveAudit
+from fedsim.audits.live.live_rounds import Belief
+from fedsim.config import Config
+from fedsim.federation.runs import precision
+from fedsim.federation.transcripts.records import Facts
+from fedsim.game.mechanisms.composition import adds_up
+from fedsim.game.observers import noise_watch
+from fedsim.privacy import identifiability
+from fedsim.privacy.accounting import PLD
+
+Report = Mapping[str, Any]
+Bools = npt.NDArray[np.bool_]
+
+CANARIES = (
+    "The signal of one made-up record of norm C in the sums of one training so far, over all that "
+    "hides it, other records included; the claim counts the noise alone, and is an upper bound. "
+    "The belief in what is true of a canary starts at 1/2, and takes the claimed noise for granted."
+)
+
+NOISE = (
+    "How many times the claimed noise there is at most, whatever the records are: found without "
+    "them, from the released numbers alone, and valid after every round."
+)
+
+
+def assemble(
+    audit: LiveAudit,
+    facts: Facts,
+    confidence: float,
+    worlds: Bools | None = None,
+    claim: Claim | None = None,
+    ended: bool = False,
+) -> dict[str, Any]:
+    """Return the report so far, in which what is infinite is `math.inf`.
+
+    Args:
+        audit: of the run.
+        facts: of the transcript's header.
+        confidence: of every interval.
+        worlds: bool [T], which trials trained on D, where whoever ran the federation has told; None
+            before that. Without them nobody can say whether the beliefs are right.
+        claim: what somebody claims of the run, None if nobody does.
+        ended: whether the run did.
+
+    Raises:
+        InputError: the confidence is impossible, or the worlds are of another run.
+    """
+    config = audit.config
+    reported = None if worlds is None else len(worlds)
+    if config is not None and reported is not None:
+        _check_reported(config, reported)
+    last = [beliefs[-1] for _, beliefs in sorted(audit.beliefs.items()) if beliefs]
+    report: dict[str, Any] = {
+        "kind": "live audit",
+        "facts": asdict(facts),
+        "confidence": confidence,
+        "vantage": f"auditor: {_sees(config)} of every round, none of the noise known",
+        "trust": None if config is None else config.federation.trust.value,
+        "neighbouring": None if config is None else config.privacy.neighbouring.value,
+        "unit": None if config is None else config.privacy.unit,
+        "delta": None if config is None else config.privacy.delta,
+        "rounds_planned": None if config is None else config.training.rounds,
+        "rounds": audit.rounds,
+        "missed": audit.missed,
+        "one_world": config is not None and live_power.one_world(config),
+        "trials": sum(len(belief.log_odds) for belief in last),
+        "bounds": _bounds(audit),
+        "released": _released(audit),
+        "belief": _beliefs(audit, last),
+        "noise": _noise(audit, confidence),
+        "empirical": _empirical(audit, last, confidence, worlds),
+        "canaries": _canaries(audit, confidence),
+    }
+    report["alarms"] = _alarms(audit, last, report, worlds)
+    scored, bounds = _scored(last, worlds), report["bounds"]
+    seen, bound = scored and scored[0], bounds and bounds["rho_alpha"]
+    report["seen_below"] = live_power.seen_below(audit, worlds, seen)
+    report["claim"] = None
+    if claim is not None:
+        unmeasured = live_power.lacking(audit, worlds, seen, bound)
+        report["claim"] = live_claim.judge(
+            audit, claim, report["alarms"], unmeasured, reported, ended
+        )
+    return report
+
+
+def _sees(config: Config | None) -> str:
+    if config is not None and config.federation.auditor_sees == "messages":
+        return "the aggregate and every client's message"
+    return "the aggregate"
+
+
+def _check_reported(config: Config, reported: int) -> None:
+    """Raise InputError where a run has other numbers of trials than the recorded one may have."""
+    planned = config.trials.count
+    # Who stops early has fewer.
+    if reported > planned or (reported < planned and not config.trials.until_halfwidth):
+        raise InputError(
+            f"the run that --worlds names has {reported} trials, but the one that was recorded "
+            f"has {planned}: it is of another run; name the one that the auditor joined"
+        )
+
+
+def _bounds(audit: LiveAudit) -> dict[str, Any] | None:
+    """Return the bounds of the batch of trials that they protect least: no batch's belief is
+    beyond."""
+    mechanisms = audit.mechanisms()
+    if audit.config is None or not mechanisms:
+        return None
+    delta = audit.config.privacy.delta
+    worst = max(mechanisms, key=lambda mechanism: PLD.epsilon(mechanism, delta))
+    found = asdict(identifiability.bounds(worst, delta))
+    # Of sampled steps, the largest epsilon and the largest advantage need not be of one batch of
+    # trials.
+    found["rho_alpha"] = max(map(identifiability.rho_alpha, mechanisms))
+    return found | {"noise_multiplier": min(one.noise_multiplier for one in worst.groups)}
+
+
+def _released(audit: LiveAudit) -> dict[str, Any] | None:
+    """Return what everything that was released comes to; None where no guarantee speaks of it."""
+    mechanism = audit.everything()
+    if mechanism is None or audit.config is None or not adds_up(audit.config):
+        return None
+    epsilon = PLD.epsilon(mechanism, audit.config.privacy.delta)
+    return {"epsilon": epsilon, "rho_beta": identifiability.rho_beta_of_epsilon(epsilon)}
+
+
+def _beliefs(audit: LiveAudit, last: Sequence[Belief]) -> dict[str, Any] | None:
+    if not last:
+        return None
+    final = np.concatenate([expit(belief.log_odds) for belief in last])
+    course = audit.beliefs[last[-1].first_trial]
+    return {
+        "mean": float(final.mean()),
+        "highest": float(final.max()),
+        "log_odds": np.concatenate([belief.log_odds for belief in last]).tolist(),
+        "rounds": [belief.round for belief in course],
+        "mean_by_round": [float(expit(belief.log_odds).mean()) for belief in course],
+        "highest_by_round": [float(expit(belief.log_odds).max()) for belief in course],
+    }
+
+
+def _empirical(
+    audit: LiveAudit, last: Sequence[Belief], confidence: float, worlds: Bools | None
+) -> dict[str, Any] | None:
+    """Return how right the beliefs were; None until somebody tells the worlds."""
+    scored = _scored(last, worlds)
+    if scored is None or worlds is None or audit.config is None:
+        return None
+    bits, final = scored
+    # At the look that the campaign stopped at, also where the auditor missed some of its trials.
+    played = precision.design(audit.config, len(worlds))
+    advantage = estimators.advantage(bits, final, confidence, played)
+    loss = final - logit(audit.config.audit.prior)
+    allowed = np.repeat(
+        [belief.epsilon for belief in last], [len(belief.log_odds) for belief in last]
+    )
+    exceeded = estimators.delta_prime(bits, loss, allowed, played.level(confidence))
+    return {
+        "trials": len(bits),
+        "advantage": advantage.point,
+        "advantage_interval": [advantage.interval.low, advantage.interval.high],
+        "delta_prime": exceeded.point,
+        "delta_prime_interval": [exceeded.interval.low, exceeded.interval.high],
+    }
+
+
+def _scored(
+    last: Sequence[Belief], worlds: Bools | None
+) -> tuple[Bools, npt.NDArray[np.float64]] | None:
+    """Return worlds and final log-odds of the trials that were seen; None unless both worlds."""
+    if worlds is None or not last:
+        return None
+    bits = [
+        worlds[belief.first_trial : belief.first_trial + len(belief.log_odds)] for belief in last
+    ]
+    found = np.concatenate(bits)
+    if len(np.unique(found)) < 2:
+        return None
+    return found, np.concatenate([belief.log_odds for belief in last])
+
+
+def _canaries(audit: LiveAudit, confidence: float) -> dict[str, Any] | None:
+    found = audit.canary_findings(confidence)
+    return None if found is None else found | {"note": CANARIES}
+
+
+def _alarms(
+    audit: LiveAudit, last: Sequence[Belief], report: Report, worlds: Bools | None
+) -> list[str]:
+    """Return what contradicts the claimed noise beyond chance."""
+    alarms, sure = [], f"with confidence {ALARM_CONFIDENCE:g}"
+    scored = _scored(last, worlds)
+    if scored is not None and worlds is not None and audit.config is not None:
+        played = precision.design(audit.config, len(worlds))
+        low = estimators.advantage(*scored, ALARM_CONFIDENCE, played).interval.low
+        if low > report["bounds"]["rho_alpha"]:
+            alarms.append(
+                f"The advantage is at least {low:.3f} {sure}, above its bound "
+                f"{report['bounds']['rho_alpha']:.3f}: the noise is not what was claimed."
+            )
+    found = audit.canary_findings(ALARM_CONFIDENCE)
+    if found is not None and found["interval"][0] > found["claimed_mu"]:
+        alarms.append(
+            f"Canaries show a signal of at least {found['interval'][0]:.3f} standard deviations "
+            f"{sure}, but the claimed noise allows {found['claimed_mu']:.3f}: there is less noise "
+            "than claimed."
+        )
+    if audit.noise is not None:
+        alarms += noise_watch.alarms(
+            audit.noise.accused(ALARM_CONFIDENCE), audit.noise.limits(ALARM_CONFIDENCE)
+        )
+    return alarms
+
+
+def _noise(audit: LiveAudit, confidence: float) -> dict[str, Any] | None:
+    """Return how much noise there is at most; None where that is not judged."""
+    if audit.noise is None or not audit.noise.limits(confidence):
+        return None
+    return {"at_most": audit.noise.limits(confidence), "confidence": confidence, "note": NOISE}

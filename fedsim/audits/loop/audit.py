@@ -1,0 +1,415 @@
+"""The audit of a training loop: what it claims, what theory says of it, what an attack proves."""
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import fedsim
+from adversaries.errors import InputError
+from adversaries.statistics import estimators, lower_bounds
+from adversaries.statistics.estimators import Advantage
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
+from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
+from fedsim.audits.app.audit import check
+from fedsim.audits.app.configuration import Claim, Scope
+from fedsim.audits.app.directory import LONGEST_TIME
+from fedsim.audits.app.rules import Finding
+from fedsim.audits.judgement.verdict import Verdict
+from fedsim.audits.loop import guarantee, scoring
+from fedsim.audits.loop.guarantee import Observation
+from fedsim.audits.loop.measurement import Features
+from fedsim.audits.loop.process import LoopProcess, Order, opened
+from fedsim.audits.loop.rules import findings
+from fedsim.audits.loop.support import MeasuredNoise, measured, not_judged
+from fedsim.audits.measurements.noise_family import noise_family
+from fedsim.common.installation import installed
+from fedsim.common.randomness import Role, generator
+from fedsim.common.strict_json import strict_json
+from fedsim.privacy.delta import ASSUMED
+from fedsim.privacy.mechanism import Neighbouring
+
+BOUNDS = ("clopper_pearson", "clopper_pearson_split")
+"""The lower bounds that know nothing of the mechanism."""
+
+TRADE_OFF = "trade_off"
+"""The one beside them that knows the mechanism but for its noise, where theory knows it."""
+
+LIBRARIES = ("torch", "opacus", "numpy")
+"""What a loop's numbers depend on, as far as it is installed."""
+
+TRIALS, RECORDS = 400, 59
+"""Judged runs, and records of D, by default.
+
+59 and half of 58 are prime numbers. So Opacus's divisor and rate do not follow the data at any size
+of a batch below 59, except 1, 2, 29 and 58.
+"""
+
+HONEST, WITHOUT = 6, 2
+"""Watched runs with the target, and in each other world."""
+
+PILOTS, CHOOSING = 10, 16
+"""Seeds that a pair's direction is learnt from, and runs by which the pair is chosen."""
+
+CHANCE = 1.5
+"""Standard deviations that so few runs are apart by chance, in one of six features."""
+
+BATCH = 25
+"""Runs that are asked for at a time."""
+
+Runs = tuple[scoring.Bools, scoring.Floats]
+"""Worlds [T] and features [T, features]."""
+
+
+@dataclass(frozen=True)
+class LoopAudit:
+    """The outcome.
+
+    Attributes:
+        loop: the function's name.
+        data: its source, as of `audit_loop`.
+        target: likewise.
+        observation: honest runs.
+        claim: given, else the accountant's last word; None where nobody claims anything.
+        delta: at which every epsilon is stated.
+        epsilon: by theory, inf without noise; None where theory cannot tell.
+        noise: as measured; None where no step of Opacus's optimizer with noise was watched.
+        advantage: as measured, with its interval.
+        lower_bounds: on epsilon, by name, all at `confidence` together.
+        provable: the largest that `proven` could be: an attack that wins all trials.
+        proven: the largest at `ALARM_CONFIDENCE`, which alone convicts.
+        confidence: of what is shown.
+        findings: what the rules object to.
+        pair: the name of the pair of worlds that betrayed the loop most.
+        score: what decided, as pilots chose it, of the counting bounds.
+        trials: judged runs.
+        runs: of the function, all told.
+        seed: of everything.
+    """
+
+    loop: str
+    data: str
+    target: str
+    observation: Observation
+    claim: Claim | None
+    delta: float
+    epsilon: float | None
+    noise: MeasuredNoise | None
+    advantage: Advantage
+    lower_bounds: dict[str, LowerBound]
+    proven: LowerBound
+    provable: float
+    confidence: float
+    findings: tuple[Finding, ...]
+    pair: str
+    score: str
+    trials: int
+    runs: int
+    seed: int
+
+    @property
+    def lower_bound(self) -> LowerBound:
+        """The largest lower bound; it holds with `confidence`, as all do."""
+        return _largest(self.lower_bounds)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the audit concludes about the claim."""
+        if self.claim is None:
+            return Verdict.NO_CLAIM
+        if self.proven.epsilon > self.claim.epsilon:
+            return Verdict.CONVICTED
+        if self.alarms:
+            return Verdict.SUSPECT
+        if self.epsilon is None:
+            return Verdict.NOT_JUDGED
+        if self.epsilon > self.claim.epsilon * (1 + 1e-6):
+            return Verdict.SUSPECT
+        # Right as it is configured; what was really added is measured.
+        sure = None if self.noise is None else self.noise.epsilon
+        supported = sure is not None and sure <= self.claim.epsilon
+        return Verdict.SUPPORTED if supported else Verdict.NOT_JUDGED
+
+    @property
+    def alarms(self) -> int:
+        """How many rules found a guarantee broken, whatever room a claim leaves."""
+        return sum(each.breaks for each in self.findings)
+
+    @property
+    def contradictory(self) -> bool:
+        """Whether the attack disproves a claim that theory supports."""
+        known = self.claim is not None and self.epsilon is not None
+        return (
+            known
+            and self.verdict is Verdict.CONVICTED
+            and (self.epsilon or 0) <= (self.claim.epsilon if self.claim else 0)
+        )
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the claim is not judged; () if it is."""
+        if self.verdict is not Verdict.NOT_JUDGED:
+            return ()
+        claim = math.inf if self.claim is None else self.claim.epsilon
+        return (not_judged(self.observation, self.epsilon, self.noise, claim, self.trials),)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""
+        steps = self.observation.steps
+        document = {
+            "kind": "loop audit",
+            "loop": self.loop,
+            "verdict": self.verdict.value,
+            "reasons": self.reasons,
+            "claim": None if self.claim is None else asdict(self.claim),
+            "judged": {"delta": self.delta, "scope": Scope.RUN.value},
+            "theory": {
+                "known": self.epsilon is not None,
+                "epsilon": self.epsilon,
+                "infinite": self.epsilon is not None and math.isinf(self.epsilon),
+                "at_measured_noise": self.observation.noise_off is not None,
+            },
+            "noise": None if self.noise is None else self.noise.as_json(),
+            "measured": {
+                "advantage": asdict(self.advantage),
+                "epsilon_lower_bound": self.lower_bound.epsilon,
+                "proven": {"epsilon": self.proven.epsilon, "confidence": ALARM_CONFIDENCE},
+                "provable": self.provable,
+                "contradicts_theory": self.contradictory,
+                "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
+            },
+            "findings": [asdict(finding) for finding in self.findings],
+            "alarms": self.alarms,
+            "watched": {
+                "steps": len(steps),
+                "first": asdict(steps[0]) if steps else None,
+                "sampler": self.observation.present[0].samplers,
+                "explained": self.observation.explained,
+                "beside": self.observation.beside,
+            },
+            "data": self.data,
+            "target": self.target,
+            "worlds": self.pair,
+            "decided_by": self.score,
+            "neighbouring": self.observation.neighbouring.value,
+            "records": self.observation.records,
+            "confidence": self.confidence,
+            "trials": self.trials,
+            "runs": self.runs,
+            "seed": self.seed,
+            "versions": {"fedsim": fedsim.__version__} | installed(LIBRARIES),
+        }
+        return strict_json(document)
+
+
+def audit_loop(
+    function: str,
+    *,
+    data: str = "digits",
+    records: int = RECORDS,
+    target: str = "crafted",
+    trials: int = TRIALS,
+    claim: Claim | None = None,
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+    confidence: float = 0.95,
+    seed: int = 0,
+    time_limit: float = 3600.0,
+    show: Callable[[str], None] = lambda line: None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> LoopAudit:
+    """Return the audit of a training function, whose code runs in a process of its own.
+
+    Args:
+        function: "module:function" or "file.py:function", as `contract` says.
+        data: a bundled data set, or an NPZ file with features and labels.
+        records: of D, the target among them.
+        target: "crafted" for the worst of three crafted pairs, "real" for a record of the data.
+        trials: judged runs; a fourth as many come before them to learn from.
+        claim: what is claimed; None for the accountant's last word.
+        neighbouring: D' lacks the target, or has another record in its place.
+        confidence: of every interval that is shown.
+        seed: of every random number.
+        time_limit: seconds that a request of up to `BATCH` runs may take.
+        show: is told each line that the loop prints.
+        progress: is told how many of the judged trials are done.
+
+    Raises:
+        InputError: options out of range; no such function or data.
+        AppFailedError: the loop fails.
+    """
+    check(trials, confidence, seed)
+    if target not in ("crafted", "real"):
+        raise InputError(f"--target is '{target}'; give crafted or real")
+    if not 0 < time_limit <= LONGEST_TIME:
+        raise InputError(
+            f"{time_limit:g} s is no time limit; give one above 0, of {LONGEST_TIME:.0f} s at most"
+        )
+    order = Order(function, data, records, target, neighbouring.value, seed)
+    with opened(order, time_limit, show) as loop:
+        return audited(loop, order, trials, claim, neighbouring, confidence, progress)
+
+
+def audited(
+    loop: LoopProcess,
+    order: Order,
+    trials: int,
+    claim: Claim | None,
+    neighbouring: Neighbouring,
+    confidence: float,
+    progress: Callable[[int], None],
+) -> LoopAudit:
+    """Return the audit of a training function that is loaded.
+
+    Args:
+        loop: the function.
+        order: by which it was loaded.
+        trials: as of `audit_loop`, like all that follow.
+        claim: likewise.
+        neighbouring: likewise.
+        confidence: likewise.
+        progress: likewise.
+
+    Raises:
+        AppFailedError: the loop fails.
+    """
+    seeds = _Seeds(order.seed)
+    pair = _betraying(loop, seeds)
+    observation = _observed(loop, pair, seeds, order.records, neighbouring)
+    claim = claim or _said(observation)
+    delta = ASSUMED if claim is None else claim.delta
+    learning = max(40, trials // 4)
+    pilots = _measured(loop, pair, learning, seeds, lambda done: None)
+    judged = _measured(loop, pair, trials, seeds, progress)
+    while not loop.noise.enough:  # these runs are for their noise alone
+        _measured(loop, pair, BATCH, seeds, lambda done: None)
+    varies = any(len(np.unique(judged[1][judged[0] == world], axis=0)) > 1 for world in (0, 1))
+    observation = replace(observation, more=loop.noise, varies=varies)
+    score = scoring.learnt(*pilots, delta)
+    worlds, features = judged
+    scores = score.of(features)
+    # The curve knows a mechanism up to one scale of all its noise.
+    known = guarantee.mechanism(observation) if observation.one_scale else None
+    curve = None
+    if known is not None:
+        curve = scoring.learnt_of_steps(*pilots).of(features), noise_family(known)
+    given = worlds, scores, curve, delta
+    shown, sure = _bounds(*given, confidence), _bounds(*given, ALARM_CONFIDENCE)
+    return LoopAudit(
+        loop=loop.name,
+        data=order.data,
+        target=order.target,
+        observation=observation,
+        claim=claim,
+        delta=delta,
+        epsilon=guarantee.epsilon(observation, delta) if observation.steps else None,
+        noise=measured(observation, delta, confidence, None if claim is None else claim.epsilon),
+        advantage=estimators.advantage(worlds, scores, confidence),
+        lower_bounds=shown,
+        proven=_largest(sure),
+        provable=_largest(
+            _bounds(worlds, np.where(worlds, 1.0, -1.0), None, delta, ALARM_CONFIDENCE)
+        ).epsilon,
+        confidence=confidence,
+        findings=findings(observation),
+        pair=loop.pairs[pair],
+        score=score.name,
+        trials=trials,
+        runs=loop.runs,
+        seed=order.seed,
+    )
+
+
+def _bounds(
+    worlds: scoring.Bools,
+    scores: scoring.Floats,
+    curve: tuple[scoring.Floats, NoiseFamily] | None,
+    delta: float,
+    confidence: float,
+) -> dict[str, LowerBound]:
+    """Return the lower bounds that judged runs prove, all of them together with `confidence`.
+
+    A known mechanism's trade-off curve has a score and threshold of its own: counts prove most
+    epsilon far in the tails, where they prove little of a curve.
+    """
+    level = 1 - (1 - confidence) / (len(BOUNDS) + (curve is not None))
+    other = lower_bounds.MechanismKind.OTHER
+    found = lower_bounds.lower_bounds(worlds, scores, delta, level, other, names=BOUNDS)
+    if curve is not None:
+        of_steps, family = curve
+        found[TRADE_OFF] = trade_off_bound(worlds, of_steps, delta, level, family)
+    return found
+
+
+def _largest(bounds: dict[str, LowerBound]) -> LowerBound:
+    return max(bounds.values(), key=lambda bound: bound.epsilon)
+
+
+class _Seeds:
+    """Seeds of runs, each of which is given out once."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed, self.count = seed, 0
+
+    def next(self, count: int) -> list[int]:
+        """Return as many more."""
+        numbers = range(self.count, self.count + count)
+        self.count += count
+        return [
+            int(generator(self.seed, Role.NOISE, trial=each).integers(2**32)) for each in numbers
+        ]
+
+    def worlds(self, count: int) -> scoring.Bools:
+        """Return fair worlds, half of each, for the next runs."""
+        drawn = generator(self.seed, Role.WORLD, trial=self.count)
+        return drawn.permutation(np.arange(count) % 2 == 0)
+
+
+def _betraying(loop: LoopProcess, seeds: _Seeds) -> int:
+    """Return the pair of worlds that pilots tell apart best."""
+    apart = []
+    for pair in range(len(loop.pairs)):
+        by_steps = loop.pilot(pair, seeds.next(PILOTS))
+        if len(loop.pairs) == 1:
+            return pair
+        measured = scoring.separation(*_measured(loop, pair, CHOOSING, seeds, lambda _: None))
+        apart.append(max(by_steps, measured - CHANCE))
+    return int(np.argmax(apart))
+
+
+def _observed(
+    loop: LoopProcess, pair: int, seeds: _Seeds, records: int, neighbouring: Neighbouring
+) -> Observation:
+    """Return what honest runs in all worlds showed."""
+    honest = seeds.next(HONEST)
+    return Observation(
+        present=loop.observed(pair, "present", honest),
+        absent=loop.observed(pair, "absent", honest[:WITHOUT]),
+        twin=loop.observed(pair, "twin", honest[:WITHOUT]),
+        stranger=loop.observed(pair, "stranger", honest[:WITHOUT]),
+        records=records,
+        neighbouring=neighbouring,
+    )
+
+
+def _measured(
+    loop: LoopProcess, pair: int, count: int, seeds: _Seeds, progress: Callable[[int], None]
+) -> Runs:
+    """Return worlds [T] and features [T, features] of so many new runs."""
+    found: list[Features] = []
+    worlds, numbers = seeds.worlds(count), seeds.next(count)
+    for start in range(0, count, BATCH):
+        part = slice(start, start + BATCH)
+        found += loop.features(pair, list(worlds[part]), numbers[part])
+        progress(min(start + BATCH, count))
+    return worlds, np.array(found)
+
+
+def _said(observation: Observation) -> Claim | None:
+    """Return the last word of the loop's accountant, None if it was not asked."""
+    said = observation.present[0].statement
+    if said is None or not math.isfinite(said.epsilon):
+        return None
+    source = "the loop's accountant, at its end"
+    return Claim(said.epsilon, said.delta, Scope.RUN, source, unit="record")

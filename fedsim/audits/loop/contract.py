@@ -1,0 +1,138 @@
+"""What a training function takes and returns.
+
+    def train(features, labels, seed): ...
+
+trains on `features` [n, ...] (float32) and `labels` [n], PyTorch tensors both, and returns what it
+releases: a `torch.nn.Module`, a state dict or a vector [P], the model; an array [k, P], every step
+that was released; or None, where Opacus's optimizer is watched and its steps are all that there is.
+Where Opacus is watched and a model is returned, the steps are what was released, as its accountant
+takes it. A function whose third parameter is called `seeds` trains one model for each of T seeds at
+once, and returns [T, P] or [T, k, P].
+"""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries.errors import InputError
+from fedsim.audits.sandbox.errors import AppFailedError
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A training function.
+
+    Attributes:
+        call: the function.
+        many: whether it trains a model for each of several seeds at once.
+    """
+
+    call: Callable[..., Any]
+    many: bool
+
+
+def loaded(name: str) -> Function:
+    """Import a training function.
+
+    Args:
+        name: "package.module:function", or "path/to/file.py:function".
+
+    Returns:
+        The function, and how it is called.
+
+    Raises:
+        InputError: it cannot be imported, or is no function of three parameters.
+    """
+    found = imported(name)
+    if not callable(found):
+        raise InputError(f"'{name}' is no function; name one that takes features, labels, seed")
+    parameters = list(inspect.signature(found).parameters)
+    if len(parameters) < 3:
+        raise InputError(f"'{name}' takes {', '.join(parameters)}; give it features, labels, seed")
+    return Function(found, parameters[2] == "seeds")
+
+
+def imported(name: str) -> Any:
+    """Import something of the user's own.
+
+    Args:
+        name: as of `loaded`.
+
+    Returns:
+        What has that name.
+
+    Raises:
+        InputError: it cannot be imported.
+    """
+    place, _, attribute = name.rpartition(":")
+    if not place or not attribute.isidentifier():
+        raise InputError(
+            f"'{name}' names nothing; write MODULE:NAME, such as mine:train, or "
+            "path/to/mine.py:train"
+        )
+    try:
+        module = importlib.import_module(_on_path(place))
+        return getattr(module, attribute)
+    except Exception as error:
+        raise InputError(
+            f"'{name}' cannot be imported: {type(error).__name__}: {error}; name its file, or a "
+            "module in this directory or on PYTHONPATH"
+        ) from error
+
+
+def _on_path(place: str) -> str:
+    """Return the module's name; its folder, or this one, is where imports are looked for."""
+    if place.endswith(".py"):
+        path = Path(place).resolve()
+        sys.path.insert(0, str(path.parent))
+        return path.stem
+    sys.path.insert(0, str(Path.cwd()))
+    return place
+
+
+def array(value: Any) -> Floats:
+    """Return what a function returned, as float64: a model [P], or whatever shape an array has.
+
+    Args:
+        value: a module, a mapping of arrays, or an array.
+
+    Raises:
+        AppFailedError: something else, or numbers that are none.
+    """
+    state = getattr(value, "state_dict", None)
+    if callable(state) and not hasattr(value, "shape"):
+        value = state()
+    try:
+        if isinstance(value, Mapping):
+            if not all(hasattr(each, "shape") for each in value.values()):
+                raise TypeError("a mapping of numbers is no state dict")
+            parts = [_numbers(each).ravel() for each in value.values()]
+            found = np.concatenate(parts) if parts else np.empty(0)
+        else:
+            found = _numbers(value)
+    except (TypeError, ValueError) as error:
+        raise AppFailedError(
+            f"the loop returned no arrays of numbers ({error}); return the model, or every "
+            "released step [k, P], and nothing beside it"
+        ) from None
+    if not found.size:
+        raise AppFailedError("the loop released nothing; return the model, or every released step")
+    if not np.isfinite(found).all():
+        raise AppFailedError("the loop released numbers that are not finite; no verdict")
+    return found
+
+
+def _numbers(value: Any) -> Floats:
+    detach = getattr(value, "detach", None)
+    if callable(detach):
+        value = detach().cpu().double().numpy()
+    return np.asarray(value, np.float64)

@@ -1,0 +1,162 @@
+"""A training function in a process of its own, and what may be asked of it there."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import TypeAdapter
+
+from fedsim.audits.loop.measurement import Features, Seen
+from fedsim.audits.loop.noise import NOTHING, NoiseSums
+from fedsim.audits.sandbox.channel import Channel, Reply, started
+
+World = Literal["present", "absent", "twin", "stranger"]
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which function is loaded, and what it is run on; the first message to the process.
+
+    Attributes:
+        function: as of `contract.loaded`.
+        data: as of `records.drawn`.
+        records: of D, the target among them.
+        target: "crafted" or "real".
+        neighbouring: a value of `Neighbouring`.
+        seed: of the target and of which records are taken.
+    """
+
+    function: str
+    data: str
+    records: int
+    target: str
+    neighbouring: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for after an order was answered.
+
+    Attributes:
+        kind: "observe" a run for each seed, learn from "pilots", or "measure" runs.
+        pair: the place of the pair of worlds.
+        seeds: of the runs.
+        world: in which they are observed.
+        worlds: whether the target is there, in each that is measured.
+    """
+
+    kind: Literal["observe", "pilots", "measure"]
+    pair: int
+    seeds: tuple[int, ...]
+    world: World = "present"
+    worlds: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer(Reply):
+    """What the process says.
+
+    Attributes:
+        pairs: the names of the pairs, in answer to an order.
+        many: whether the function trains several models at once, likewise.
+        distance: of the worlds, as pilots have it.
+        seen: what the observed runs showed.
+        features: of the measured runs.
+        noise: of the steps of these, together.
+    """
+
+    pairs: tuple[str, ...] = ()
+    many: bool = False
+    distance: float = 0.0
+    seen: tuple[Seen, ...] = ()
+    features: tuple[Features, ...] = ()
+    noise: NoiseSums = NOTHING
+
+
+ORDER, REQUEST, ANSWER = TypeAdapter(Order), TypeAdapter(Request), TypeAdapter(Answer)
+
+
+class LoopProcess:
+    """A training function that runs in another process. Made by `opened`.
+
+    Attributes:
+        runs: of the function, so far.
+        noise: of all runs whose features were measured.
+    """
+
+    def __init__(self, order: Order, channel: Channel) -> None:
+        self._channel, self.runs, self.noise = channel, 0, NoiseSums()
+        answer = channel.ask(order, ANSWER)
+        self.name, self.pairs, self.many = order.function, answer.pairs, answer.many
+
+    def observed(self, pair: int, world: World, seeds: Sequence[int]) -> tuple[Seen, ...]:
+        """Return what a run for each seed showed.
+
+        Args:
+            pair: the place of the pair.
+            world: with the target, without it, with another record in its place, or with other
+                features of all.
+            seeds: of the runs.
+
+        Raises:
+            AppFailedError: the loop fails, its process ends, or it is silent past the time limit.
+        """
+        self.runs += len(seeds)
+        asked = Request("observe", pair, tuple(seeds), world)
+        seen = self._channel.ask(asked, ANSWER).seen
+        if len(seen) != len(seeds):
+            raise self._channel.no_measurement()
+        return seen
+
+    def pilot(self, pair: int, seeds: Sequence[int]) -> float:
+        """Have the process learn a pair's direction, and return how far apart that puts its worlds.
+
+        Args:
+            pair: its place.
+            seeds: of runs in two worlds each.
+
+        Raises:
+            AppFailedError: as of `observed`.
+        """
+        self.runs += 2 * len(seeds)
+        return self._channel.ask(Request("pilots", pair, tuple(seeds)), ANSWER).distance
+
+    def features(
+        self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]
+    ) -> tuple[Features, ...]:
+        """Return what is measured of a run in each of the worlds.
+
+        Args:
+            pair: its place, whose direction was learnt.
+            worlds: whether the target is there.
+            seeds: of the runs.
+
+        Raises:
+            AppFailedError: as of `observed`.
+        """
+        self.runs += len(seeds)
+        asked = Request("measure", pair, tuple(seeds), worlds=tuple(map(bool, worlds)))
+        answer = self._channel.ask(asked, ANSWER)
+        if len(answer.features) != len(seeds):
+            raise self._channel.no_measurement()
+        self.noise += answer.noise
+        return answer.features
+
+
+@contextlib.contextmanager
+def opened(order: Order, time_limit: float, show: Callable[[str], None]) -> Iterator[LoopProcess]:
+    """Load a training function, in a process that ends with the block, and yield it.
+
+    Args:
+        order: what is loaded.
+        time_limit: in seconds, of every answer.
+        show: called, in a thread, with every line that is printed there.
+
+    Raises:
+        InputError: there is no such function or data.
+        AppFailedError: loading takes too long, or ends the process.
+    """
+    with started("fedsim.audits.loop.worker", "loop", time_limit, show) as channel:
+        yield LoopProcess(order, channel)

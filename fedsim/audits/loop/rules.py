@@ -1,0 +1,261 @@
+"""Rules on a loop that Opacus is in: what is wrong, why, and how to mend it.
+
+A rule is a function of what honest runs showed; it returns a finding or None. A new rule is one
+function and one entry in `RULES`.
+"""
+
+import math
+from collections.abc import Callable
+
+from fedsim.audits.app.rules import Finding
+from fedsim.audits.loop.guarantee import Observation
+
+
+def _data_dependent(seen: Observation) -> Finding | None:
+    """Opacus takes rate, steps and divisor from the number of records: 1/len(loader), int(n q)."""
+    if not seen.unlike:
+        return None
+    return Finding(
+        "data-dependent-divisor",
+        True,
+        f"{'; '.join(seen.unlike)}: what is released tells how many records there are, and the "
+        f"noise has another scale{_where(seen)}",
+        "fix the batch size, the number of steps and optimizer.expected_batch_size beforehand, or "
+        "choose a number of records at which neither changes",
+    )
+
+
+def _where(seen: Observation) -> str:
+    """Say at which numbers of records Opacus's own formulas do this, "" if they are not seen.
+
+    The rate is 1/m, with m = ceil(n/b) batches of b, and the divisor int(n/m).
+    """
+    rates = [run.steps[0].rate for run in (*seen.present[:1], *seen.absent[:1]) if run.steps]
+    if len(rates) < 2 or min(rates) <= 0:
+        return ""
+    records = len(seen.present[0].counts)
+    batches = round(1 / rates[0])
+    if batches == 1:
+        return "; this happens at every number of records, as a batch has all of them"
+    sizes = [
+        size
+        for size in range(1, records + 1)
+        if math.ceil(records / size) == batches
+        and math.ceil((records - 1) / size) == round(1 / rates[1])
+    ]
+    safe = (n for n in range(records, 2, -1) if sizes and all(_fixed(n, size) for size in sizes))
+    other = next(safe, None)
+    return (
+        "; with batches of b this happens at every number of records n that is a multiple of "
+        f"ceil(n/b), or one more than a multiple of b: {records} "
+        + ("is one of them" if sizes else "may be one of them")
+        + ("" if other is None else f", {other} is not")
+        + "; check the number that your training has"
+    )
+
+
+def _fixed(records: int, size: int) -> bool:
+    """Whether one record less changes neither the number of batches nor Opacus's divisor."""
+    batches = math.ceil(records / size)
+    fewer = math.ceil((records - 1) / size)
+    return batches == fewer and records // batches == (records - 1) // batches
+
+
+def _data_dependent_records(seen: Observation) -> Finding | None:
+    """What is made of all records together tells of each, before any noise."""
+    if seen.displaced <= 1:
+        return None
+    return Finding(
+        "data-dependent-records",
+        True,
+        f"{seen.displaced} of the records that the loader draws from differ where one of the data "
+        "does: the loop reads the data before the first noisy step, to scale or to choose records",
+        "take means, scales and choices from public data, or account for them",
+    )
+
+
+def _sampler(seen: Observation) -> Finding | None:
+    """Accountants take batches for Poisson samples."""
+    wrong = seen.batches()
+    if not wrong:
+        return None
+    kind = seen.present[0].samplers
+    return Finding(
+        "sampler",
+        True,
+        f"the accountant counts on Poisson sampling, and the loader's batches are {kind}: "
+        + "; ".join(wrong.values()),
+        "leave poisson_sampling=True, or account for every step without amplification",
+    )
+
+
+def _rebuilt(seen: Observation) -> Finding | None:
+    """An engine of every round knows of its own steps alone."""
+    said, told = seen.present[0].statement, sum(step.told for step in seen.steps)
+    if said is None or said.steps >= told:
+        return None
+    return Finding(
+        "rebuilt-accountant",
+        True,
+        f"the accountant's last word counts {said.steps} steps of {told} that accountants were "
+        "told of",
+        "keep one PrivacyEngine, or load the accountant's state into the next one",
+    )
+
+
+def _multiplier(seen: Observation) -> Finding | None:
+    """An accountant is told less privacy loss than the optimizer's noise causes."""
+    wrong = [
+        step
+        for step in seen.steps
+        if step.told
+        and step.noise_multiplier * step.noise_norm
+        < step.told_multiplier * step.sensitivity * (1 - 1e-6)
+    ]
+    if not wrong:
+        return None
+    first = wrong[0]
+    return Finding(
+        "noise-norm",
+        True,
+        f"noise of {first.noise_multiplier * first.noise_norm:g} hides a clipped gradient of at "
+        f"most {first.sensitivity:g}, and the accountant was told a multiplier of "
+        f"{first.told_multiplier:g}",
+        "scale the noise with the norm of the whole gradient: sqrt(sum of squares) of the layers'",
+    )
+
+
+def _realised(seen: Observation) -> Finding | None:
+    """Less noise was added than is configured."""
+    off = seen.noise_off
+    if off is None:
+        return None
+    where, measured = off
+    return Finding(
+        "realised-noise",
+        True,
+        f"{where} the noise is {measured.low:.3g} to {measured.high:.3g} of the configured one "
+        "(chi-square, 99.99 % for all steps and tensors together)",
+        "leave adding noise to Opacus's optimizer, once for each step",
+    )
+
+
+def _clipping(seen: Observation) -> Finding | None:
+    """The sum is not that of the records' clipped gradients."""
+    wrong = [step for run in seen.present for step in run.steps if step.clipped is False]
+    if not wrong:
+        return None
+    return Finding(
+        "clipping",
+        True,
+        f"in {len(wrong)} steps what was noised is not the sum of each record's clipped gradient",
+        "clip every record's gradient before they are summed, as Opacus's optimizer does",
+    )
+
+
+def _adaptive(seen: Observation) -> Finding | None:
+    """What is clipped at follows the data; the noise of Opacus's count pays for a part of it."""
+    if not any(step.adaptive for step in seen.steps):
+        return _own_adaptive(seen)
+    return Finding(
+        "adaptive-clipping",
+        True,
+        "the clipping norm follows the share of unclipped gradients, whose denominator, the true "
+        "size of the batch, has no noise and is in no accountant",
+        "divide by the expected size of a batch, or fix the clipping norm",
+    )
+
+
+def _own_adaptive(seen: Observation) -> Finding | None:
+    if "clipping norm" not in seen.varied:
+        return None
+    return Finding(
+        "adaptive-clipping",
+        True,
+        "the clipping norm of one and the same step is another in other runs: it follows the "
+        "data, and no accountant was told",
+        "fix the clipping norm or its schedule beforehand, or add noise to what it follows and "
+        "account for that",
+    )
+
+
+def _no_noise(seen: Observation) -> Finding | None:
+    """Nothing hides anybody."""
+    if not seen.steps or all(step.noise_multiplier > 0 for step in seen.steps):
+        return None
+    return Finding(
+        "no-noise", True, "a step has a noise multiplier of 0", "set a noise multiplier above 0"
+    )
+
+
+def _untold(seen: Observation) -> Finding | None:
+    """Steps that no accountant was told of."""
+    if unnoised := seen.present[0].unnoised:
+        return Finding(
+            "untold-steps",
+            True,
+            f"an ordinary optimizer took {unnoised} steps on the model, without noise",
+            "step with Opacus's optimizer alone, on data that are private",
+        )
+    untold = sum(not step.told for step in seen.steps)
+    asked = seen.present[0].statement is not None
+    if not untold or not (asked or any(step.told for step in seen.steps)):
+        return None
+    return Finding(
+        "untold-steps",
+        True,
+        f"no accountant was told of {untold} of {len(seen.steps)} steps",
+        "attach the accountant's hook to every optimizer, as PrivacyEngine.make_private does, and "
+        "call it in a hook that takes its place",
+    )
+
+
+def _seeded(seen: Observation) -> Finding | None:
+    """Whoever reads the code knows the noise."""
+    if not seen.seeded:
+        return None
+    return Finding(
+        "seeded-noise",
+        True,
+        "runs of different seeds, or two steps, have the same noise: the loop sets a seed of its "
+        "own",
+        "draw noise from a generator that nobody seeds with a constant",
+    )
+
+
+def _secure(seen: Observation) -> Finding | None:
+    """Noise of an ordinary generator, in floating point."""
+    if not seen.steps or all(step.secure for step in seen.steps):
+        return None
+    return Finding(
+        "secure-noise",
+        False,
+        "the noise comes from PyTorch's own generator, which can be predicted, in floating point",
+        "in earnest, take PrivacyEngine(secure_mode=True), which needs torchcsprng",
+    )
+
+
+RULES: tuple[Callable[[Observation], Finding | None], ...] = (
+    _data_dependent,
+    _data_dependent_records,
+    _sampler,
+    _rebuilt,
+    _untold,
+    _multiplier,
+    _realised,
+    _clipping,
+    _adaptive,
+    _no_noise,
+    _seeded,
+    _secure,
+)
+"""In the order in which they are reported."""
+
+
+def findings(seen: Observation) -> tuple[Finding, ...]:
+    """Return what the rules object to.
+
+    Args:
+        seen: honest runs.
+    """
+    return tuple(found for rule in RULES if (found := rule(seen)) is not None)

@@ -1,0 +1,237 @@
+"""Running a loop in either world, and measuring what it released along the target's direction.
+
+The direction is learnt from pilots: pairs of runs with one seed, with the target and with another
+record in its place. They draw the same numbers, so that most of what they release cancels. Whatever
+the direction is, what is decided of other runs by it is valid.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.audits.loop import contract
+from fedsim.audits.loop.carried import carried
+from fedsim.audits.loop.contract import Function
+from fedsim.audits.loop.measurement import Features, Seen
+from fedsim.audits.loop.noise import NoiseSums, summed, total
+from fedsim.audits.loop.watching import Watch, wrap
+from fedsim.audits.loop.worlds import Data, Pair
+from fedsim.audits.sandbox.errors import AppFailedError
+from fedsim.audits.sandbox.seeding import set_seeds
+
+Floats = npt.NDArray[np.float64]
+
+LARGEST = 50.0
+"""The largest log-likelihood ratio of a step that is counted."""
+
+FULL = 0.95
+"""The rate of participation from which the target is taken to be in every step."""
+
+
+@dataclass(frozen=True)
+class Direction:
+    """What pilots learnt of a pair.
+
+    Attributes:
+        unit: [P], along which the target moves what is released.
+        middle: [k], how far the runs without the target moved along it, step by step.
+        std: of that, in a step.
+        influence: how far the target moves a step it takes part in.
+        rate: the share of steps that it takes part in, in (0, 1].
+    """
+
+    unit: Floats
+    middle: Floats
+    std: float
+    influence: float
+    rate: float
+
+    @property
+    def distance(self) -> float:
+        """How far apart the worlds are, about, in standard deviations of the best score of steps.
+
+        By the central limit theorem of sampled Gaussian steps.
+
+        Source:
+            Bu et al., "Deep learning with Gaussian differential privacy", 2020, Theorem 5.
+        """
+        signal, steps = self.influence / self.std, len(self.middle)
+        each = math.expm1(min(signal**2, LARGEST)) if self.rate < FULL else signal**2
+        return self.rate * math.sqrt(steps * each)
+
+    def features(self, released: Floats) -> Features:
+        """Return what is measured of a run, in the order of `FEATURES`.
+
+        Args:
+            released: [k, P], every step.
+        """
+        energy = float(np.log(max(np.square(released).sum(), 1e-300)))
+        if released.shape[1] != len(self.unit):  # another model: that alone tells
+            return (0.0, 0.0, 0.0, 0.0, energy, -1.0)
+        size = min(len(released), len(self.middle))
+        apart = (released[:size] @ self.unit - self.middle[:size]) / self.std
+        signal = self.influence / self.std
+        ratios = np.clip(signal * apart - signal**2 / 2, -LARGEST, LARGEST)
+        sampled = np.log1p(self.rate * np.expm1(ratios)) if self.rate < 1 else ratios
+        last, largest = apart[-1], apart.max()
+        parts = sampled.sum(), apart.sum(), last, largest, energy, len(released)
+        return tuple(float(each) for each in parts)
+
+
+def learnt(present: Sequence[Floats], twin: Sequence[Floats]) -> Direction:
+    """Return the direction of pilots.
+
+    Args:
+        present: what runs with the target released, each [k, P].
+        twin: what the runs of the same seeds released without it.
+    """
+    size = min(len(each) for each in (*present, *twin))
+    width = min(each.shape[1] for each in (*present, *twin))
+    with_it = np.array([each[:size, :width] for each in present])  # [pilots, k, P]
+    without = np.array([each[:size, :width] for each in twin])
+    differences = with_it - without
+    mean = differences.mean(axis=(0, 1))
+    length = np.linalg.norm(mean)
+    unit = mean / length if length > 0 else np.full(width, width**-0.5)
+    moved = differences @ unit  # [pilots, k]
+    base = without @ unit
+    middle = base.mean(axis=0)
+    # The middle is fitted to the same runs, which takes one degree of freedom of each step.
+    spread = float(np.sqrt(np.square(base - middle).sum() / max(1, base.size - middle.size)))
+    influence = float(np.quantile(moved, 0.9))
+    influence = influence if influence > 0 else float(np.abs(moved).max()) or 1.0
+    rate = float(np.clip(moved.mean() / influence, 0.01, 1))
+    return Direction(unit, middle, max(spread, 1e-9 * influence), influence, rate)
+
+
+class Loop:
+    """A loop, with what sees it."""
+
+    def __init__(self, function: Function, watch: Watch) -> None:
+        self._function, self._watch = function, watch
+        self.many = function.many
+
+    def observed(self, data: Data, seed: int) -> Seen:
+        """Return what one run showed.
+
+        Args:
+            data: that it trains on.
+            seed: of all global generators, and the function's own argument.
+
+        Raises:
+            AppFailedError: the loop fails.
+        """
+        returned = self._called(data, [seed])
+        released = self._released(returned, 1)[0]
+        model = None if returned is None else contract.array(returned).ravel()
+        return self._watch.seen(model, released, carried(returned))
+
+    def released(self, data: Data, seeds: Sequence[int]) -> list[Floats]:
+        """Return what a run for each seed released, each [k, P].
+
+        Args:
+            data: that they train on.
+            seeds: as of `observed`.
+
+        Raises:
+            AppFailedError: the loop fails.
+        """
+        if self._function.many:
+            return self._released(self._called(data, seeds), len(seeds))
+        return [self._released(self._called(data, [seed]), 1)[0] for seed in seeds]
+
+    @property
+    def noise(self) -> NoiseSums:
+        """The noise of the steps of the last run; nothing of several models at once."""
+        return NoiseSums() if self._function.many else summed(self._watch.steps)
+
+    def _called(self, data: Data, seeds: Sequence[int]) -> Any:
+        import torch  # noqa: PLC0415
+
+        wrap(self._watch)
+        self._watch.clear()
+        set_seeds(seeds[0])
+        features, labels = torch.tensor(data.features), torch.tensor(data.labels)
+        given = list(seeds) if self._function.many else seeds[0]
+        try:
+            returned = self._function.call(features, labels, given)
+        except Exception as error:
+            raise AppFailedError(f"the loop failed: {type(error).__name__}: {error}") from error
+        # A function that imports Opacus itself has run unwatched by now.
+        return self._called(data, seeds) if wrap(self._watch) else returned
+
+    def _released(self, returned: Any, runs: int) -> list[Floats]:
+        """Return [k, P] of each run: the steps that were watched, else what was returned."""
+        if self._watch.released and not self._function.many:
+            steps = self._watch.released
+            if len({each.size for each in steps}) > 1:
+                raise AppFailedError("the loop trains models of several sizes; audit one at a time")
+            return [np.array(steps)]
+        if returned is None:
+            raise AppFailedError(
+                "the loop returned nothing, and no step of Opacus's optimizer was seen; return the "
+                "model, or an array [k, P] of released steps"
+            )
+        found = contract.array(returned)
+        if not self._function.many:
+            found = found[None]
+        if len(found) != runs or found.ndim not in (2, 3):
+            raise AppFailedError(
+                f"the loop returned {found.shape}; give a model [P] or steps [k, P] for each seed"
+            )
+        return list(found if found.ndim == 3 else found[:, None])
+
+
+class Trials:
+    """Pairs of worlds.
+
+    Attributes:
+        directions: by the places of pairs, of those whose pilots ran.
+        noise: of the runs that the last call of `features` measured.
+    """
+
+    def __init__(self, loop: Loop, pairs: Sequence[Pair]) -> None:
+        self._loop, self._pairs = loop, pairs
+        self.directions: dict[int, Direction] = {}
+        self.noise = NoiseSums()
+
+    def pilot(self, pair: int, seeds: Sequence[int]) -> float:
+        """Learn the direction of a pair, and return how far apart that puts its worlds.
+
+        Args:
+            pair: its place.
+            seeds: of runs in each world.
+        """
+        here = self._pairs[pair]
+        present, twin = [], []
+        for number, seed in enumerate(seeds):
+            present += self._loop.released(here.present, [seed])
+            twin += self._loop.released(here.twin(number), [seed])
+        self.directions[pair] = learnt(present, twin)
+        return self.directions[pair].distance
+
+    def features(self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]) -> list[Features]:
+        """Return what is measured of runs.
+
+        Args:
+            pair: its place, whose pilots ran.
+            worlds: whether the target is there, of each.
+            seeds: of each.
+        """
+        here, direction = self._pairs[pair], self.directions[pair]
+        found, noises = dict[int, Features](), list[NoiseSums]()
+        together = len(worlds) if self._loop.many else 1
+        for world, data in ((True, here.present), (False, here.absent)):
+            chosen = [place for place, each in enumerate(worlds) if bool(each) is world]
+            for start in range(0, len(chosen), together):
+                part = chosen[start : start + together]
+                released = self._loop.released(data, [seeds[place] for place in part])
+                noises.append(self._loop.noise)
+                parts = (direction.features(each) for each in released)
+                found |= dict(zip(part, parts, strict=True))
+        self.noise = total(noises)
+        return [found[place] for place in range(len(worlds))]

@@ -1,0 +1,133 @@
+"""How measured features decide: by a rule that trials learn which judge nothing."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries.statistics.lower_bounds import clopper_pearson_bound
+from fedsim.audits.loop.measurement import FEATURES
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+LEARNING_CONFIDENCE = 0.9
+OF_STEPS = ("sampled", "total")
+"""The features that add up what every step tells."""
+
+THRESHOLDS = 32
+"""How many thresholds of each score are tried."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score of runs: above 0 it decides for the world with the target.
+
+    Attributes:
+        name: of the feature, or "all together".
+        weights: [features].
+        threshold: of the weighted sum.
+    """
+
+    name: str
+    weights: tuple[float, ...]
+    threshold: float
+
+    def of(self, features: Floats) -> Floats:
+        """Return scores [T].
+
+        Args:
+            features: [T, features].
+        """
+        found: Floats = features @ np.array(self.weights) - self.threshold
+        return found
+
+
+def separation(worlds: Bools, features: Floats) -> float:
+    """Return how far the worlds are apart by the best feature, in standard deviations.
+
+    Args:
+        worlds: bool [T].
+        features: [T, features].
+    """
+    with_it, without = features[worlds], features[~worlds]
+    apart = np.abs(with_it.mean(axis=0) - without.mean(axis=0))
+    spread = np.sqrt((with_it.var(axis=0) + without.var(axis=0)) / 2)
+    return float((apart / np.maximum(spread, 1e-3 * apart + 1e-12)).max())
+
+
+def learnt(worlds: Bools, features: Floats, delta: float) -> Score:
+    """Return the score and threshold that prove most epsilon on these trials, which judge nothing.
+
+    Among them are each feature alone and Fisher's discriminant of all.
+
+    Args:
+        worlds: bool [T].
+        features: [T, features].
+        delta: of the guarantee.
+    """
+
+    def proven(scores: Floats, cut: float) -> float:
+        return clopper_pearson_bound(worlds, scores, delta, LEARNING_CONFIDENCE, cut).epsilon
+
+    return _best(worlds, features, _candidates(worlds, features), proven)
+
+
+def learnt_of_steps(worlds: Bools, features: Floats) -> Score:
+    """Return the score of Gaussian steps, and the threshold at which the rates are farthest apart.
+
+    For a bound that knows the trade-off curve, all of whose points prove the same: those in the
+    middle are counted best.
+
+    Args:
+        worlds: bool [T].
+        features: [T, features].
+    """
+
+    def apart(scores: Floats, cut: float) -> float:
+        rates = clopper_pearson_bound(worlds, scores, 0.0, LEARNING_CONFIDENCE, cut).details
+        return rates["true_positive_rate_low"] - rates["false_positive_rate_high"]
+
+    candidates = [each for each in _candidates(worlds, features) if each[0] in OF_STEPS]
+    return _best(worlds, features, candidates, apart)
+
+
+def _best(
+    worlds: Bools,
+    features: Floats,
+    candidates: list[tuple[str, Floats]],
+    worth: Callable[[Floats, float], float],
+) -> Score:
+    """Return the most worth of all scores and thresholds; of several, that of the largest gap."""
+    best, chosen = (-1.0, -1.0), Score(*_weighted(*candidates[0]), 0.0)
+    for name, weights in candidates:
+        scores = features @ weights
+        values = np.unique(scores)
+        cuts = (values[1:] + values[:-1]) / 2
+        if len(cuts) > THRESHOLDS:
+            cuts = cuts[np.linspace(0, len(cuts) - 1, THRESHOLDS).astype(int)]
+        for cut in cuts:
+            gap = float((scores[worlds] > cut).mean() - (scores[~worlds] > cut).mean())
+            found = worth(scores, float(cut)), gap
+            if found > best:
+                best, chosen = found, Score(*_weighted(name, weights), float(cut))
+    return chosen
+
+
+def _weighted(name: str, weights: Floats) -> tuple[str, tuple[float, ...]]:
+    return name, tuple(map(float, weights))
+
+
+def _candidates(worlds: Bools, features: Floats) -> list[tuple[str, Floats]]:
+    """Return names and weights of what is tried."""
+    with_it, without = features[worlds].mean(axis=0), features[~worlds].mean(axis=0)
+    signs = np.where(with_it >= without, 1.0, -1.0)
+    found = [
+        (name, np.eye(len(FEATURES))[place] * signs[place]) for place, name in enumerate(FEATURES)
+    ]
+    within = np.concatenate([features[worlds] - with_it, features[~worlds] - without])
+    scale = np.maximum(within.std(axis=0), 1e-9)
+    covariance = np.cov(within / scale, rowvar=False) + 0.1 * np.eye(len(scale))
+    fisher = np.linalg.solve(covariance, (with_it - without) / scale) / scale
+    return [*found, ("all together", fisher)]

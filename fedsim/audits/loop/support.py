@@ -1,0 +1,153 @@
+"""What the measured noise supports: epsilon at the least noise that may have been added.
+
+A claim is supported where that epsilon is within it. Where it is not, further runs may tell.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fedsim.audits.loop import guarantee, noise
+from fedsim.audits.loop.guarantee import NOISE_TAIL, Observation
+
+HALVINGS = 16
+"""Of the interval in which the share of noise lies that a claim needs."""
+
+
+UNKNOWN = (
+    "theory does not know the loop: it knows those whose every step is taken by Opacus's optimizer "
+    "and that return the model which those steps made; the attack disproved nothing"
+)
+
+BESIDE = (
+    "the model carries something beside its weights that differs between honest runs, or that "
+    "cannot be read ({}); return a state dict of weights alone"
+)
+
+UNEVEN = (
+    "the noise of the steps is not independent Gaussian noise of one scale (p below 1e-4), and "
+    "theory knows no other"
+)
+
+LEAST = (
+    "at least {0.at_least:.3g} of the configured noise was measured ({0.confidence:.0%} "
+    "confidence, {0.runs} runs), at which epsilon is {0.epsilon:.4g}, above the claimed {1:.4g}; "
+)
+
+MORE = (
+    "about {} more runs would tell with 80 % probability, if the noise is as configured: give "
+    "--trials {}"
+)
+
+NO_ROOM = (
+    "no number of runs would tell, as the claim leaves no room for what can be measured; these "
+    "runs support a claim of {:.4g}"
+)
+
+
+@dataclass(frozen=True)
+class MeasuredNoise:
+    """The noise of all watched steps, against the configured.
+
+    Attributes:
+        at_least: the share of the configured noise that was added, at least; 1 at most.
+        confidence: of `at_least` and of what follows from it.
+        epsilon: by theory, with that share of the noise; None where theory does not know the loop.
+        seen_below: less than this share is found by the rule `realised-noise` with 95 %.
+        numbers: how many numbers of noise were measured.
+        runs: of how many runs.
+        runs_more: how many further runs support the claim with 80 %, if the noise is as configured;
+            0 where none are needed, or less noise was found; inf where none would do.
+    """
+
+    at_least: float
+    confidence: float
+    epsilon: float | None
+    seen_below: float
+    numbers: int
+    runs: int
+    runs_more: float = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the values, with None for a number of runs that is infinite."""
+        more = self.runs_more if math.isfinite(self.runs_more) else None
+        return asdict(self) | {"runs_more": more, "seen_with": noise.SEEN}
+
+
+def measured(
+    observation: Observation, delta: float, confidence: float, claim: float | None
+) -> MeasuredNoise | None:
+    """Return what the noise was measured to be, None where no step with noise was watched.
+
+    Args:
+        observation: of honest runs, with the noise of all.
+        delta: at which epsilon is stated.
+        confidence: of the least noise.
+        claim: an epsilon; None where nobody claims one.
+    """
+    sums = observation.noise
+    if not sums.steps or not observation.steps:
+        return None
+    tail = 1 - confidence
+    least = min(1.0, noise.worst(sums, tail))
+    runs = sums.steps / len(observation.steps)
+    epsilon = guarantee.epsilon(observation, delta, least)
+    more = 0.0
+    short = claim is not None and epsilon is not None and epsilon > claim
+    if short and observation.noise_off is None:
+        assert claim is not None
+        needed = noise.freedom_for(
+            _share(observation, delta, claim, least),
+            tail / len(sums.sizes),
+            (1 - noise.POWER) / len(sums.sizes),
+        )
+        smallest = min(size for size in sums.sizes if size)
+        more = max(1.0, needed / smallest / len(observation.steps) - runs)
+    return MeasuredNoise(
+        at_least=least,
+        confidence=confidence,
+        epsilon=epsilon,
+        seen_below=noise.least_seen(sums.freedom, NOISE_TAIL),
+        numbers=sums.freedom,
+        runs=round(runs),
+        runs_more=math.ceil(more) if math.isfinite(more) else math.inf,
+    )
+
+
+def _share(observation: Observation, delta: float, claim: float, least: float) -> float:
+    """Return the share of the configured noise at which epsilon is the claim; 1 if none below."""
+    low, high = least, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        above = (guarantee.epsilon(observation, delta, middle) or math.inf) > claim
+        low, high = (middle, high) if above else (low, middle)
+    # The last of the interval is not told apart from all of the noise.
+    return high if high < 1 else 1.0
+
+
+def not_judged(
+    observation: Observation,
+    epsilon: float | None,
+    noise: MeasuredNoise | None,
+    claim: float,
+    trials: int,
+) -> str:
+    """Return why a claim is not judged that nothing speaks against.
+
+    Args:
+        observation: of honest runs.
+        epsilon: by theory, None where it does not know the loop.
+        noise: as measured.
+        claim: an epsilon.
+        trials: that the audit judged.
+    """
+    if beside := observation.beside:
+        return BESIDE.format("; ".join(beside))
+    if observation.steps and not observation.one_scale:
+        return UNEVEN
+    if epsilon is None or noise is None:
+        return UNKNOWN
+    least = LEAST.format(noise, claim)
+    if math.isinf(noise.runs_more):
+        return least + NO_ROOM.format(noise.epsilon)
+    return least + MORE.format(int(noise.runs_more), int(trials + noise.runs_more))

@@ -1,0 +1,205 @@
+"""From a recorded transcript to a report: what its vantage point learnt of each client.
+
+`Auditor` takes rounds one by one, keeps a few numbers of each, and can report at any time: the same
+for a file and for a federation that is still running.
+
+- The *server's* transcript has every update. What is left over of the aggregate is the noise, so
+  its size is measured, and so is what the aggregate tells about one client to somebody who knows
+  all others.
+- A *participant's* transcript with a local mechanism has its update before and after the noise: the
+  same, towards the server.
+- A participant's transcript with *canaries* measures the privacy of one update through whatever the
+  server does, by a coin that only this client knows.
+- A training *loop*'s transcript has what the noise of every step of DP-SGD was added to: its size
+  is measured, and so is whether batches, divisor and accountant are what the claim rests on.
+
+Of a federation the unit of privacy is a client's whole update of a round; neighbours differ in
+whether the client's update, or no change, is in the mean, under weights and a number of clients
+that stay as they are.
+"""
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+from adversaries.errors import InputError
+from fedsim.audits.recorded import client_noise, transcript_claim
+from fedsim.audits.recorded.client_noise import Epsilon
+from fedsim.audits.recorded.loop_steps import LoopSteps
+from fedsim.audits.recorded.participant_rounds import ParticipantRounds
+from fedsim.audits.recorded.recorded_noise import NUMBERS, unbelievable
+from fedsim.audits.recorded.server_rounds import ServerRounds
+from fedsim.audits.recorded.transcript_claim import Claimed, Evidence
+from fedsim.audits.recorded.transcript_findings import Asked, Notes, finding
+from fedsim.federation.transcripts.reader import Reader
+from fedsim.federation.transcripts.records import LOOP, Facts, ObservedRound, Transcript
+
+REPEATED = "rounds were repeated: the recorded run was begun again, and every attempt counts"
+
+UNBELIEVABLE = "the recorded {} is no number from 1e-30 to 1e30, nor 0: it is taken as not recorded"
+
+
+class Auditor:
+    """Reads a transcript round by round. Not for several threads."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.rounds = 0
+        self._last_round = -1
+        self._mechanism: dict[str, Any] = {}
+        self._reported: dict[int, list[Epsilon]] = {}
+        self._notes = Notes()
+        self._vantage: ServerRounds | ParticipantRounds | LoopSteps
+        if facts.vantage == "server":
+            self._vantage = ServerRounds(self._notes)
+        elif facts.vantage == LOOP:
+            self._vantage = LoopSteps(self._notes)
+        else:
+            self._vantage = ParticipantRounds(self._notes, facts.node or 0)
+
+    def observe(self, observed: ObservedRound) -> None:
+        """Take in the next round."""
+        self._observe_mechanism(observed)
+        for node, epsilon in client_noise.epsilons_of(observed, self.facts.node).items():
+            self._reported.setdefault(node, []).append(epsilon)
+        if observed.model or observed.replies:
+            self.rounds += 1
+            # A loop's recorder counts the steps of each engine from 1.
+            if observed.round <= self._last_round and self.facts.vantage != LOOP:
+                self._notes.add("caution", REPEATED, observed.round)
+            self._last_round = observed.round
+        self._vantage.observe(observed)
+
+    def report(
+        self,
+        delta: float,
+        confidence: float,
+        claimed_epsilon: float | None = None,
+        claimed_unit: str | None = None,
+        missing: str = "the run goes on",
+    ) -> dict[str, Any]:
+        """Return the report so far, in which what is infinite is `math.inf`.
+
+        Args:
+            delta: at which every epsilon is stated.
+            confidence: of every interval.
+            claimed_epsilon: of all rounds, which the report then judges.
+            claimed_unit: of `records.UNITS`, None for what was declared.
+            missing: why rounds may be missing, of which a claim speaks too.
+
+        Raises:
+            InputError: a value is out of range.
+        """
+        check(delta, confidence, claimed_epsilon, claimed_unit)
+        findings = self._notes.findings()
+        measured = self._vantage.measured(Asked(self._mechanism, delta, confidence, findings))
+        reported = client_noise.composed(self._reported.values())
+        if reported is not None:
+            short = claimed_epsilon is not None and reported.total > claimed_epsilon
+            findings.append(finding("caution" if short else "note", str(reported)))
+        claim = None
+        if claimed_epsilon is not None:
+            alarms = any(one["severity"] == "alarm" for one in findings)
+            evidence = Evidence(self._mechanism, measured, reported, missing, alarms)
+            claimed = Claimed(claimed_epsilon, delta, claimed_unit)
+            claim = transcript_claim.judge(claimed, evidence, findings)
+        return {
+            "kind": "transcript audit",
+            "facts": asdict(self.facts),
+            "rounds": self.rounds,
+            "delta": delta,
+            "confidence": confidence,
+            "claim": claim,
+            "reported": None if reported is None else asdict(reported),
+            "mechanism": self._mechanism,
+            "release": measured.release,
+            "canary": measured.canary,
+            "filtered": measured.filtered,
+            "findings": findings,
+        }
+
+    def _observe_mechanism(self, observed: ObservedRound) -> None:
+        """Take in the mechanism of a round, and note numbers that nobody can have configured."""
+        self._mechanism |= {
+            # Strict JSON has no NaN.
+            name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in observed.mechanism.items()
+        }
+        for name in NUMBERS:
+            if unbelievable(observed.mechanism.get(name)):
+                self._notes.add("caution", UNBELIEVABLE.format(name), observed.round)
+
+
+def audit(
+    transcript: Transcript | Reader,
+    delta: float = 1e-5,
+    confidence: float = 0.95,
+    claimed_epsilon: float | None = None,
+    claimed_unit: str | None = None,
+) -> dict[str, Any]:
+    """Return the report of a whole transcript, as `Auditor.report`, with how its file ended.
+
+    Args:
+        transcript: in memory, or a `Reader`, which is read to its end, one round at a time.
+        delta: at which every epsilon is stated, in (0, 1).
+        confidence: of every interval that is shown, in (0, 1).
+        claimed_epsilon: of all rounds, which the report then judges; None for no claim.
+        claimed_unit: of `records.UNITS`, None for what was declared when recording.
+
+    Raises:
+        InputError: a value is out of range, or a unit comes without an epsilon.
+    """
+    check(delta, confidence, claimed_epsilon, claimed_unit)
+    auditor = Auditor(transcript.facts)
+    rounds = transcript.rounds() if isinstance(transcript, Reader) else transcript.rounds
+    for observed in rounds:
+        auditor.observe(observed)
+    report = auditor.report(delta, confidence, claimed_epsilon, claimed_unit, _missing(transcript))
+    report["transcript"] = {
+        "ended": transcript.ended,
+        "incomplete": transcript.incomplete,
+        "torn_bytes": transcript.torn,
+    }
+    if transcript.incomplete:
+        text = f"the transcript is incomplete: {transcript.incomplete}"
+        report["findings"].insert(0, finding("caution", text))
+    if transcript.torn:
+        text = "the last round was not finished when the recorder stopped; it was dropped"
+        report["findings"].append(finding("note", text))
+    return report
+
+
+def _missing(transcript: Transcript | Reader) -> str:
+    """Return why rounds may be missing of a transcript that was read to its end."""
+    if transcript.incomplete:
+        return f"the transcript is incomplete ({transcript.incomplete})"
+    # No client is told that a run has ended.
+    if transcript.torn or (transcript.facts.vantage in ("server", LOOP) and not transcript.ended):
+        return "the transcript does not say that the run has ended"
+    return ""
+
+
+def check(
+    delta: float,
+    confidence: float,
+    claimed_epsilon: float | None,
+    claimed_unit: str | None = None,
+) -> None:
+    """Refuse values that no report can be stated at, before a transcript is read.
+
+    Args:
+        delta: strictly between 0 and 1.
+        confidence: strictly between 0 and 1.
+        claimed_epsilon: finite, at least 0; None for no claim.
+        claimed_unit: needs a claimed epsilon.
+
+    Raises:
+        InputError: one of them is out of range.
+    """
+    for name, value in (("delta", delta), ("confidence", confidence)):
+        if not 0 < value < 1:
+            raise InputError(f"{name} is {value}; it must lie between 0 and 1")
+    if claimed_epsilon is not None and not 0 <= claimed_epsilon < math.inf:
+        raise InputError(f"the claimed epsilon is {claimed_epsilon}; give a number of at least 0")
+    if claimed_unit is not None and claimed_epsilon is None:
+        raise InputError("a claimed unit is of a claim; give the claimed epsilon with it")

@@ -1,0 +1,184 @@
+"""What is left over of an aggregate without the updates that are known, reduced to few numbers."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries.attacks.noisy_means import FINGERPRINT, Contribution, Release
+from fedsim.federation.transcripts.records import Arrays
+
+Floats = npt.NDArray[np.float64]
+
+LARGEST = 1e30
+"""Parameters this large, and NaN, are refused: their squares, over those of noise, overflow."""
+
+SIMULATION_SEED = 0x7EA1
+"""Of bystanders and of dither: whoever audits the same transcript gets the same report."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the floating-point arrays of a model lie in one vector of P parameters.
+
+    Attributes:
+        shapes: of each floating-point array by name, in the order of the model.
+        dtypes: likewise; the precision that decides what rounding leaves over.
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, np.dtype[np.floating]]
+
+    @classmethod
+    def of(cls, model: Arrays) -> "Layout":
+        """Return the layout of a model's floating-point arrays."""
+        floats = {name: array for name, array in model.items() if array.dtype.kind == "f"}
+        return cls(
+            {name: array.shape for name, array in floats.items()},
+            {name: array.dtype for name, array in floats.items()},
+        )
+
+    def slices(self) -> dict[str, slice]:
+        """Return where each array lies in the vector, by name."""
+        found, position = {}, 0
+        for name, shape in self.shapes.items():
+            found[name] = slice(position, position + math.prod(shape))
+            position = found[name].stop
+        return found
+
+    def vector(self, arrays: Arrays) -> Floats | None:
+        """Return these arrays as one vector [P], None if one is missing or has another shape."""
+        parts = [np.zeros(0)]
+        for name, shape in self.shapes.items():
+            array = arrays.get(name)
+            if array is None or array.shape != shape:
+                return None
+            parts.append(array.ravel())
+        return np.concatenate(parts, dtype=np.float64)
+
+    def units(self, before: Floats, after: Floats) -> Floats:
+        """Return the unit in the last place [P] of each parameter, of the larger of two values.
+
+        Args:
+            before: the model of the round [P].
+            after: what became of it [P]: the aggregate, or the update as it was sent.
+        """
+        parts = [np.zeros(0)]
+        for name, part in self.slices().items():
+            sizes = np.maximum(np.abs(before[part]), np.abs(after[part]))
+            largest = float(np.finfo(self.dtypes[name]).max)
+            parts.append(np.spacing(np.minimum(sizes, largest).astype(self.dtypes[name])))
+        return np.concatenate(parts, dtype=np.float64)
+
+
+def believable(*vectors: Floats | None) -> bool:
+    """Return whether all of these are there, with numbers whose squares can be formed."""
+    return all(one is not None and bool(np.abs(one).max() < LARGEST) for one in vectors)
+
+
+class Dither:
+    """Even noise over one unit in the last place, for noise that a model holds is discrete."""
+
+    def __init__(self) -> None:
+        self._generator = np.random.default_rng([SIMULATION_SEED, 0, 1])  # no bystanders'
+
+    def draw(self, units: Floats) -> Floats:
+        """Return a dither for each coordinate of a fingerprint, even over one of its units."""
+        size = units[:FINGERPRINT].size
+        return units[:FINGERPRINT] * self._generator.uniform(-0.5, 0.5, size)
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How finely the numbers of a round are known.
+
+    Attributes:
+        units: in the last place of each parameter [P].
+        times: that each was rounded; partial sums count as parts of one.
+        dither: of the fingerprint, [min(P, FINGERPRINT)], within half a unit.
+    """
+
+    units: Floats
+    times: float
+    dither: Floats
+
+    def of(self, part: slice = slice(None)) -> float:
+        """Return the root mean square that the roundings leave over of these parameters.
+
+        A rounding to the nearest is off by up to half a unit in the last place, evenly: 1/sqrt(12).
+        """
+        units = self.units[part]
+        return math.sqrt(self.times * float(units @ units) / 12 / max(1, units.size))
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What the mechanism of a round is said to be.
+
+    Attributes:
+        clipping_norm: the longest (L2) that an update can be; None where nothing is known to clip.
+        std: of the noise on every coordinate; None where nobody said.
+        count_std: of the noise on a count of clipped updates, 0 where none was recorded; None where
+            no count is released.
+    """
+
+    clipping_norm: float | None
+    std: float | None
+    count_std: float | None = None
+
+
+def contribution(weight: float, update: Floats, noise: Floats) -> Contribution:
+    """Return one client's part in a mean.
+
+    Args:
+        weight: of the client in the mean, in [0, 1].
+        update: as it is averaged, clipped [P].
+        noise: what is left over of the release [P].
+    """
+    norm, projection = float(np.linalg.norm(update)), float(noise @ update)
+    return Contribution(weight, weight * norm, weight * projection)
+
+
+def reduced(
+    round: int,
+    noise: Floats,
+    contributions: dict[int, Contribution],
+    layout: Layout,
+    rounding: Rounding,
+    claims: Claims,
+    mean: Floats | None = None,
+) -> Release:
+    """Return what is kept of a round.
+
+    Args:
+        round: its number.
+        noise: what is left over [P].
+        contributions: of every client, by node.
+        layout: of the model's arrays.
+        rounding: how finely its numbers are known.
+        claims: what the mechanism is said to be.
+        mean: what was subtracted [P]; None where it does not matter whether noise moves with it.
+    """
+    length = 0.0 if mean is None else math.sqrt(mean @ mean)
+    along = 0.0 if mean is None else float(noise @ mean) / (length or 1.0)
+    first = slice(FINGERPRINT)
+    return Release(
+        round=round,
+        size=noise.size,
+        claimed_std=claims.std,
+        energy=float(noise @ noise),
+        rounding=rounding.of(),
+        clipping_norm=claims.clipping_norm,
+        contributions=contributions,
+        by_array={
+            name: (noise[part].size, float(noise[part] @ noise[part]), rounding.of(part))
+            for name, part in layout.slices().items()
+        },
+        fingerprint=(noise[first] + rounding.dither).astype(np.float32),
+        count_std=claims.count_std,
+        fingerprint_rounding=rounding.of(first),
+        mean_length=length,
+        along_mean=along,
+    )

@@ -1,0 +1,397 @@
+"""What a training loop's steps say of batches, divisor and accountant, whatever the noise."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import bdtrc
+from scipy.stats import chi2
+
+from adversaries.attacks import residuals
+from adversaries.attacks.residuals import SamplingTest
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, binomial_low
+from fedsim.audits.recorded.recorded_step import Step
+from fedsim.audits.recorded.transcript_findings import finding
+from fedsim.audits.recorded.transcript_release import EXCESS
+
+Floats = npt.NDArray[np.float64]
+
+TAIL = 1 - ALARM_CONFIDENCE
+
+LARGEST_SCALE = 600.0
+"""Epsilons above this are stated as this: a double has no smaller chances than exp(-700)."""
+
+MOST_SIZES = 33
+"""Sizes of the data set that are tried where nobody said it: spread over those possible."""
+
+LONG_SUM = (
+    "the clipped sum is up to {:.4g} times as long as {} clipped gradients can be: gradients are "
+    "clipped to more than the norm that the noise is scaled to, or by parts of the model"
+)
+UNCLIPPED = (
+    "in {} of {} steps what was noised is not the sum of each record's clipped gradient: the noise "
+    "is scaled to a norm that a record's contribution may exceed"
+)
+OWN_SIZE = (
+    "the divisor is the size of the very batch, which depends on who is in it: neighbours differ "
+    "in the scale of sum and noise too, and no accountant here covers that; divide by the expected "
+    "size"
+)
+OWN_WEIGHT = (
+    "the sum is divided by a total weight of {:g} that {} users have, to which no noise was added, "
+    "and they weigh differently: what a user weighs may tell of its data, and no epsilon here "
+    "covers that; weigh all alike"
+)
+UNSEEN_WEIGHT = (
+    "the sum is divided by a total weight of {:g} that {} users have, to which no noise was added: "
+    "nobody saw whether they weigh differently, which no epsilon here covers"
+)
+NEIGHBOUR = (
+    "the divisor is {:g}, and {:g} with one record fewer: the scale of {} numbers of noise tells "
+    "the two apart, with an epsilon of {} for it alone. Where the size of the data set is public "
+    "(a record is replaced by one that adds nothing), record with size_public=True"
+)
+NOT_POISSON = (
+    "the accountant takes every record to be in a batch with probability {:g}, by itself; batches "
+    "are drawn by {}, so that its amplification by sampling is not proven"
+)
+SIZES = (
+    "batches do not have the sizes that Poisson sampling at {:.4g} gives (mean rate {:.4g}, "
+    "variance {:.3g} times as large, p = {:.2g}): amplification by sampling is not proven"
+)
+FAVOURED = (
+    "a record was in {} of {} batches, which sampling all alike at {:.4g} does not do: its rate is "
+    "at least {:.3g} (99.99 % confidence, of all records)"
+)
+TWICE = "a record was twice in one step, and may change the sum by twice the clipping norm"
+ACCUMULATED = (
+    "one step is made of {} batches, in several of which a record may be: the accountant's rate is "
+    "of one batch, and its amplification is not proven"
+)
+UNTESTED = (
+    "nobody can tell from here whether batches are Poisson's: their sizes were not recorded, or "
+    "too few to tell them from batches of one size; record more steps, or an engine of Opacus "
+    "before make_private"
+)
+UNDERCHARGED = (
+    "the accountant was told a noise multiplier of {:.4g}, and what was released had {:.4g}{}"
+)
+UNCOUNTED = (
+    "the accountant counts {} of {} steps: it was begun anew ({} engines), and its last word is of "
+    "the last one alone; all steps are composed here"
+)
+OWN_COUNT = (
+    "adaptive clipping divides its noisy count by the size of the very batch, which is released "
+    "without noise; no epsilon here covers that"
+)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the steps of a training say.
+
+    Attributes:
+        findings: what is wrong with them.
+        amplified: whether batches were declared Poisson's and nothing speaks against it.
+        unsure: why that may be so only because nothing could, "" where it could.
+        sampling: rate, dispersion and p-value of the batches' sizes; None where not tested.
+        taken: which records took part in each step; None where some step does not say.
+        favoured_rate: at which some record is sampled at least, where one is for sure favoured.
+        divisors: d of all steps with one record fewer over d, and the numbers released with it;
+            empty where it stays.
+    """
+
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    amplified: bool = False
+    unsure: str = ""
+    sampling: dict[str, float] | None = None
+    taken: tuple[tuple[int, ...], ...] | None = None
+    favoured_rate: float = 0.0
+    divisors: tuple[tuple[float, int], ...] = ()
+
+    def most_mu(self, steps: Sequence[Step], multipliers: Sequence[float]) -> float:
+        """Return the signal-to-noise ratio of the record that took part most, all steps together.
+
+        Args:
+            steps: of the training.
+            multipliers: noise of each over what a record can change once.
+        """
+        if 0.0 in multipliers:
+            return math.inf
+        if self.taken is None:
+            # Nobody knows who was in which batch: everybody may have been in all.
+            pairs = zip(steps, multipliers, strict=True)
+            return math.sqrt(sum((step.accumulated / z) ** 2 for step, z in pairs))
+        squares: dict[int, float] = {}
+        for members, z in zip(self.taken, multipliers, strict=True):
+            for member, times in zip(*np.unique(members, return_counts=True), strict=True):
+                squares[int(member)] = squares.get(int(member), 0.0) + (int(times) / z) ** 2
+        return math.sqrt(max(squares.values(), default=0.0))
+
+    def least_mu(self, multipliers: Sequence[float]) -> float:
+        """Return a ratio that every record surely has: of the sum of all steps alone.
+
+        Args:
+            multipliers: noise of each step over what a record can change once, above 0.
+        """
+        if self.taken is None:
+            return 0.0
+        everyone = np.concatenate([np.asarray(members, int) for members in self.taken])
+        _, counts = np.unique(everyone, return_counts=True)
+        # Where some took part more often than others it was chance, and may be less another time.
+        alike = counts.size > 0 and counts.min() == counts.max()
+        return int(counts[0]) / math.sqrt(sum(z**2 for z in multipliers)) if alike else 0.0
+
+    def neighbour(self, steps: Sequence[Step], delta: float) -> str:
+        """Return what is wrong where the divisor depends on the number of records.
+
+        Args:
+            steps: of the training.
+            delta: at which the epsilon is stated.
+        """
+        one = next(step for step in steps if step.neighbour_divisor not in (None, step.divisor))
+        numbers, epsilon = sum(n for _, n in self.divisors), self.scale_epsilon(delta)
+        shown = f"{LARGEST_SCALE:g} or more" if epsilon >= LARGEST_SCALE else f"{epsilon:.3g}"
+        return NEIGHBOUR.format(one.divisor, one.neighbour_divisor, numbers, shown)
+
+    def scale_epsilon(self, delta: float) -> float:
+        """Return the epsilon of what the noise's scale tells of the number of records.
+
+        Args:
+            delta: in (0, 1).
+        """
+        ratios = {ratio for ratio, _ in self.divisors}
+        return max(
+            (
+                scale_epsilon(ratio, sum(n for one, n in self.divisors if one == ratio), delta)
+                for ratio in ratios
+            ),
+            default=0.0,
+        )
+
+
+def scale_epsilon(ratio: float, numbers: int, delta: float) -> float:
+    """Return the epsilon between N(0, I) and N(0, ratio^2 I), at most `LARGEST_SCALE`.
+
+    The loss is monotone in the squared length, which is chi-square, so that its tails are exact.
+
+    Args:
+        ratio: above 0.
+        numbers: the dimension.
+        delta: in (0, 1).
+    """
+    if ratio == 1:
+        return 0.0
+
+    def exceeds(epsilon: float, ratio: float) -> bool:
+        # ln p/q = n ln r - x (1 - 1/r^2)/2 of a squared length x, chi-square under p, r^2 times one
+        # under q.
+        limit = 2 * (numbers * math.log(ratio) - epsilon) / (1 - ratio**-2)
+        tail = chi2.logcdf if ratio > 1 else chi2.logsf
+        own, other = tail(limit, numbers), epsilon + tail(limit / ratio**2, numbers)
+        return bool(own > other and own + math.log1p(-math.exp(other - own)) > math.log(delta))
+
+    found = 0.0
+    for each in (ratio, 1 / ratio):
+        low, high = 0.0, LARGEST_SCALE
+        if exceeds(high, each):
+            return high
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if exceeds(middle, each) else (low, middle)
+        found = max(found, low)
+    return found
+
+
+def checked(steps: Sequence[Step]) -> Checked:
+    """Return what is wrong with batches, divisor and accountant, and whether sampling amplifies.
+
+    Args:
+        steps: of the whole training; none at all says nothing.
+    """
+    if not steps:
+        return Checked()
+    taken = tuple(step.members for step in steps if step.members is not None)
+    known = taken if len(taken) == len(steps) else None
+    sampling, wrong = _sampling(steps)
+    favoured, more = _members(steps, known)
+    divisors = tuple(
+        (step.divisor / step.neighbour_divisor, step.parameters)
+        for step in steps
+        if step.neighbour_divisor and step.neighbour_divisor != step.divisor
+    )
+    wrong += more
+    # Without a rate nothing amplifies; with one, whatever is wrong with batches speaks against it.
+    amplified = all(step.sample_rate for step in steps) and not wrong
+    unsure = UNTESTED if amplified and not _tested(steps) else ""
+    cautions = [finding("caution", unsure)] if unsure else []
+    findings = [*wrong, *cautions, *_sums(steps), *_divisors(steps), *_accountants(steps)]
+    return Checked(findings, amplified, unsure, sampling, known, favoured, divisors)
+
+
+def _sampling(steps: Sequence[Step]) -> tuple[dict[str, float] | None, list[dict[str, Any]]]:
+    """Return the test of the batches' sizes, and what speaks against Poisson's."""
+    found = []
+    charged = next((step for step in steps if step.sampling not in ("", "poisson")), None)
+    if charged is not None and charged.charged and charged.charged.sample_rate < 1:
+        text = NOT_POISSON.format(charged.charged.sample_rate, charged.sampling)
+        found.append(finding("caution", text))
+    most = max(step.accumulated for step in steps)
+    if most > 1:
+        found.append(finding("caution", ACCUMULATED.format(most)))
+    kinds = _sizes(steps)
+    worst: dict[str, float] | None = None
+    for (rate, records), listed in kinds.items():
+        tests = _tests(np.array(listed, float), _possible(steps, rate, records), rate)
+        if not tests:
+            continue
+        test = max(tests, key=lambda one: one.p_value)
+        p_value = min(1.0, test.p_value * len(kinds))
+        if worst is None or p_value < worst["p_value"]:
+            worst = {"declared": rate, "rate": test.rate, "dispersion": test.dispersion}
+            worst["p_value"] = p_value
+    if worst is not None and worst["p_value"] < TAIL:
+        text = SIZES.format(
+            *(worst[name] for name in ("declared", "rate", "dispersion", "p_value"))
+        )
+        found.append(finding("alarm", text))
+    return worst, found
+
+
+def _sizes(steps: Sequence[Step]) -> dict[tuple[float, int | None], list[int]]:
+    """Return the sizes of single batches that are declared Poisson's, by q and N."""
+    kinds: dict[tuple[float, int | None], list[int]] = {}
+    for step in steps:
+        rate = step.sample_rate
+        if rate is not None and rate < 1 and step.batch is not None and step.accumulated == 1:
+            kinds.setdefault((rate, step.records), []).append(step.batch)
+    return kinds
+
+
+def _tests(sizes: Floats, possible: Sequence[int], rate: float) -> list[SamplingTest]:
+    """Return the test of batch sizes for every possible size of the data set."""
+    return [
+        residuals.sampling_test(sizes, records, rate)
+        for records in possible
+        if sizes.max() <= records
+    ]
+
+
+def _tested(steps: Sequence[Step]) -> bool:
+    """Whether it was seen how batches are drawn: read, or batches of one size would have shown."""
+    sampled = [step for step in steps if (step.sample_rate or 1.0) < 1]
+    if all(step.sampling == "poisson" for step in sampled):
+        return True
+    kinds = _sizes(sampled)
+    if sum(map(len, kinds.values())) < len(sampled):
+        return False
+    for (rate, records), listed in kinds.items():
+        possible = _possible(steps, rate, records)
+        if not possible:
+            return False
+        alike = np.full(len(listed), round(possible[0] * rate), float)
+        if max(test.p_value for test in _tests(alike, possible[:1], rate)) >= TAIL:
+            return False
+    return True
+
+
+def _possible(steps: Sequence[Step], rate: float, records: int | None) -> list[int]:
+    """Return the size of the data set, or those that the batch's expected size allows.
+
+    The expected size is N q rounded down, as Opacus has it; without one nothing is possible.
+    """
+    if records:
+        return [records]
+    expected = steps[0].expected
+    if not expected:
+        return []
+    least = max(1, math.ceil(expected / rate))
+    most = max(least, math.ceil((expected + 1) / rate))
+    return sorted({int(size) for size in np.linspace(least, most, MOST_SIZES)})
+
+
+def _members(
+    steps: Sequence[Step], taken: tuple[tuple[int, ...], ...] | None
+) -> tuple[float, list[dict[str, Any]]]:
+    """Return the rate of a record that is surely favoured, 0 for none; and what is wrong."""
+    if taken is None:
+        return 0.0, []
+    found = []
+    if any(len(set(members)) < len(members) for members in taken):
+        found.append(finding("alarm", TWICE))
+    rates = {
+        step.sample_rate or (step.charged.sample_rate if step.charged else 1.0) for step in steps
+    }
+    together = np.concatenate([np.unique(np.asarray(members, int)) for members in taken])
+    if len(rates) > 1 or not together.size or max(rates) >= 1:
+        return 0.0, found
+    rate, most = rates.pop(), int(np.bincount(together).max())
+    records = steps[0].records or int(together.max()) + 1
+    if records * float(bdtrc(most - 1, len(steps), rate)) >= TAIL:
+        return 0.0, found
+    low = float(binomial_low(most, len(steps), TAIL / records))
+    found.append(finding("alarm", FAVOURED.format(most, len(steps), rate, low)))
+    return low, found
+
+
+def _sums(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """Return the findings of sums that clipped gradients cannot have, or do not have."""
+    unclipped = sum(step.clipped is False for step in steps)
+    found = [finding("alarm", UNCLIPPED.format(unclipped, len(steps)))] if unclipped else []
+    longest = max(
+        (
+            (step.sum_length / (step.batch * step.clipping_norm), step.batch)
+            for step in steps
+            if step.sum_length and step.batch and step.clipping_norm
+        ),
+        default=(0.0, 0),
+    )
+    if longest[0] <= 1 + EXCESS:
+        return found
+    return [*found, finding("alarm", LONG_SUM.format(*longest))]
+
+
+def _divisors(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """Return what depends on the data in the divisors."""
+    found = []
+    own = [step for step in steps if step.batch]
+    if len({step.batch for step in own}) > 1 and all(step.divisor == step.batch for step in own):
+        found.append(finding("alarm", OWN_SIZE))
+    # A weight that all have, of whatever size, is no function of anybody's data; and weights that
+    # differ are one even where they happen to sum to the number of users.
+    weighed = [step for step in steps if step.weight and step.batch]
+    unlike = [step for step in weighed if step.weights_differ]
+    if unlike:
+        found.append(finding("alarm", OWN_WEIGHT.format(unlike[0].weight, unlike[0].batch)))
+    for step in [] if unlike else weighed:
+        if step.weights_differ is None and not math.isclose(step.weight or 0, step.batch or 0):
+            found.append(finding("caution", UNSEEN_WEIGHT.format(step.weight, step.batch)))
+            break
+    if any(step.count_std is not None for step in steps):
+        found.append(finding("caution", OWN_COUNT))
+    return found
+
+
+def _accountants(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """Return what accountants were told otherwise than it was."""
+    found = []
+    for step in steps:
+        if step.charged is None or step.noise_multiplier is None:
+            continue
+        inverse = step.noise_multiplier**-2 if step.noise_multiplier else math.inf
+        if step.count_std:
+            inverse += step.count_std**-2
+        real = inverse**-0.5
+        if step.charged.noise_multiplier > real * (1 + EXCESS):
+            why = ", the noisy count of clipped gradients included" if step.count_std else ""
+            text = UNDERCHARGED.format(step.charged.noise_multiplier, real, why)
+            found.append(finding("alarm", text))
+            break
+    last = steps[-1].charged
+    if last is not None and last.steps < len(steps):
+        engines = len({step.engine for step in steps})
+        found.append(finding("caution", UNCOUNTED.format(last.steps, len(steps), engines)))
+    return found

@@ -1,0 +1,262 @@
+"""A training loop's transcript, step by step: what the noise was added to is known, and is noise.
+
+A step of DP-SGD releases (S + N(0, (z C)^2 I))/d, with S the sum of gradients clipped to C. What is
+left over of the release without S/d is the noise. Neighbours differ in one record: it is there, or
+adds nothing. Steps compose over all engines and accountants of the training.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries.attacks.noisy_means import Contribution, Release
+from adversaries.statistics import gaussian
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.recorded import left_over, loop_checks, noise_level, noise_shape
+from fedsim.audits.recorded.left_over import Claims, Dither, Layout, Rounding
+from fedsim.audits.recorded.recorded_step import Step, step_of
+from fedsim.audits.recorded.transcript_findings import Asked, Measured, Notes, finding
+from fedsim.audits.recorded.transcript_release import noise_multipliers, noise_values
+from fedsim.federation.transcripts.records import UNITS, ObservedRound
+from fedsim.privacy.accounting import accountant
+from fedsim.privacy.mechanism import Mechanism, Steps
+
+Floats = npt.NDArray[np.float64]
+
+GRID = 0.01
+"""Share of a sampled epsilon that the accountant's grid may have added: no proof counts it."""
+
+MOST_COMPARED = 4000
+"""Steps whose noise is compared with each other's; of more, the first."""
+
+NO_SUM = "no clipped sum was recorded, and without it nobody can tell noise from gradients"
+NO_STEP = "no step was recorded; nothing to audit"
+BAD_STEP = "what was released, or the clipped sum, is missing, not finite, or of another shape"
+BAD_DIVISOR = "the recorded divisor is no number above 0; the step cannot be audited"
+
+SAMPLED = "batches are Poisson's, each record in them by itself with the recorded rate: as declared"
+UNSAMPLED = "no amplification by sampling: every step counts in which a record took part"
+NEIGHBOURS = "neighbours: a record in the data, or nothing in its place; {}"
+COMPARED = f"only the first {MOST_COMPARED} steps were searched for noise that repeats"
+
+
+class LoopSteps:
+    """What a training loop's transcript gives, step by step."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._dither = Dither()
+        self._steps: list[Step] = []
+        self._releases: list[Release] = []
+        self._unsummed = False
+
+    def observe(self, observed: ObservedRound) -> None:
+        """Take in the next step: subtract the clipped sum, and keep what is left over."""
+        place = len(self._steps) + 1
+        step = step_of(place, observed)
+        if step is None:
+            self._notes.add("alarm", BAD_DIVISOR, place)
+            return
+        self._steps.append(step)
+        summed = next(iter(observed.replies.values())).arrays if observed.replies else {}
+        if not summed:
+            self._unsummed = True
+            return
+        layout = Layout.of(observed.aggregate or {})
+        after, total = (layout.vector(arrays) for arrays in (observed.aggregate or {}, summed))
+        if not layout.shapes or not left_over.believable(after, total):
+            self._notes.add("alarm", BAD_STEP, place)
+            return
+        assert after is not None and total is not None  # they are believable
+        self._releases.append(self._reduced(step, layout, after, total / step.divisor))
+
+    def measured(self, asked: Asked) -> Measured:
+        """Return what all steps so far say of noise and privacy; append what is wrong.
+
+        Args:
+            asked: what the report is to be of.
+        """
+        findings = asked.findings
+        unit = str(asked.mechanism["unit"]) if asked.mechanism.get("unit") in UNITS else "record"
+        why = NO_STEP if not self._steps else NO_SUM if self._unsummed else ""
+        why = why or ("" if len(self._releases) == len(self._steps) else BAD_STEP)
+        checked = loop_checks.checked(self._steps)
+        findings += checked.findings
+        if checked.divisors:
+            findings.append(finding("alarm", checked.neighbour(self._steps, asked.delta)))
+        if why:
+            findings.append(finding("caution", why))
+            return Measured(unmeasured=why, unit=unit)
+        level = noise_level.measured(self._releases, asked.confidence)
+        findings += noise_level.findings_of(level, self._releases)
+        if not any(release.noiseless for release in self._releases):
+            compared = self._releases[:MOST_COMPARED]
+            stds = [ends["point"] for ends in level.stds(self._releases)]
+            findings += noise_shape.check(compared, stds, declared=False)
+            if len(compared) < len(self._releases):
+                findings.append(finding("note", COMPARED))
+        return Measured(
+            self._release(level, checked, asked.delta, asked.confidence, unit), unit=unit
+        )
+
+    def _reduced(self, step: Step, layout: Layout, after: Floats, mean: Floats) -> Release:
+        units = layout.units(mean, after)
+        norm = None if step.clipping_norm is None else step.clipping_norm / step.divisor
+        std = None
+        if norm is not None and step.noise_multiplier is not None:
+            std = step.noise_multiplier * norm
+        return left_over.reduced(
+            step.place,
+            after - mean,
+            {0: Contribution(1 / step.divisor, norm or 0.0, 0.0)},
+            layout,
+            # Noise is added, and the sum divided, in the gradient's precision.
+            Rounding(units, 3, self._dither.draw(units)),
+            Claims(norm, std, step.count_std),
+            mean,
+        )
+
+    def _release(
+        self,
+        level: noise_level.NoiseLevel,
+        checked: loop_checks.Checked,
+        delta: float,
+        confidence: float,
+        unit: str,
+    ) -> dict[str, Any]:
+        """Return what was measured, as report.json has it."""
+        shown, sure = level.stds(self._releases), level.sure_stds(self._releases)
+        least = level.least_stds()
+        compared = self._releases[:MOST_COMPARED]
+        ends = {"point": "point", "low": "high", "high": "low"}
+        account = _Account(self._steps, checked, delta)
+        # Neighbours that differ in scale alone, and in one record's gradient alone.
+        proven = max(
+            account.at_least(self._multipliers(level.most_stds())),
+            checked.scale_epsilon(delta),
+        )
+        epsilon = {
+            name: account.of(self._multipliers([one[end] for one in shown]))
+            for name, end in ends.items()
+        }
+        return {
+            "unit": unit,
+            "towards": "whoever sees every noisy gradient and knows all other data",
+            **noise_values(self._releases, level, shown, confidence),
+            "round_numbers": [release.round for release in self._releases],
+            "clients": [],
+            "steps": len(self._steps),
+            "epsilon": epsilon,
+            "amplified": checked.amplified,
+            "sampling": checked.sampling,
+            "accountants": account.told(self._multipliers([one["point"] for one in shown])),
+            "proven": {
+                "confidence": ALARM_CONFIDENCE,
+                "noise_multiplier": noise_multipliers(self._releases, sure),
+                "node": None,
+                "epsilon": proven,
+                "unbounded": math.isinf(proven),
+                "epsilon_at_most": account.at_most(self._multipliers(least)),
+            },
+            "empirical": None,
+            "unsure": checked.unsure,
+            "independent": noise_shape.independent(compared),
+            "assumptions": [
+                NEIGHBOURS.format(
+                    "the divisor may change with it"
+                    if checked.divisors
+                    else "the divisor stays as it is"
+                ),
+                SAMPLED if checked.amplified else UNSAMPLED,
+                "of a record's gradient nothing is known but the clipping norm",
+            ],
+        }
+
+    def _multipliers(self, stds: Sequence[float]) -> list[float]:
+        """Return every step's noise over what one record can change, the count's noise included."""
+        found = []
+        for release, std in zip(self._releases, stds, strict=True):
+            inverse = math.inf
+            if release.clipping_norm and std:
+                inverse = (release.clipping_norm / std) ** 2
+            if release.count_std is not None:
+                # One record changes the count by 1, in the same steps.
+                inverse += release.count_std**-2 if release.count_std else math.inf
+            found.append(0.0 if math.isinf(inverse) else inverse**-0.5)
+        return found
+
+
+@dataclass(frozen=True)
+class _Account:
+    """What steps with these multipliers come to.
+
+    delta: at which epsilons are stated.
+    """
+
+    steps: Sequence[Step]
+    checked: loop_checks.Checked
+    delta: float
+
+    def of(self, multipliers: Sequence[float]) -> float:
+        """Return epsilon if batches are as declared, without amplification where they are not."""
+        if self.checked.amplified:
+            rates = [step.sample_rate or 1.0 for step in self.steps]
+            return composed(multipliers, rates, self.delta)
+        return gaussian.epsilon(self.checked.most_mu(self.steps, multipliers), self.delta)
+
+    def at_most(self, multipliers: Sequence[float]) -> float:
+        """Return the epsilon that noise of at least these multipliers surely keeps."""
+        return math.inf if self.checked.divisors else self.of(multipliers)
+
+    def at_least(self, multipliers: Sequence[float]) -> float:
+        """Return an epsilon that noise of at most these multipliers surely has."""
+        if 0.0 in multipliers:
+            return math.inf
+        if self.checked.amplified:
+            return 0.0 if self.checked.unsure else (1 - GRID) * self.of(multipliers)
+        found = gaussian.epsilon(self.checked.least_mu(multipliers), self.delta)
+        if self.checked.favoured_rate:
+            rates = [self.checked.favoured_rate] * len(multipliers)
+            found = max(found, (1 - GRID) * composed(multipliers, rates, self.delta))
+        return found
+
+    def told(self, multipliers: Sequence[float]) -> dict[str, Any] | None:
+        """Return what the accountants were told: the last word, and all steps together.
+
+        multipliers: as measured, which come to another epsilon at the rates that they were told.
+        """
+        charged = [step.charged for step in self.steps]
+        if None in charged:
+            return None
+        known = [one for one in charged if one is not None]
+        last = known[max(0, len(known) - known[-1].steps) :]
+        words = {
+            name: composed([one[0] for one in part], [one[1] for one in part], self.delta)
+            for name, part in (("last_word", last), ("all_steps", known))
+        }
+        words["at_measured_noise"] = composed(multipliers, [one[1] for one in known], self.delta)
+        engines = len({step.engine for step in self.steps})
+        return {"engines": engines, "steps_of_last": known[-1].steps, **words}
+
+
+def composed(multipliers: Sequence[float], rates: Sequence[float], delta: float) -> float:
+    """Return the epsilon of Gaussian steps on Poisson samples.
+
+    Args:
+        multipliers: z of every step; 0 for no noise.
+        rates: q of every step.
+        delta: in (0, 1).
+    """
+    if 0.0 in multipliers:
+        return math.inf
+    # Steps alike differ in the last digits of what they were worked out from.
+    kinds = Counter(
+        (float(f"{z:.9g}"), float(f"{q:.12g}")) for z, q in zip(multipliers, rates, strict=True)
+    )
+    groups = tuple(Steps(z, count, min(1.0, q)) for (z, q), count in kinds.items())
+    return accountant("pld").epsilon(Mechanism(groups), delta)

@@ -1,0 +1,228 @@
+"""How much noise the releases of a run had: in all rounds together, and in each by itself."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from adversaries.attacks import noisy_means
+from adversaries.attacks.noisy_means import Release
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, significance
+from fedsim.audits.recorded.transcript_findings import finding
+from fedsim.audits.run import detectable
+
+Ends = Mapping[str, float]
+"""A standard deviation of one round: its "point", and the ends "low" and "high"."""
+
+HIDDEN = (
+    "rounding hides the noise: the configured noise is no larger than what rounding may leave over "
+    "of a model in this precision, so that nobody can tell from here whether it was added"
+)
+
+NO_NOISE = (
+    "no noise: nothing but rounding is left over. Of updates as they were sent epsilon is infinite "
+    "and the belief certain; noise that clients add before they send is not seen from here"
+)
+
+
+@dataclass(frozen=True)
+class NoiseLevel:
+    """Noise over its scale: the configured one, or 1 where some round has none.
+
+    Attributes:
+        verdict: "none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed".
+        scales: of every round, the standard deviation that the others are multiples of.
+        point: noise over its scale, of all rounds together.
+        shown: interval for that, at the confidence of the report.
+        sure: at the confidence of an alarm.
+        rounds: interval for each round by itself, all of them right together with the confidence of
+            the report.
+        sure_rounds: likewise with the confidence of an alarm.
+    """
+
+    verdict: str
+    scales: Sequence[float]
+    point: float
+    shown: Interval
+    sure: Interval
+    rounds: Sequence[Interval]
+    sure_rounds: Sequence[Interval]
+
+    @property
+    def too_low(self) -> list[int]:
+        """Positions of rounds that for sure have less noise than their scale."""
+        return [place for place, one in enumerate(self.sure_rounds) if one.high < 1]
+
+    @property
+    def alike(self) -> bool:
+        """Whether no round for sure has another multiple of its scale than all together."""
+        return all(one.low <= self.point <= one.high for one in self.sure_rounds)
+
+    def stds(self, releases: Sequence[Release]) -> list[Ends]:
+        """Return what each round had: of one level, unless rounds for sure differ from it."""
+        if self.alike or self.verdict == "hidden":
+            same = _ends(self.point, self.shown)
+            return [{name: end * scale for name, end in same.items()} for scale in self.scales]
+        return [
+            _ends(release.left_over, one, scale)
+            for release, one, scale in zip(releases, self.rounds, self.scales, strict=True)
+        ]
+
+    def sure_stds(self, releases: Sequence[Release]) -> list[Ends]:
+        """Return what each round had, by itself, as surely as an alarm must."""
+        return [
+            _ends(release.left_over, one, scale)
+            for release, one, scale in zip(releases, self.sure_rounds, self.scales, strict=True)
+        ]
+
+    def most_stds(self) -> list[float]:
+        """Return noise that steps for sure do not exceed, as far as their privacy goes.
+
+        Where steps are alike they are judged together. Noise that is uneven all the same protects
+        less than even noise of the same mean square (1/s^2 is convex), so that nobody is wronged.
+        """
+        if self.alike:
+            return [self.sure.high * scale for scale in self.scales]
+        pairs = zip(self.sure_rounds, self.scales, strict=True)
+        return [one.high * scale for one, scale in pairs]
+
+    def least_stds(self) -> list[float]:
+        """Return the noise of each round that may support a claim.
+
+        It is configured and not contradicted, or there for sure in that very round. More noise than
+        configured supports nothing: a server's learning rate makes more of the updates as well.
+        """
+        if self.verdict in ("as claimed", "more"):
+            return list(self.scales)
+        most = math.inf if self.verdict == "unclaimed" else 1.0
+        pairs = zip(self.sure_rounds, self.scales, strict=True)
+        return [min(one.low, most) * scale for one, scale in pairs]
+
+
+def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
+    """Return the noise of releases, with intervals at this confidence and at that of an alarm.
+
+    Args:
+        releases: of all rounds, at least one.
+        confidence: of the intervals that are shown, in (0, 1).
+    """
+    claims = [release.claimed_std for release in releases]
+    claimed = all(claims)
+    # Without a claim every round is measured by the same scale.
+    scales = [(claim if claimed else None) or 1.0 for claim in claims]
+    verdict = _without_noise(releases, claimed)
+    shown, sure = (_together(releases, scales, at) for at in (confidence, ALARM_CONFIDENCE))
+    rounds, sure_rounds = (_single(releases, scales, at) for at in (confidence, ALARM_CONFIDENCE))
+    point = math.sqrt(
+        sum(release.energy / scale**2 for release, scale in zip(releases, scales, strict=True))
+        / sum(release.size for release in releases)
+    )
+    if verdict:
+        shown, sure = _cut(shown, verdict), _cut(sure, verdict)
+        rounds, sure_rounds = (
+            [_cut(one, verdict) for one in each] for each in (rounds, sure_rounds)
+        )
+        point = 0.0 if verdict == "none" else point
+    found = NoiseLevel(verdict, scales, point, shown, sure, rounds, sure_rounds)
+    return found if verdict else _judged(found, claimed)
+
+
+def seen_below(level: NoiseLevel, releases: Sequence[Release]) -> float | None:
+    """Return the share of the configured noise below which less of it would have been an alarm.
+
+    In all rounds alike; None where the noise is not held against a configured one.
+
+    Args:
+        level: as measured of the releases.
+        releases: of all rounds.
+    """
+    if level.verdict not in ("as claimed", "more"):
+        return None
+    pairs = zip(releases, level.scales, strict=True)
+    rounding = max((release.rounding / scale) ** 2 for release, scale in pairs)
+    freedom = sum(release.size for release in releases)
+    return detectable.by_energy(freedom, significance(ALARM_CONFIDENCE) / 2, rounding)
+
+
+def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[dict[str, Any]]:
+    """Return what is wrong with the size of the noise.
+
+    Args:
+        level: as measured of the releases.
+        releases: for the numbers of the rounds that are to blame.
+    """
+    sure = level.sure
+    if level.verdict == "hidden":
+        return [finding("caution", HIDDEN)]
+    if level.verdict == "none":
+        bare = [release for release in releases if release.noiseless]
+        where = "" if len(bare) == len(releases) else f" in {len(bare)} rounds"
+        claimed = all(release.claimed_std for release in releases)
+        text = NO_NOISE.replace("no noise", f"no noise{where}", 1)
+        return [finding("alarm" if claimed else "note", text)]
+    if level.verdict == "less" and sure.high >= 1:
+        worst = min((level.sure_rounds[place] for place in level.too_low), key=lambda one: one.high)
+        text = (
+            f"the noise of some rounds is less than configured, in the worst {worst.low:.4g} to "
+            f"{worst.high:.4g} times its standard deviation ({ALARM_CONFIDENCE:.2%} confidence, of "
+            "all rounds); more of it in others makes up for nothing"
+        )
+        return [finding("alarm", text) | {"rounds": [releases[at].round for at in level.too_low]}]
+    if level.verdict in ("less", "more"):
+        text = (
+            f"the noise is {level.verdict} than configured: {sure.low:.4g} to {sure.high:.4g} "
+            f"times its standard deviation ({ALARM_CONFIDENCE:.2%} confidence)"
+        )
+        return [finding("alarm" if level.verdict == "less" else "caution", text)]
+    return []
+
+
+def _without_noise(releases: Sequence[Release], claimed: bool) -> str:
+    """Return "none" where a round has nothing but rounding, "hidden" if its claim has no more."""
+    noiseless = [release for release in releases if release.noiseless]
+    # Noise that is configured below rounding may be there or not.
+    if claimed and any(
+        (release.claimed_std or 0.0) <= noisy_means.ROUNDING_MARGIN * release.rounding
+        for release in noiseless
+    ):
+        return "hidden"
+    return "none" if noiseless else ""
+
+
+def _judged(level: NoiseLevel, claimed: bool) -> NoiseLevel:
+    verdict = "unclaimed"
+    if claimed:
+        more = "more" if level.sure.low > 1 else "as claimed"
+        verdict = "less" if level.sure.high < 1 or level.too_low else more
+    return replace(level, verdict=verdict)
+
+
+def _cut(interval: Interval, verdict: str) -> Interval:
+    """Return an interval of noise that may not be there, or is not."""
+    return Interval(0.0, interval.high if verdict == "hidden" else 0.0, interval.confidence)
+
+
+def _single(
+    releases: Sequence[Release], scales: Sequence[float], confidence: float
+) -> list[Interval]:
+    """Return an interval for each round; all hold together with this confidence (Bonferroni)."""
+    each = 1 - (1 - confidence) / len(releases)
+    return [
+        _together([release], [scale], each) for release, scale in zip(releases, scales, strict=True)
+    ]
+
+
+def _together(releases: Sequence[Release], scales: Sequence[float], confidence: float) -> Interval:
+    """Return an interval for the noise over its scale; what rounding may have left is no noise."""
+    freedom = sum(release.size for release in releases)
+    most, least = 0.0, 0.0
+    for release, scale in zip(releases, scales, strict=True):
+        most += release.energy / scale**2
+        least += release.energy_of_noise / scale**2
+    high = noisy_means.std_interval(most, freedom, confidence).high
+    return Interval(noisy_means.std_interval(least, freedom, confidence).low, high, confidence)
+
+
+def _ends(point: float, interval: Interval, scale: float = 1.0) -> Ends:
+    """Return a measured standard deviation with the ends of an interval, which is over a scale."""
+    return {"point": point, "low": interval.low * scale, "high": interval.high * scale}

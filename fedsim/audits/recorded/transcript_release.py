@@ -1,0 +1,287 @@
+"""What the releases of a recorded run say of the noise, and of every client's privacy under it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from adversaries.attacks import noisy_means
+from adversaries.attacks.noisy_means import Release
+from adversaries.statistics import gaussian, lower_bounds
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.recorded import noise_level, noise_shape
+from fedsim.audits.recorded.left_over import SIMULATION_SEED
+from fedsim.audits.recorded.noise_level import Ends, NoiseLevel
+from fedsim.audits.recorded.transcript_findings import Asked, finding
+from fedsim.privacy.identifiability import rho_beta_of_epsilon
+
+BYSTANDERS = 20
+"""Directions of nobody's update that are scored in every round, for the false positive rate."""
+
+EXCESS = 1e-3
+"""Share by which an update may pass the clipping norm: clients clip in single precision."""
+
+NEIGHBOURS = (
+    "neighbours: the client's update of every round, or no change in its place; weights and number "
+    "of clients stay (replacing an update by another doubles the sensitivity)"
+)
+
+COUNT = "the noisy count of clipped updates is released too, and composed; of beliefs it is no part"
+
+NO_SCORES = (
+    "no lower bound on one release: no client changed the model in any round, and there is nothing "
+    "to find one by"
+)
+
+
+def measured(
+    releases: Sequence[Release],
+    towards: str,
+    asked: Asked,
+    *,
+    declared: bool = False,
+) -> dict[str, Any]:
+    """Return what the releases of a run say of noise and clients; append what is wrong.
+
+    Args:
+        releases: of all rounds.
+        towards: who learns what is measured here.
+        asked: what the report is to be of.
+        declared: whether clipping and noise were declared, rather than read off Flower's own code.
+    """
+    delta, confidence, findings = asked.delta, asked.confidence, asked.findings
+    level = noise_level.measured(releases, confidence)
+    findings += noise_level.findings_of(level, releases)
+    shown = level.stds(releases)
+    measured_stds = [ends["point"] for ends in shown]
+    stds = _stds_of_beliefs(releases, level, measured_stds)
+    empirical = None
+    if not any(release.noiseless for release in releases):
+        # Against the size that was measured: against the claim, too little noise everywhere would
+        # be said of every array.
+        shape = noise_shape.check(releases, measured_stds, declared=declared)
+        findings += shape
+        normal = _claimed(releases) and all(one["severity"] != "alarm" for one in shape)
+        empirical = _empirical(releases, stds, delta, confidence, normal=normal)
+        if empirical is None:
+            findings.append(finding("note", NO_SCORES))
+    return {
+        "towards": towards,
+        **noise_values(releases, level, shown, confidence),
+        "round_numbers": [release.round for release in releases],
+        "clients": _clients(releases, shown, stds, delta),
+        "proven": _proven(releases, level, stds, delta),
+        "empirical": empirical,
+        "independent": noise_shape.independent(releases),
+        "normality_p_value": noisy_means.normality(releases),
+        "assumptions": [
+            NEIGHBOURS,
+            "every round counts in which the client took part; no amplification by sampling",
+            "the weights of the mean are public",
+            *([COUNT] if any(release.count_std is not None for release in releases) else []),
+        ],
+    }
+
+
+def _claimed(releases: Sequence[Release]) -> bool:
+    """Whether noise was configured in every round."""
+    return all(release.claimed_std for release in releases)
+
+
+def _stds_of_beliefs(
+    releases: Sequence[Release], level: NoiseLevel, measured_stds: Sequence[float]
+) -> list[float]:
+    """Return the noise of each round that beliefs reckon with.
+
+    A claim that the data do not contradict is more exact than what they say.
+    """
+    hidden = level.verdict == "hidden"
+    exact = hidden or level.verdict == "as claimed"
+    return [
+        0.0 if release.noiseless and not hidden else std
+        for release, std in zip(releases, level.scales if exact else measured_stds, strict=True)
+    ]
+
+
+def noise_values(
+    releases: Sequence[Release], level: NoiseLevel, shown: Sequence[Ends], confidence: float
+) -> dict[str, Any]:
+    """Return what was configured and measured of the noise, in all and round by round.
+
+    Args:
+        releases: of all rounds.
+        level: as measured of them.
+        shown: the noise of each round, as the report has it.
+        confidence: of its intervals.
+    """
+    claimed = _claimed(releases)
+    ends = {"point": level.point, "low": level.shown.low, "high": level.shown.high}
+    return {
+        "parameters": releases[0].size,
+        "clipped": all(release.clipping_norm is not None for release in releases),
+        "count_known": all(release.count_std != 0 for release in releases),
+        "noise": level.verdict,
+        "seen_below": noise_level.seen_below(level, releases),
+        "claimed_std": [release.claimed_std for release in releases],
+        "left_over_std": [release.left_over for release in releases],
+        "left_over_interval": [
+            asdict(noisy_means.std_interval(release.energy, release.size, confidence))
+            for release in releases
+        ],
+        "rounding_std": [release.rounding for release in releases],
+        "realised_over_claimed": ends | {"confidence": confidence} if claimed else None,
+        "claimed_noise_multiplier": _composed(releases, level.scales) if claimed else None,
+        "noise_multiplier": noise_multipliers(releases, shown),
+    }
+
+
+def _proven(
+    releases: Sequence[Release], level: NoiseLevel, stds: Sequence[float], delta: float
+) -> dict[str, Any]:
+    """Return what holds as surely as an alarm must: ends of the noise, and the worst epsilon."""
+    sure = level.sure_stds(releases)
+    least = [dict.fromkeys(("point", "low", "high"), std) for std in level.least_stds()]
+    clients = _clients(releases, sure, stds, delta)
+    under_least = _clients(releases, least, stds, delta)
+    worst = max(clients, key=lambda client: client["epsilon"]["low"])
+    return {
+        "confidence": ALARM_CONFIDENCE,
+        "noise_multiplier": noise_multipliers(releases, sure),
+        "node": worst["node"],
+        "epsilon": worst["epsilon"]["low"],
+        "unbounded": math.isinf(worst["epsilon"]["low"]),
+        "epsilon_at_most": max(client["epsilon"]["point"] for client in under_least),
+    }
+
+
+def _composed(releases: Sequence[Release], stds: Sequence[float]) -> float | None:
+    """Return the multiplier of equal steps that compose to these: s n/C of n clients alike."""
+    inverse = 0.0
+    for release, std in zip(releases, stds, strict=True):
+        if not release.clipping_norm:
+            return None
+        largest = release.clipping_norm / len(release.contributions)
+        inverse += (largest / std) ** 2 if std else math.inf
+    return math.sqrt(len(releases) / inverse)
+
+
+def noise_multipliers(
+    releases: Sequence[Release], noises: Sequence[Ends]
+) -> dict[str, float | None] | None:
+    """Return the multiplier that equal steps would have, by end of an interval; None if unknown.
+
+    Args:
+        releases: of all rounds.
+        noises: what each of them had.
+    """
+    found = {end: _composed(releases, [one[end] for one in noises]) for end in noises[0]}
+    return None if None in found.values() else found
+
+
+def _clients(
+    releases: Sequence[Release], noises: Sequence[Ends], stds: Sequence[float], delta: float
+) -> list[dict[str, Any]]:
+    """Return for each client the guarantee of the noise that was measured, and the belief."""
+    nodes = sorted({node for release in releases for node in release.contributions})
+    return [_client(node, releases, noises, stds, delta) for node in nodes]
+
+
+def _client(
+    node: int,
+    releases: Sequence[Release],
+    noises: Sequence[Ends],
+    stds: Sequence[float],
+    delta: float,
+) -> dict[str, Any]:
+    # More noise is less epsilon: the ends of the interval change places.
+    ends = {"point": "point", "low": "high", "high": "low"}
+    mu, realised, bounded, steps, counts = dict.fromkeys(ends, 0.0), 0.0, True, 0, 0.0
+    log_odds, rounds, total = [], [], 0.0
+    for release, noise, std in zip(releases, noises, stds, strict=True):
+        part = release.contributions.get(node)
+        if part is not None:
+            steps += 1
+            bounded = bounded and release.clipping_norm is not None
+            # Once longer than clipping allows, the update itself is what must be hidden.
+            reach = max(part.weight * (release.clipping_norm or 0.0), part.norm / (1 + EXCESS))
+            for name, end in ends.items():
+                loudest = reach / noise[end] if noise[end] else math.inf
+                mu[name] = math.hypot(mu[name], loudest)
+            loudness = part.norm / std if std else (math.inf if part.norm else 0.0)
+            realised = math.hypot(realised, loudness)
+            total += noisy_means.log_likelihood_ratio(part, std)
+            if release.count_std is not None:
+                # One client changes the count by 1.
+                counts += release.count_std**-2 if release.count_std else math.inf
+        log_odds.append(total)
+        rounds.append(release.round)
+    # Noise on the count that nobody recorded may still be there.
+    known = dict.fromkeys(ends, counts) | ({"low": 0.0} if math.isinf(counts) else {})
+    mu = {name: math.hypot(value, math.sqrt(known[name])) for name, value in mu.items()}
+    if not bounded:
+        mu = dict.fromkeys(mu, math.inf)
+    epsilon = {name: gaussian.epsilon(value, delta) for name, value in mu.items()}
+    return {
+        "node": node,
+        "rounds": steps,
+        "largest_weight": max(
+            release.contributions[node].weight
+            for release in releases
+            if node in release.contributions
+        ),
+        "mu": mu,
+        "realised_mu": realised,
+        "epsilon": epsilon,
+        "unbounded": math.isinf(epsilon["point"]),
+        "rho_beta": rho_beta_of_epsilon(epsilon["point"]),
+        "rho_alpha": gaussian.advantage(mu["point"]),
+        "log_odds": log_odds,
+        "belief": expit(np.array(log_odds)).tolist(),
+        "round_numbers": rounds,
+    }
+
+
+def _empirical(
+    releases: Sequence[Release],
+    stds: Sequence[float],
+    delta: float,
+    confidence: float,
+    *,
+    normal: bool,
+) -> dict[str, Any] | None:
+    """Return lower bounds on one release, from scores of one client a round and of bystanders.
+
+    Clients that changed the model take turns: projections of one noise on several clients' updates
+    are not independent. A bystander is a fresh direction of the client's norm that is in no mean.
+    normal: whether the noise is configured, and nothing says that it is not Gaussian. None where no
+    client changed anything.
+    """
+    members, bystanders = [], []
+    for turn, (release, std) in enumerate(zip(releases, stds, strict=True)):
+        nodes = sorted(node for node, part in release.contributions.items() if part.norm > 0)
+        if not nodes or std == 0:
+            continue
+        part = release.contributions[nodes[turn % len(nodes)]]
+        generator = np.random.default_rng([SIMULATION_SEED, turn])
+        fresh = part.norm * noisy_means.bystander_projections(release, BYSTANDERS, generator)
+        members.append(noisy_means.log_likelihood_ratio(part, std))
+        bystanders.extend(((fresh - part.norm**2 / 2) / std**2).tolist())
+    if not members:
+        return None
+    worlds = np.repeat([True, False], [len(members), len(bystanders)])
+    scores = np.array(members + bystanders)
+    names = ("clopper_pearson", "gaussian")  # bystanders are many: no more than these are needed
+    kinds = lower_bounds.MechanismKind
+    kind = kinds.GAUSSIAN if normal else kinds.OTHER
+    bounds = lower_bounds.lower_bounds(worlds, scores, delta, confidence, kind, names=names)
+    return {
+        "unit": "one release",
+        "members": len(members),
+        "bystanders": len(bystanders),
+        "true_positives": sum(score > 0 for score in members),
+        "false_positives": sum(score > 0 for score in bystanders),
+        "lower_bounds": {name: asdict(bound) for name, bound in bounds.items()},
+    }

@@ -1,0 +1,1 @@
+"""Recorders of other trainings, behind `fedsim.recording`."""

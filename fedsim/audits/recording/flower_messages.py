@@ -1,0 +1,217 @@
+"""What a recorder reads in Flower's messages, strategies and mods, and what it is told of them."""
+
+import math
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from flwr.app import ArrayRecord, Context, Message
+from flwr.clientapp.mod import LocalDpMod
+from flwr.serverapp.strategy import Strategy
+
+from adversaries.errors import InputError
+from fedsim.audits.app.introspection import (
+    averages,
+    chain,
+    configuration_of,
+    local_noise,
+    own_code,
+    weighting_key,
+)
+from fedsim.audits.recorded import client_noise
+from fedsim.federation.transcripts.records import UNITS, ObservedRound, Reply, Scalar, Value
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What somebody says of a strategy that cannot be read off it, None where nothing is said.
+
+    The strategy releases the mean of n updates, each clipped to C as a whole, plus N(0, (z C /
+    n)^2) on every parameter.
+
+    Attributes:
+        clipping_norm: C, above 0.
+        noise_multiplier: z, at least 0; needs C.
+        unit: whom the guarantee that is claimed protects: a "client", with its whole update, or a
+            "record" of a client's data.
+
+    Raises:
+        InputError: a value says nothing.
+    """
+
+    clipping_norm: float | None = None
+    noise_multiplier: float | None = None
+    unit: str | None = None
+
+    def __post_init__(self) -> None:
+        norm, multiplier = self.clipping_norm, self.noise_multiplier
+        if norm is not None and not 0 < norm < math.inf:
+            raise InputError(f"the clipping norm is {norm}; declare a number above 0")
+        if multiplier is not None and not 0 <= multiplier < math.inf:
+            raise InputError(
+                f"the noise multiplier is {multiplier}; declare a number of at least 0"
+            )
+        if multiplier is not None and norm is None:
+            raise InputError(
+                "a noise multiplier is in units of the clipping norm: declare clipping_norm too"
+            )
+        if self.unit is not None and self.unit not in UNITS:
+            raise InputError(f"the unit is '{self.unit}'; it is one of {', '.join(UNITS)}")
+
+    def check(self, strategy: Strategy) -> None:
+        """Check that the strategy itself does not say what is declared of it.
+
+        Args:
+            strategy: that is recorded.
+
+        Raises:
+            InputError: it does.
+        """
+        if self.clipping_norm is not None and configuration_of(strategy).central is not None:
+            raise InputError(
+                f"the clipping and noise of {type(strategy).__name__} are Flower's own and are "
+                "read off it; declare neither clipping_norm nor noise_multiplier"
+            )
+
+
+def mechanism(
+    strategy: Strategy, declared: Declared, replies: int | None = None
+) -> dict[str, Scalar]:
+    """Return the noise configuration of a strategy as it stands, and what is declared of it.
+
+    Args:
+        strategy: that is recorded.
+        declared: of it.
+        replies: how many updates the mean is of, None where they have not arrived yet.
+
+    Returns:
+        The keys of `ObservedRound.mechanism` that are known.
+    """
+    configuration = configuration_of(strategy)
+    central = configuration.central
+    mean = averages(chain(strategy)[-1]) if central is None else central.plain_mean
+    found: dict[str, Scalar] = {
+        "strategy": configuration.strategies[0],
+        "inner_strategy": configuration.strategies[-1],
+        # Whatever else a strategy is, its aggregate is a mean only if this is.
+        "aggregation": "mean" if mean and own_code(chain(strategy)) is None else "other",
+    }
+    if key := weighting_key(strategy):
+        found["weighted_by"] = key
+    if central is not None:
+        found |= {
+            "clipping": "client" if central.client_clips else "server",
+            "noise_multiplier": central.noise_multiplier,
+            "clipping_norm": central.clipping_norms[0],
+            "num_sampled_clients": central.sampled_clients,
+            "adaptive": central.adaptive,
+        }
+        if central.adaptive:
+            found["clipped_count_std"] = central.count_std
+    if declared.unit is not None:
+        found["unit"] = declared.unit
+    if declared.clipping_norm is not None:
+        found |= {
+            "aggregation": "declared",
+            "clipping": "server",
+            "clipping_norm": declared.clipping_norm,
+        }
+        if declared.noise_multiplier is not None:
+            found["noise_multiplier"] = declared.noise_multiplier
+            if replies:
+                found["num_sampled_clients"] = replies
+    return found
+
+
+def client_mechanism(
+    message: Message, reply: Message, local_dp: LocalDpMod | None
+) -> dict[str, Scalar]:
+    """Return what a client knows of the noise: what it was told, adds itself, and reports.
+
+    Args:
+        message: that the client received.
+        reply: of its app.
+        local_dp: the mod that adds its noise, None for none.
+    """
+    found: dict[str, Scalar] = {}
+    for config in message.content.config_records.values():
+        norm = config.get("clipping_norm")
+        if isinstance(norm, float):
+            found |= {"clipping": "client", "clipping_norm": norm}
+    if local_dp is not None:
+        found |= {f"local_{name}": value for name, value in asdict(local_noise(local_dp)).items()}
+    if reply.has_error():
+        return found
+    epsilon = client_noise.reported_epsilon(_metrics(reply))
+    if epsilon is not None:
+        found |= {"client_epsilon": epsilon.value, "client_epsilon_metric": epsilon.metric}
+    return found
+
+
+def evaluated(message: Message) -> ObservedRound:
+    """Return what an evaluation shows: the global model after its round."""
+    return ObservedRound(round_number(message), aggregate=arrays(message))
+
+
+def arrays(message: Message) -> dict[str, np.ndarray]:
+    """Return copies of the arrays of a message."""
+    records = message.content.array_records
+    if len(records) == 1:
+        return of_record(next(iter(records.values())))
+    return {
+        f"{name}/{key}": array
+        for name, record in records.items()
+        for key, array in of_record(record).items()
+    }
+
+
+def of_record(record: ArrayRecord) -> dict[str, np.ndarray]:
+    """Return copies of the arrays of a record."""
+    return {key: np.array(array.numpy()) for key, array in record.items()}
+
+
+def reply_of(message: Message, weighting_key: str) -> Reply:
+    """Return what a node sent.
+
+    Args:
+        message: its reply.
+        weighting_key: name of the metric that weights it.
+    """
+    metrics = _metrics(message)
+    weight = metrics.get(weighting_key)
+    weight = float(weight) if isinstance(weight, int | float) else None
+    return Reply(arrays(message), weight, metrics)
+
+
+def _metrics(message: Message) -> dict[str, Value]:
+    return {
+        key: list(value) if isinstance(value, list) else value
+        for record in message.content.metric_records.values()
+        for key, value in record.items()
+    }
+
+
+def round_number(message: Message) -> int:
+    """Return the round of a message.
+
+    Args:
+        message: as Flower's strategies send them.
+
+    Raises:
+        ValueError: it does not say.
+    """
+    for config in message.content.config_records.values():
+        number = config.get("server-round")
+        if isinstance(number, int):
+            return number
+    raise ValueError("the message has no server-round")
+
+
+def is_training(message: Message) -> bool:
+    """Return whether a message asks to train."""
+    return message.metadata.message_type.startswith("train")
+
+
+def node_of(context: Context) -> int:
+    """Return the partition of a client, its node id if it has none."""
+    partition = context.node_config.get("partition-id")
+    return partition if isinstance(partition, int) else context.node_id

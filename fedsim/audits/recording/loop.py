@@ -1,0 +1,226 @@
+"""Recording a training loop with DP-SGD: what each step released, and what the noise was added to.
+
+    recorder = Recorder("steps.fedt", records=len(dataset))
+    ...
+    recorder.step(noisy, clipped_sum, divisor=64, batch=len(images), noise_multiplier=1.0,
+                  clipping_norm=0.5, sample_rate=64 / len(dataset))
+
+Nothing here imports a framework. What goes wrong while recording is told once and lets the training
+go on.
+"""
+
+import math
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries.errors import InputError
+from fedsim.audits.recording.recorder_sink import RoundSink, Sink
+from fedsim.federation.transcripts.records import LOOP, UNITS, Arrays, ObservedRound, Reply, Scalar
+
+PARAMETERS = 2**16
+"""Of larger models a step keeps about so many parameters, spread evenly: enough for noise."""
+
+Gradients = Any
+"""Arrays or tensors by name, or in the model's order, or one alone."""
+
+
+@dataclass(frozen=True)
+class Accounted:
+    """What an accountant has been told, this step included.
+
+    Attributes:
+        noise_multiplier: z of this step.
+        sample_rate: q of this step, in (0, 1].
+        steps: how many it counts in all; fewer than were taken if it was begun anew.
+        kind: of accountant, such as "rdp".
+    """
+
+    noise_multiplier: float
+    sample_rate: float
+    steps: int
+    kind: str = ""
+
+
+class Recorder:
+    """Records the steps of a training loop.
+
+    Args:
+        to: file of the transcript, which must not exist unless `resume`; or a function to call with
+            every step, an `ObservedRound`.
+        records: N, of which a batch is drawn; None where unknown, and no claim of sampling can be
+            checked exactly.
+        unit: whom the noise protects, of `records.UNITS`.
+        resume: whether to continue a transcript: the same training, with a new engine or process.
+        app: name of the training, for the transcript.
+        parameters: about how many a step keeps of a larger model; None for all.
+        recorder: the function that records, for the transcript.
+        packages: whose versions the transcript states.
+
+    Raises:
+        InputError: the file exists or cannot be written, or a value says nothing.
+    """
+
+    def __init__(
+        self,
+        to: str | Path | Sink,
+        *,
+        records: int | None = None,
+        unit: str = "record",
+        resume: bool = False,
+        app: str = "",
+        parameters: int | None = PARAMETERS,
+        recorder: str = "fedsim.recording.Recorder",
+        packages: Iterable[str] = ("torch",),
+    ) -> None:
+        if unit not in UNITS:
+            raise InputError(f"the unit is '{unit}'; it is one of {', '.join(UNITS)}")
+        if records is not None and records < 1:
+            raise InputError(f"there are {records} records; give the size of the data set")
+        if parameters is not None and parameters < 1:
+            raise InputError(f"{parameters} parameters of a step; give at least 1, or None for all")
+        self._parameters, self._steps = parameters, 0
+        self._known: dict[str, Scalar] = {"unit": unit, "engine": uuid.uuid4().hex[:12]}
+        if records is not None:
+            self._known["records"] = records
+        self._sink = RoundSink(to, app, resume, LOOP, recorder, packages)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close("" if kind is None else f"the training ended with {kind.__name__}")
+
+    def step(
+        self,
+        released: Gradients,
+        clipped_sum: Gradients | None = None,
+        *,
+        divisor: float = 1.0,
+        batch: int | Iterable[int] | None = None,
+        noise_multiplier: float | None = None,
+        clipping_norm: float | None = None,
+        sample_rate: float | None = None,
+        accounted: Accounted | None = None,
+        **more: Scalar,
+    ) -> None:
+        """Record a step: released = (clipped_sum + N(0, (z C)^2))/divisor.
+
+        Args:
+            released: the noisy gradient that the optimiser gets.
+            clipped_sum: of the gradients of the batch, each clipped to C, without noise; None where
+                it was not seen, and the noise cannot be measured.
+            divisor: of the sum.
+            batch: how many records were in the batch, or which (indices, once for each time that a
+                record was in it); None where unknown.
+            noise_multiplier: z; None for no noise that is known.
+            clipping_norm: C, the longest that one record's part in the sum can be; None for any.
+            sample_rate: q with which every record is in a batch, independently; 1 for all records
+                in every step; None for batches that are drawn otherwise, or nobody knows how.
+            accounted: what the accountant was told.
+            **more: further keys of the mechanism: see the format.
+        """
+        self._steps += 1
+        keys = {
+            "divisor": divisor,
+            "noise_multiplier": noise_multiplier,
+            "clipping_norm": clipping_norm,
+            "sample_rate": sample_rate,
+            **_of_accountant(accounted),
+            **more,
+        }
+        with self._sink.guarded():
+            self._sink(self._observed(released, clipped_sum, batch, keys))
+
+    def fail(self, reason: str) -> None:
+        """End the transcript for good: something happened that no step can record.
+
+        Args:
+            reason: what.
+        """
+        self._sink.fail(RuntimeError(reason))
+
+    def close(self, incomplete: str = "") -> None:
+        """Say in the transcript that no step is to come; another recorder may resume it.
+
+        Args:
+            incomplete: why steps are missing, "" if none are.
+        """
+        self._sink.end(incomplete, resumable=True)
+
+    def _observed(
+        self,
+        released: Gradients,
+        clipped_sum: Gradients | None,
+        batch: int | Iterable[int] | None,
+        keys: Mapping[str, Scalar | None],
+    ) -> ObservedRound:
+        """Return the step as a transcript keeps it."""
+        noisy = _named(released)
+        size = sum(math.prod(array.shape) for array in noisy.values())
+        stride = 1 if self._parameters is None else -(-size // self._parameters)
+        known: dict[str, Scalar] = {
+            name: value for name, value in keys.items() if value is not None
+        }
+        # An array of indices is no Sequence, and NumPy's whole numbers are no int.
+        if batch is None or not isinstance(batch, Iterable):
+            members, count = None, None if batch is None else float(batch)
+        else:
+            members = tuple(map(int, batch))
+            count = float(len(members))
+        summed: Arrays = {}
+        if clipped_sum is not None:
+            sums = _named(clipped_sum)
+            summed = {name: _kept(array, stride) for name, array in sums.items()}
+            known["sum_length"] = math.sqrt(sum(_energy(array) for array in sums.values()))
+        return ObservedRound(
+            self._steps,
+            replies={0: Reply(summed, count)},
+            aggregate={name: _kept(array, stride) for name, array in noisy.items()},
+            participants=members,
+            mechanism={**self._known, "parameters": size, **known},
+        )
+
+
+def _of_accountant(accounted: Accounted | None) -> dict[str, Scalar]:
+    if accounted is None:
+        return {}
+    return {
+        "accountant": accounted.kind,
+        "accountant_noise_multiplier": accounted.noise_multiplier,
+        "accountant_sample_rate": accounted.sample_rate,
+        "accountant_steps": accounted.steps,
+    }
+
+
+def _named(gradients: Gradients) -> Mapping[str, Any]:
+    if isinstance(gradients, Mapping):
+        return gradients
+    listed = gradients if isinstance(gradients, list | tuple) else [gradients]
+    return {str(place): array for place, array in enumerate(listed)}
+
+
+def _kept(array: Any, stride: int) -> npt.NDArray[Any]:
+    """Return a copy of every stride-th number of an array or tensor; of its own shape if all."""
+    if hasattr(array, "detach"):
+        array = array.detach()
+        array = array if stride == 1 else array.reshape(-1)[::stride]
+        # NumPy has no bfloat16.
+        array = array.float() if str(array.dtype) == "torch.bfloat16" else array
+        return np.array(array.cpu().numpy())
+    array = np.asarray(array)
+    return np.array(array if stride == 1 else array.reshape(-1)[::stride])
+
+
+def _energy(array: Any) -> float:
+    """Return the squared length of an array or tensor."""
+    if hasattr(array, "detach"):
+        flat = array.detach().reshape(-1)
+        return float(flat.float().norm()) ** 2
+    flat = np.asarray(array, np.float64).reshape(-1)
+    return float(flat @ flat)

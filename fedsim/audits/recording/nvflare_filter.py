@@ -1,0 +1,131 @@
+"""Recording NVFlare: what a privacy filter of a site makes of its model, before and after.
+
+    from fedsim.recording import NVFlareFilter
+    job.to(NVFlareFilter(SVTPrivacy(), "{site}.fedt"), "site-1", tasks=["train"],
+           filter_type=FilterType.TASK_RESULT)
+
+A class, and not a function, for a job is exported by the class and the arguments of its parts.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adversaries.errors import InputError
+from fedsim.audits.recording.recorder_sink import append, safely
+from fedsim.federation.transcripts.records import ObservedRound, Scalar
+
+try:
+    from nvflare.apis.dxo import MetaKey
+    from nvflare.apis.dxo_filter import DXOFilter
+except ImportError:  # an extra: the class is there to be named, and says so where it is made
+    MetaKey = None
+    DXOFilter = object
+
+CONFIGURED = {
+    "SVTPrivacy": ("svt", ("gamma", "epsilon", "noise_var", "fraction")),
+    "GaussianPrivacy": ("gaussian", ("sigma0", "max_percentile")),
+}
+"""What a filter is configured with, and its noise can be worked out from, with a prefix."""
+
+
+class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
+    """A DXO filter that does what another does, and records it.
+
+    Args:
+        filter: the privacy filter of the site, which then must not be listed beside this one.
+        path: file of the transcript; "{site}" in it becomes the site's name. Rounds are appended.
+        clipping_norm: that the filter clips the whole update to (L2); None where it does not, or
+            nobody knows.
+        noise_std: of the Gaussian noise that it adds to every number; None for other noise.
+        app: name of the job, for the transcript.
+
+    Raises:
+        InputError: NVFlare is not installed.
+    """
+
+    def __init__(
+        self,
+        filter: DXOFilter,
+        path: str,
+        clipping_norm: float | None = None,
+        noise_std: float | None = None,
+        app: str = "",
+    ) -> None:
+        if MetaKey is None:
+            raise InputError(
+                "NVFlare is not installed, which is to be recorded here: pip install nvflare"
+            )
+        super().__init__(supported_data_kinds=None, data_kinds_to_filter=filter.data_kinds)
+        self.filter, self.path, self.app = filter, path, app
+        self.clipping_norm, self.noise_std = clipping_norm, noise_std
+
+    def handle_event(self, event_type: str, fl_ctx: Any) -> None:
+        """Hand an event on to the filter, which NVFlare does not know of.
+
+        Args:
+            event_type: of NVFlare.
+            fl_ctx: its context.
+        """
+        super().handle_event(event_type, fl_ctx)
+        self.filter.handle_event(event_type, fl_ctx)
+
+    def process_dxo(self, dxo: Any, shareable: Any, fl_ctx: Any) -> Any:
+        """Return what the filter returns.
+
+        Args:
+            dxo: of the site's result.
+            shareable: that it belongs to.
+            fl_ctx: of NVFlare.
+        """
+        before = safely(_copied, dxo.data) or {}
+        steps = dxo.get_meta_prop(MetaKey.NUM_STEPS_CURRENT_ROUND, 1)
+        result = self.filter.process_dxo(dxo, shareable, fl_ctx)
+        after = dxo if result is None else result
+        number = shareable.get_header(MetaKey.CURRENT_ROUND, None)
+        site = str(fl_ctx.get_identity_name())
+
+        def observed() -> ObservedRound:
+            return ObservedRound(
+                int(number or dxo.get_meta_prop(MetaKey.CURRENT_ROUND, 0) or 0),
+                # What the filter clips is what is sent, a difference or weights: to nothing.
+                model={name: np.zeros_like(array) for name, array in before.items()},
+                own=_copied(after.data),
+                unprotected=before,
+                mechanism=self._mechanism(after, float(steps)),
+            )
+
+        place = Path(self.path.replace("{site}", site))
+        recorder = "fedsim.recording.NVFlareFilter"
+        append(place, lambda: _number(site), str(fl_ctx.get_job_id() or ""), self.app, recorder,
+               observed)  # fmt: skip
+        return result
+
+    def _mechanism(self, dxo: Any, steps: float) -> dict[str, Scalar]:
+        found: dict[str, Scalar] = {"filter": type(self.filter).__name__, "filter_steps": steps}
+        if self.clipping_norm is not None:
+            found["local_clipping_norm"] = self.clipping_norm
+        if self.noise_std is not None:
+            found["local_noise_std"] = self.noise_std
+        prefix, names = CONFIGURED.get(type(self.filter).__name__, ("", ()))
+        known = {name: getattr(self.filter, name, None) for name in names}
+        found |= {f"{prefix}_{name}": float(of) for name, of in known.items() if of is not None}
+        if prefix == "svt":
+            budget = dxo.get_meta_prop("svt_privacy_budget", None) or {}
+            for name in ("epsilon_total", "epsilon_release", "n_upload"):
+                if name in budget:
+                    found[f"svt_{name}"] = float(budget[name])
+        return found
+
+
+def _copied(data: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    return {name: np.array(value) for name, value in data.items()}
+
+
+def _number(site: str) -> int:
+    """Return the number at the end of a site's name, 0 if it has none."""
+    found = re.search(r"\d+$", site)
+    return int(found.group()) if found else 0

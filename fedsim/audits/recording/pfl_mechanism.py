@@ -1,0 +1,206 @@
+"""Recording pfl: the sum of users' statistics before and after a central Gaussian mechanism.
+
+    mechanism = fedsim.recording.pfl(CentrallyAppliedPrivacyMechanism(gaussian), "steps.fedt")
+
+pfl's callbacks see the model after a step alone, and neither sum nor noise, so that it is the
+mechanism that is recorded.
+"""
+
+import math
+import weakref
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from adversaries.errors import InputError
+from fedsim.audits.recording.loop import PARAMETERS, Accounted, Recorder
+from fedsim.audits.recording.recorder_sink import Sink, safely
+from fedsim.common.opacus_clipping import AGREE
+from fedsim.federation.transcripts.records import Scalar
+
+Mechanism = TypeVar("Mechanism")
+
+LONGER = 1e-3
+"""By how much of the clipping norm a part may be longer than it: float32 rounds."""
+
+NOT_CENTRAL = (
+    "{} is no CentrallyAppliedPrivacyMechanism of a GaussianMechanism, which alone can be recorded"
+)
+
+
+def pfl(
+    mechanism: Mechanism,
+    to: str | Path | Sink,
+    *,
+    population: int | None = None,
+    resume: bool = False,
+    app: str = "",
+    parameters: int | None = PARAMETERS,
+) -> Mechanism:
+    """Record every step of a central Gaussian mechanism of pfl, whose noise protects a user.
+
+    Args:
+        mechanism: a CentrallyAppliedPrivacyMechanism around a GaussianMechanism.
+        to: file of the transcript, which must not exist unless `resume`; or a function to call with
+            every step.
+        population: how many users there are, None where unknown.
+        resume: whether to continue a transcript.
+        app: name of the training, for the transcript.
+        parameters: about how many a step keeps of a larger model; None for all.
+
+    Returns:
+        The same mechanism, to be listed among the postprocessors. The transcript ends with it, or
+        with the process.
+
+    Raises:
+        InputError: pfl is not installed, or the mechanism is another; or as of `Recorder`.
+    """
+    try:
+        from pfl.privacy.gaussian_mechanism import GaussianMechanism  # noqa: PLC0415
+        from pfl.privacy.privacy_mechanism import (  # noqa: PLC0415
+            CentrallyAppliedPrivacyMechanism,
+        )
+    except ImportError as error:
+        raise InputError(
+            f"pfl is not installed, which is to be recorded here: pip install pfl ({error})"
+        ) from None
+    central = isinstance(mechanism, CentrallyAppliedPrivacyMechanism)
+    inner = getattr(mechanism, "underlying_mechanism", None)
+    if not central or not isinstance(inner, GaussianMechanism):
+        raise InputError(NOT_CENTRAL.format(type(mechanism).__name__))
+    recorder = Recorder(
+        to,
+        records=population,
+        unit="client",
+        resume=resume,
+        app=app,
+        parameters=parameters,
+        recorder="fedsim.recording.pfl",
+        packages=("pfl",),
+    )
+    _Steps(mechanism, recorder)
+    return mechanism
+
+
+class _Steps:
+    """Stands in the place of two methods: that which clips a user's part, and adds the noise."""
+
+    def __init__(self, mechanism: Any, recorder: Recorder) -> None:
+        self._of, self._recorder, self._count = weakref.ref(mechanism), recorder, 0
+        # Users by the order in which they first took part: their own names are nobody's business.
+        self._numbers: dict[Any, int] = {}
+        self._cohort: list[int | None] = []
+        self._weights: set[float] = set()  # of all users so far; two are enough to differ
+        self._sum: dict[str, Any] = {}  # of the users of a step
+        self._longest = 0.0
+        mechanism.postprocess_one_user = self._postprocess_one_user
+        mechanism.postprocess_server = self._postprocess_server
+        weakref.finalize(mechanism, recorder.close)
+
+    def _postprocess_one_user(self, *, stats: Any, user_context: Any) -> Any:
+        mechanism = self._of()
+        assert mechanism is not None  # it is being called
+        self._cohort.append(safely(self._number, user_context))
+        result = type(mechanism).postprocess_one_user(
+            mechanism, stats=stats, user_context=user_context
+        )
+        safely(self._add, result[0])
+        weight = safely(_weight, result[0])
+        if weight is not None and len(self._weights) < 2:
+            self._weights.add(weight)
+        return result
+
+    def _add(self, sent: Any) -> None:
+        """Take in what a user sends: how long it is, and its part in the sum."""
+        parts = _doubles(_arrays(sent))
+        self._longest = max(self._longest, _length(parts))
+        self._sum = {name: each + self._sum.get(name, 0.0) for name, each in parts.items()}
+
+    def _clipped(self, before: dict[str, Any] | None, norm: float, size: int) -> dict[str, bool]:
+        """Say whether a sum is that of clipped parts; {} where others saw some of the users."""
+        parts, self._sum = self._sum, {}
+        longest, self._longest = self._longest, 0.0
+        if longest > norm * (1 + LONGER):
+            return {"clipped": False}
+        if before is None or len(self._cohort) < size:
+            return {}
+        off = {name: each - parts[name] for name, each in _doubles(before).items()}
+        return {"clipped": _length(off) <= AGREE * norm}
+
+    def _number(self, user_context: Any) -> int | None:
+        user = user_context.user_id
+        return None if user is None else self._numbers.setdefault(user, len(self._numbers))
+
+    def _batch(self, size: int) -> Any:
+        """Return the users of a step, or its size where not all were seen: others see a part."""
+        cohort, self._cohort = self._cohort, []
+        return size if None in cohort or len(cohort) < size else cohort
+
+    def _postprocess_server(self, *, stats: Any, central_context: Any, **more: Any) -> Any:
+        mechanism = self._of()
+        assert mechanism is not None  # it is being called
+        # Before the call, which may add the noise in place.
+        before = safely(_arrays, stats)
+        given = safely(_noise, mechanism.underlying_mechanism) or {}
+        if weight := safely(_weight, stats):
+            given["total_weight"] = weight
+        size = int(central_context.cohort_size)
+        if len(self._weights) > 1 or (self._weights and len(self._cohort) >= size):
+            given["weights_differ"] = len(self._weights) > 1
+        norm = given.get("clipping_norm", math.inf)
+        given |= safely(self._clipped, before, norm, size) or {}
+        result = type(mechanism).postprocess_server(
+            mechanism, stats=stats, central_context=central_context, **more
+        )
+        self._count += 1
+        accountant = mechanism.underlying_mechanism.privacy_accountant
+        accounted = None
+        if accountant is not None:
+            accounted = Accounted(
+                float(accountant.noise_parameter),
+                float(accountant.sampling_probability),
+                self._count,
+                type(accountant).__name__,
+            )
+        self._recorder.step(
+            safely(_arrays, result[0]) or {},
+            before,
+            batch=self._batch(size),
+            accounted=accounted,
+            sampling="a cohort of a fixed size",
+            **given,
+        )
+        return result
+
+
+def _doubles(arrays: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: np.asarray(each.cpu() if hasattr(each, "cpu") else each, np.float64)
+        for name, each in arrays.items()
+    }
+
+
+def _length(arrays: dict[str, Any]) -> float:
+    return math.sqrt(sum(float(np.square(each).sum()) for each in arrays.values()))
+
+
+def _weight(statistics: Any) -> float | None:
+    weight = getattr(statistics, "weight", None)
+    return None if weight is None else float(weight)
+
+
+def _arrays(statistics: Any) -> dict[str, Any]:
+    """Return copies of the arrays of a sum, by their place."""
+    weights = statistics.get_weights()[1]
+    return {
+        str(place): each.detach().clone() if hasattr(each, "detach") else each.copy()
+        for place, each in enumerate(weights)
+    }
+
+
+def _noise(gaussian: Any) -> dict[str, Any]:
+    bound = gaussian.clipping_bound
+    norm = float(bound.value() if hasattr(bound, "value") else bound)
+    found: dict[str, Scalar] = {"clipping_norm": norm}
+    return found | {"noise_multiplier": float(gaussian.relative_noise_stddev)}

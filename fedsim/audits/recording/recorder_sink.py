@@ -1,0 +1,208 @@
+"""Where recorders put what they saw, and what they do when that fails: say so once, and go on."""
+
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import fedsim
+from adversaries.errors import InputError
+from fedsim.common.installation import installed
+from fedsim.federation.transcripts.records import Facts, ObservedRound
+from fedsim.federation.transcripts.writer import Writer
+
+Sink = Callable[[ObservedRound], None]
+
+RUN = "{run}"
+"""Stands for the run in the name of a transcript."""
+
+log = logging.getLogger("flwr")
+
+
+class RoundSink:
+    """Where one recorder's rounds go; falls silent, once and loudly, when that fails.
+
+    Args:
+        to: a function to call with every round, or the file of a transcript. A name with "{run}" in
+            it is a file once `begin` has told the run; any other is opened at once.
+        app: name of the app.
+        resume: whether the file may exist.
+        vantage: as of `Facts`.
+        recorder: the function that records.
+        packages: whose versions the transcript states, beside Flower's and NumPy's.
+
+    Raises:
+        InputError: the file exists and may not, or cannot be written.
+    """
+
+    def __init__(
+        self,
+        to: str | Path | Sink,
+        app: str,
+        resume: bool,
+        vantage: str = "server",
+        recorder: str = "fedsim.recording.record",
+        packages: Iterable[str] = (),
+    ) -> None:
+        self._to, self._app, self._resume = to, app, resume
+        self._vantage, self._recorder, self._packages = vantage, recorder, tuple(packages)
+        self._send: Sink | None = to if callable(to) else None
+        self._writer: Writer | None = None
+        self._reason = ""
+        if self._send is None and RUN not in str(to):
+            self._open(Path(str(to)), "")
+
+    def begin(self, run: str) -> None:
+        """Open the file of a run, if its name tells the run.
+
+        Args:
+            run: Flower's number of it.
+
+        Raises:
+            InputError: as of the class.
+        """
+        if self._send is None:
+            self._open(Path(str(self._to).replace(RUN, run)), run)
+
+    def __call__(self, observed: ObservedRound) -> None:
+        if self._reason:
+            return
+        if self._send is None:
+            raise RuntimeError(f"a round before Strategy.start, which tells the run of {self._to}")
+        self._send(observed)
+
+    def guarded(self) -> "_Guard":
+        """Return a context in which an error ends the recording and nothing else."""
+        return _Guard(self)
+
+    def fail(self, error: Exception) -> None:
+        """End the recording. The first reason is the one that is told."""
+        if self._reason:
+            return
+        self._reason = f"{type(error).__name__}: {error}"
+        log.error(
+            "fedsim: RECORDING STOPPED, the transcript is incomplete; the app goes on (%s)",
+            self._reason,
+        )
+        self.end(self._reason)
+
+    def end(self, reason: str, *, resumable: bool = False) -> None:
+        """Say in the transcript that nothing follows.
+
+        Args:
+            reason: why rounds are missing, "" if none are.
+            resumable: whether the recording may be continued all the same.
+        """
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with suppress(Exception):  # a full disk: the missing last record says it too
+                writer.end(reason, resumable=resumable)
+
+    def _open(self, path: Path, run: str) -> None:
+        if path.exists() and not self._resume:
+            raise InputError(
+                f"'{path}' exists; name a new transcript, or continue it with resume=True"
+            )
+        facts = facts_of(self._vantage, self._recorder, self._app, run=run, packages=self._packages)
+        self._writer = Writer(path, facts)
+        self._send = self._writer.append
+
+
+class _Guard:
+    def __init__(self, sink: RoundSink) -> None:
+        self._sink = sink
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self._sink.fail(error)
+        return True
+
+
+def append(
+    path: str | Path,
+    node: Callable[[], int],
+    run: str,
+    app: str,
+    recorder: str,
+    observed: Callable[[], ObservedRound],
+) -> None:
+    """Append one round to the transcript of a client, which may be a new process each time.
+
+    Args:
+        path: of the file; "{node}" and "{run}" in it are replaced.
+        node: returns the client's number.
+        run: Flower's number of it.
+        app: name of the app.
+        recorder: the mod that records.
+        observed: returns the round; what fails in it is told once and lets the app go on.
+    """
+    try:
+        mine = node()
+        place = Path(str(path).replace("{node}", str(mine)).replace(RUN, run))
+        facts = facts_of("participant", recorder, app, mine, run)
+        with Writer(place, facts) as writer:
+            writer.append(observed())
+    except Exception as error:
+        tell(str(path), error)
+
+
+def facts_of(
+    vantage: str,
+    recorder: str,
+    app: str,
+    node: int | None = None,
+    run: str = "",
+    packages: Iterable[str] = (),
+) -> Facts:
+    """Return the first record of a transcript, with the versions of the packages that matter.
+
+    Args:
+        vantage: as of `Facts`.
+        recorder: the program or mod that records.
+        app: name of the app.
+        node: the client's number, None for the server.
+        run: Flower's number of it, "" where it is not known.
+        packages: further ones that matter.
+    """
+    versions = {"fedsim": fedsim.__version__} | installed(("flwr", "numpy", *packages))
+    return Facts(vantage, recorder, app, node, run, versions)
+
+
+def safely(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function returns, None if it fails: what is missing shows in the transcript.
+
+    Args:
+        function: to call.
+        *arguments: that it is called with.
+    """
+    try:
+        return function(*arguments)
+    except Exception as error:
+        tell(function.__name__, error)
+        return None
+
+
+_LOGGED: set[str] = set()
+"""Failures that this process has logged: each is told once, or the log would hold nothing else."""
+
+
+def tell(what: str, error: Exception) -> None:
+    """Log, once, that something could not be recorded.
+
+    Args:
+        what: is said once.
+        error: why.
+    """
+    if what not in _LOGGED:
+        _LOGGED.add(what)
+        log.error(
+            "fedsim: RECORDING FAILED, the transcript is incomplete; the app goes on (%s: %s: %s)",
+            what,
+            type(error).__name__,
+            error,
+        )

@@ -1,0 +1,151 @@
+"""What the card of a trained model says: `model_card.json`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fedsim.audits.results.numbers import Ends, Real
+
+
+@dataclass(frozen=True)
+class Charged:
+    """Noisy steps alike: from these, delta and the neighbouring relation epsilon follows."""
+
+    noise_multiplier: Real
+    """Of the noise that is unknown there, over the sensitivity; 0 for none."""
+    count: int
+    """Steps of all rounds, local ones and those of interrupted attempts included."""
+    sampling_rate: Real
+    """Probability with which a record takes part in a step."""
+
+
+@dataclass(frozen=True)
+class Towards:
+    """What the training released to one vantage."""
+
+    vantage: str
+    """Where somebody stands: server, participant, released-model."""
+    sees: str
+    """What is seen from there, in words."""
+    epsilon: Mapping[str, Real]
+    """At delta, by the name of each accountant; the first is the configured one."""
+    steps: list[Charged] = field(default_factory=list)
+    """That epsilon accounts for; none on cards of earlier versions."""
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What protects the records, and how well."""
+
+    guaranteed: bool
+    """Whether epsilon is a guarantee of differential privacy; else it is what the same noise would
+    give if nobody could draw it again."""
+    note: str
+    """Why it is one, or none."""
+    unit: str
+    """Whom it protects: a record, or a client with all its records."""
+    neighbouring: str
+    """How two data sets differ that the adversary cannot tell apart."""
+    delta: Real
+    """Of every epsilon."""
+    noise_multiplier: Real
+    """Standard deviation of the noise over the sensitivity, as configured."""
+    clipping_norm: Real
+    """Bound of the norm of a record's gradient, or of a client's update."""
+    sampling_rate: Real
+    """Probability with which a record takes part in a round."""
+    trust: str
+    """Who added the noise, and how the messages were summed, in words."""
+    towards: list[Towards]
+    """Of each vantage."""
+    rounds_charged: int
+    """Rounds that left something, interrupted attempts included."""
+    attempts: int
+    """How often the training was begun or gone on with."""
+    local_steps: int = 1
+    """Noisy steps that a client takes in a round."""
+
+
+@dataclass(frozen=True)
+class Utility:
+    """How good the model is on records that nobody trained on."""
+
+    records: int
+    """How many were held out; they are public where clients have data of their own."""
+    accuracy: Real
+    """Share of right predictions, in [0, 1]."""
+    loss: Real
+    """Mean, in nats."""
+    majority: Real
+    """Share of the most frequent label: the accuracy of a model that has learnt nothing."""
+    balanced_accuracy: Real
+    """The mean over the classes of the share that is right."""
+    area_under_curve: Real | None
+    """Under the ROC curve; None for other than two classes."""
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What the identification game found for the same rounds and noise, on other records."""
+
+    name: str
+    """Of the rehearsal's run."""
+    data: str
+    """Name of the data that it was played on."""
+    records: int
+    """In D there."""
+    trials: int
+    """Trainings that were attacked."""
+    vantage: str
+    """From which the adversary looked."""
+    confidence: Real
+    """Of the interval."""
+    advantage: Real | None
+    """True less false positive rate; None for no finding."""
+    advantage_interval: Ends | None
+    """At this confidence."""
+    rho_alpha: Real
+    """The bound on the advantage."""
+    delta_prime: Real | None
+    """Share of the trials on D whose belief passed rho_beta."""
+    rho_beta: Real
+    """The bound on the belief."""
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """The card of a trained model."""
+
+    name: str
+    """run.name."""
+    purpose: str
+    """run.purpose."""
+    created: str
+    """When, in ISO 8601."""
+    fedsim: str
+    """The version that trained it."""
+    data: str
+    """Name of the data set."""
+    records: int
+    """n, the public number that the sums are divided by."""
+    clients: int
+    """How many trained it."""
+    classes: int
+    """How many it tells apart."""
+    network: str
+    """model.name."""
+    parameters: int
+    """Trained numbers."""
+    rounds: int
+    """Of the training."""
+    optimizer: str
+    """training.optimizer."""
+    privacy: Privacy
+    """What protects the records."""
+    utility: Utility | None
+    """None where no records are held out."""
+    rehearsal: Rehearsal | None
+    """None where none was named."""
+    sha256: str
+    """Of model.safetensors."""
+    limits: list[str]
+    """What the guarantee does not say."""

@@ -1,0 +1,1 @@
+"""What a run's numbers prove: no wording, no drawing."""

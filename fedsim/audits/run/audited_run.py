@@ -1,0 +1,155 @@
+"""A run that is audited: what it was, what it left, and what several parts of its report need."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from adversaries.statistics import estimators
+from adversaries.statistics.agreement import Comparison
+from adversaries.statistics.design import Design
+from adversaries.statistics.estimators import Advantage
+from adversaries.statistics.trials import Bools, Floats
+from fedsim.audits.measurements import bounds_audit, membership_audit, prediction
+from fedsim.audits.results.theory import Prediction
+from fedsim.audits.run import cautions, guarantee
+from fedsim.audits.run.guarantee import Guarantee
+from fedsim.config import Config
+from fedsim.federation.runs import precision, spending
+from fedsim.federation.runs.ledger_row import Row
+from fedsim.federation.runs.run_directory import Arrays
+from fedsim.privacy import identifiability
+from fedsim.privacy.group_privacy import of_group
+from fedsim.privacy.identifiability import Bounds, VantageBounds
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.releases import Releases
+from fedsim.privacy.trust.model import Vantage
+
+
+@dataclass(frozen=True, eq=False)
+class AuditedRun:
+    """A run of T trials and k rounds, at the confidence and delta at which it is reported.
+
+    Attributes:
+        config: the resolved configuration
+        facts: of facts.json
+        transcript: arrays by name, as `run_transcript.read` returns them
+        confidence: of every interval and bound
+        delta: at which every epsilon is stated
+        rows: of the ledger, which says what was released; without any it is what was planned
+    """
+
+    config: Config
+    facts: Mapping[str, Any]
+    transcript: Arrays
+    confidence: float
+    delta: float
+    rows: Sequence[Row] = ()
+
+    @property
+    def worlds(self) -> Bools:
+        """Whether each trial trained on D, [T]."""
+        return self.transcript["worlds"]
+
+    @property
+    def final(self) -> Floats:
+        """The log-odds after the last round, [T]."""
+        return self.transcript["log_odds"][:, -1]
+
+    @property
+    def trials(self) -> int:
+        """How many trainings there were, T."""
+        return len(self.worlds)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds each had, k."""
+        return int(self.transcript["log_odds"].shape[1])
+
+    @property
+    def noise_multiplier(self) -> float:
+        """As configured, or as calibrated."""
+        return float(self.facts["noise_multiplier"])
+
+    @property
+    def vantage(self) -> Vantage:
+        """The configured one."""
+        return self.config.federation.vantage
+
+    @cached_property
+    def played(self) -> Design:
+        """How the trials were played. Raises InputError for a number that was never planned."""
+        return precision.design(self.config, self.trials)
+
+    @cached_property
+    def of_one(self) -> Releases:
+        """What one training released, towards one record."""
+        target = self.facts["challenge"]["client"]
+        return spending.describe(self.config, self.noise_multiplier, self.rows, target)
+
+    @cached_property
+    def releases(self) -> Releases:
+        """What one training released, towards all records in which D and D' differ."""
+        return of_group(self.of_one, self.config.challenge.copies)
+
+    @cached_property
+    def worst_off(self) -> Mapping[Vantage, Releases]:
+        """The same of the client who is worst off towards each vantage."""
+        config, copies = self.config, self.config.challenge.copies
+        return {
+            vantage: of_group(
+                spending.describe(config, self.noise_multiplier, self.rows, vantage=vantage), copies
+            )
+            for vantage in Vantage
+        }
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """The same as the configured vantage sees it."""
+        return self.releases.towards(self.vantage)
+
+    @cached_property
+    def together(self) -> Guarantee:
+        """What everything that was released guarantees."""
+        config, rows = self.config, self.rows
+        return guarantee.of(
+            config,
+            self.of_one,
+            spending.describe_everything(config, self.noise_multiplier, rows),
+            spending.trainings(rows) or self.trials,
+            self.delta,
+            disclosed=not membership_audit.withheld(self.transcript),
+        )
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """What theory allows at the configured vantage."""
+        return identifiability.bounds(self.mechanism, self.delta, self.config.privacy.accountant)
+
+    @cached_property
+    def vantage_bounds(self) -> list[VantageBounds]:
+        """What theory allows at every vantage."""
+        return [
+            row if self.config.training.clipping else replace(row, note=cautions.UNCLIPPED)
+            for row in identifiability.vantage_bounds(self.releases, self.delta)
+        ]
+
+    @cached_property
+    def predictions(self) -> Mapping[Vantage, Prediction]:
+        """What theory predicts, at every vantage that was measured."""
+        return prediction.predictions(self.config, self.transcript)
+
+    @property
+    def prediction(self) -> Prediction:
+        """What theory predicts at the configured vantage."""
+        return self.predictions[self.vantage]
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """What trusts the claimed noise beside what does not."""
+        return bounds_audit.comparisons_of(self.config, self.prediction, self.transcript)
+
+    @cached_property
+    def advantage(self) -> Advantage:
+        """How often the adversary was right, at the configured vantage."""
+        return estimators.advantage(self.worlds, self.final, self.confidence, self.played)

@@ -1,0 +1,173 @@
+"""What a crafted target, or a group of copies, proves about one record.
+
+Two adversaries of the same trials side by side: the one of identification, and that of Jagielski et
+al., which sees the released model alone (`fedsim.game.observers.poison_scores`).
+"""
+
+from dataclasses import asdict, replace
+
+import numpy as np
+from scipy.special import ndtri
+
+from adversaries.attacks.poisoning import per_record
+from adversaries.statistics import gaussian
+from adversaries.statistics.design import INDEPENDENT, Design
+from adversaries.statistics.forecast import trial_mu
+from adversaries.statistics.gaussian_bounds import gaussian_bound, lessened
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
+from adversaries.statistics.lower_bounds import clopper_pearson_bound, clopper_pearson_split
+from fedsim.audits.measurements import bounds_audit
+from fedsim.audits.measurements.check import Check
+from fedsim.audits.results import measured
+from fedsim.audits.results.measured import Crafted
+from fedsim.audits.run.audited_run import AuditedRun
+from fedsim.federation.runs.run_directory import Arrays
+from fedsim.privacy.accounting import PLD
+
+WHAT = {
+    "record": "a record of D",
+    "backdoor": "a record of D with a pattern and another label",
+    "clipbkd": "a record along the direction that the data use least, labelled with the class that "
+    "the first model likes least (ClipBKD)",
+    "mislabelled": "a record of D with another label",
+    "blank": "a record of zeros",
+    "gradient": "a gradient of the clipping norm that no record has",
+}
+"""What each challenge.kind is."""
+
+
+def measure(run: AuditedRun) -> Crafted | None:
+    """Return the `crafted` of the report; None where the target is one record of D.
+
+    Each of lower_bounds is about one record, by group privacy, at delta; the released model's is
+    absent where no score was kept.
+    """
+    config, delta, confidence = run.config, run.delta, run.confidence
+    kind, copies = config.challenge.kind, config.challenge.copies
+    if kind == "record" and copies == 1:
+        return None
+    return Crafted(
+        kind=kind,
+        copies=copies,
+        label=run.facts["challenge"]["label"],
+        description=WHAT[kind],
+        initialisation=config.model.initialisation,
+        delta=delta,
+        confidence=confidence,
+        epsilon=PLD.epsilon(run.of_one.towards(run.vantage), delta),
+        group_epsilon=PLD.epsilon(run.mechanism, delta),
+        lower_bounds={
+            name: measured.LowerBound(**asdict(bound))
+            for name, bound in bounds(
+                run.transcript,
+                copies,
+                delta,
+                confidence,
+                not_normal=bounds_audit.not_normal(config, run.transcript),
+                not_gaussian=bounds_audit.refused(config).get("mu_gdp"),
+                played=run.played,
+            ).items()
+        },
+    )
+
+
+def bounds(
+    transcript: Arrays,
+    copies: int,
+    delta: float,
+    confidence: float,
+    *,
+    not_normal: str | None = None,
+    not_gaussian: str | None = None,
+    played: Design = INDEPENDENT,
+) -> dict[str, LowerBound]:
+    """Return lower bounds on the epsilon of one record, by who sees what.
+
+    "identification": of the log-odds, at the threshold 0; "identification_gaussian": of the same,
+    by mu_k = k mu, lessened where the trials' mu vary slightly; "released_model": of the poison's
+    score, at a threshold that half of the trials choose. Those and "_mu_gdp": what counts prove of
+    a Gaussian mechanism, where the score's threshold is the one chosen for that.
+
+    Args:
+        transcript: worlds [T], log_odds [T, k] and perhaps poison_scores [T]; sensitivities and
+            noise_stds [T, k] where log-odds are normal.
+        copies: k, how often D has the target.
+        delta: at which epsilons are stated, in (0, 1).
+        confidence: of every interval and bound, in (0, 1).
+        not_normal: why log-odds are not normal; None where they are.
+        not_gaussian: why the steps do not compose to one Gaussian mechanism; None where they do.
+        played: how the trials were drawn, and how often they were analysed.
+    """
+    worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
+    level = played.level(confidence)
+    counted = {"identification": clopper_pearson_bound(worlds, final, delta, level)}
+    for_mu = dict(counted)
+    if "poison_scores" in transcript:
+        scores = np.asarray(transcript["poison_scores"], np.float64)
+        counted["released_model"] = clopper_pearson_split(worlds, scores, delta, level)
+        for_mu["released_model"] = clopper_pearson_split(worlds, scores, delta, level, for_mu=True)
+    found = {}
+    for name, bound in counted.items():
+        found[name] = per_record(bound, copies)
+        if not_gaussian is None:
+            found[f"{name}_mu_gdp"] = by_share_of_mu(for_mu[name], copies)
+    if not_normal is None and not played.common:
+        of_trials = trial_mu(transcript["sensitivities"], transcript["noise_stds"])
+        bound = lessened(gaussian_bound(worlds, final, delta, level), of_trials, delta)
+        mu = bound.details.get("mu_low", 0.0) / copies
+        found["identification_gaussian"] = replace(
+            bound,
+            epsilon=gaussian.epsilon(mu, delta),
+            method=f"{bound.method}, of which one of {copies} has its share",
+        )
+    return {name: replace(bound, confidence=confidence) for name, bound in found.items()}
+
+
+def by_share_of_mu(bound: LowerBound, copies: int) -> LowerBound:
+    """Return what counted rates prove of one of k records whose steps are Gaussian mechanisms.
+
+    TPR >= t and FPR <= f, that hold together, force mu_k >= Phi^-1(t) - Phi^-1(f) of the group,
+    whose mu_k is k times that of one at most, and epsilon(mu_k/k, delta) converts: unlike (epsilon,
+    delta), mu loses nothing when it is divided.
+
+    Args:
+        bound: of the Clopper-Pearson kind, with the limits t and f among its details, at 0 < delta
+            < 1.
+        copies: k, how many records the group has.
+    """
+    rates = bound.details
+    true, false = rates.get("true_positive_rate_low", 0), rates.get("false_positive_rate_high", 1)
+    mu = max(0.0, float(ndtri(true) - ndtri(false))) / copies
+    return replace(
+        bound,
+        epsilon=gaussian.epsilon(mu, bound.delta),
+        method=f"mu of Gaussian privacy from {bound.method}, shared by {copies}",
+        assumes=f"{bound.assumes}, a mechanism that composes to a Gaussian one",
+        details=rates | {"mu_low": mu},
+    )
+
+
+def checks(report: Crafted | None, transcript: Arrays, played: Design) -> list[Check]:
+    """Return the check of the released model's bound against the epsilon of one record.
+
+    The log-odds' own bounds are checked by `bounds_audit`.
+
+    Args:
+        report: `crafted` of the report; None where the target is one record of D.
+        transcript: the run's arrays by name.
+        played: how the trials were drawn, and how often they were analysed.
+    """
+    if report is None or "poison_scores" not in transcript:
+        return []
+    scores = np.asarray(transcript["poison_scores"], np.float64)
+    level = played.level(ALARM_CONFIDENCE)
+    found = clopper_pearson_split(transcript["worlds"], scores, report.delta, level)
+    bound, epsilon = per_record(found, report.copies), report.epsilon
+    alarm = None
+    if bound.epsilon > epsilon:
+        alarm = (
+            f"The released model betrays what was put into D beyond what the noise allows: epsilon "
+            f"of one record is at least {bound.epsilon:.3f} with confidence {ALARM_CONFIDENCE:g}, "
+            f"but {epsilon:.3f} at delta {report.delta:g} by theory."
+        )
+    return [Check("poison_score", alarm)]

@@ -1,0 +1,180 @@
+"""What the trials show at the configured vantage, and what the models were worth."""
+
+import math
+from dataclasses import asdict
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import logit
+
+from adversaries.statistics import estimators
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from adversaries.statistics.trials import two_sided
+from fedsim.audits.measurements import bounds_audit
+from fedsim.audits.results.measured import (
+    ByClient,
+    Empirical,
+    EstimatedEpsilons,
+    SensitivityByRound,
+    Series,
+    Utility,
+)
+from fedsim.audits.results.numbers import Ends
+from fedsim.audits.results.theory import Distance
+from fedsim.audits.run.audited_run import AuditedRun
+from fedsim.federation.runs.run_directory import Arrays
+from fedsim.privacy.accountant import Accountant
+from fedsim.privacy.accounting import PLD, accountant
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity
+from fedsim.privacy.trust.model import Vantage
+
+SENSITIVITY_NOTE = (
+    "Local sensitivities are measured on the data: they say how tight the theory is, and are never "
+    "part of a DP release."
+)
+
+
+def measure(run: AuditedRun) -> Empirical:
+    """Return what the trials show. Raises InputError as the estimators do."""
+    config, worlds, advantage = run.config, run.worlds, run.advantage
+    # Epsilon bounds the privacy loss, which is the log-odds without what the prior put in.
+    loss = run.final - logit(config.audit.prior)
+    level = run.played.level(run.confidence)
+    exceeded = estimators.delta_prime(worlds, loss, run.bounds.epsilon, level)
+    mechanism, transcript = run.mechanism, run.transcript
+    proven = bounds_audit.bounds_of(config, mechanism, transcript, run.delta, run.confidence)
+    norms = transcript["sensitivities"]
+    return Empirical(
+        advantage=advantage.point,
+        advantage_interval=advantage_interval(run),
+        standard_error=advantage.standard_error,
+        confidence=run.confidence,
+        wins=advantage.wins,
+        losses=advantage.losses,
+        ties=advantage.ties,
+        delta_prime=exceeded.point,
+        delta_prime_interval=(exceeded.interval.low, exceeded.interval.high),
+        epsilon=EstimatedEpsilons(
+            sensitivity=_epsilon_from_sensitivities(run, accountant("rdp-classic")),
+            sensitivity_exact=_epsilon_from_sensitivities(run, PLD),
+            belief=estimators.epsilon_from_belief(worlds, loss),
+            advantage=estimators.epsilon_from_advantage(advantage.point, run.delta),
+        ),
+        **bounds_audit.report(
+            proven,
+            bounds_audit.chances_of(config, mechanism, transcript, proven),
+            run.comparisons,
+            bounds_audit.profile_of(config, mechanism, transcript, run.confidence),
+        ),
+        sensitivity_rms=float(np.sqrt(np.mean(norms**2))),
+        sensitivity_max=float(norms.max()),
+        sensitivity_by_round=_by_round(norms),
+        sensitivity_note=SENSITIVITY_NOTE,
+        sensitivity_bound=_sensitivity_bound(run),
+    )
+
+
+def advantage_interval(run: AuditedRun) -> Ends | None:
+    """Return the advantage's interval; None for trials on D alone.
+
+    They measure 2 TPR - 1, which is no advantage and has no bound.
+    """
+    found = run.advantage.interval
+    return (found.low, found.high) if two_sided(run.worlds) else None
+
+
+def distance(run: AuditedRun) -> Distance | None:
+    """Return how far the advantage is from the one predicted; None where nothing tells.
+
+    Of trials that share their random numbers no law of the wins follows from an advantage.
+    """
+    predicted = run.prediction.advantage
+    if predicted is None or run.played.common:
+        return None
+    found = estimators.advantage(run.worlds, run.final, ALARM_CONFIDENCE)
+    return Distance(**asdict(estimators.distance(found, predicted)))
+
+
+def utility(run: AuditedRun) -> Utility:
+    """Return accuracy and loss of the global models that were evaluated."""
+
+    accuracies = run.transcript["accuracies"]
+    return Utility(
+        rounds=list(range(len(accuracies))),
+        accuracy=_series(accuracies),
+        loss=_series(run.transcript["losses"]),
+        trials=accuracies.shape[1],
+        records=run.facts["held_out"],
+        majority=run.facts["majority"],
+        balanced_accuracy=_mean(run.transcript, "balanced_accuracies"),
+        area_under_curve=_mean(run.transcript, "areas_under_curve"),
+        by_client=_by_client(run.transcript),
+    )
+
+
+def _mean(transcript: Arrays, name: str) -> float | None:
+    mean = float(transcript[name].mean()) if name in transcript else math.nan
+    return None if math.isnan(mean) else mean
+
+
+def _series(curves: npt.NDArray[np.float64]) -> Series:
+    """Return mean and 5 and 95 % quantiles of each row."""
+    low, high = np.quantile(curves, [0.05, 0.95], axis=1)
+    return Series(curves.mean(1).tolist(), low.tolist(), high.tolist())
+
+
+def _by_client(transcript: Arrays) -> ByClient | None:
+    if "client_accuracies" not in transcript:
+        return None
+    accuracies, own = transcript["client_accuracies"], transcript.get("own_model_accuracies")
+    return ByClient(
+        rounds=transcript["client_points"].astype(int).tolist(),
+        clients=accuracies.shape[1],
+        accuracy=_series(accuracies),
+        weighted=(accuracies * transcript["client_weights"]).sum(1).tolist(),
+        own_models=None if own is None else _series(own),
+    )
+
+
+def _by_round(norms: npt.NDArray[np.float64]) -> SensitivityByRound:
+    """Return what local sensitivities [T, k] were over the trials of each round."""
+    low, median, high = np.quantile(norms, (0.05, 0.5, 0.95), axis=0).tolist()
+    return SensitivityByRound(np.sqrt(np.mean(norms**2, axis=0)).tolist(), low, median, high)
+
+
+def _sensitivity_bound(run: AuditedRun) -> float | None:
+    """Return what clipping allows in a round, None where nothing bounds it.
+
+    Clipping bounds a step; the worlds may drift further apart over a client's own steps.
+    """
+    training = run.config.training
+    if run.config.scored_by_counts:
+        return None
+    if training.local_steps > 1 or not training.clipping or run.vantage is Vantage.RELEASED_MODEL:
+        return None
+    of_one = sensitivity(run.config.privacy.neighbouring, training.clipping_norm)
+    return run.config.challenge.copies * of_one
+
+
+def _epsilon_from_sensitivities(run: AuditedRun, chosen_accountant: Accountant) -> float | None:
+    """Return the paper's estimator by one accountant; None where no one distance is the pair's.
+
+    Of sampled steps it takes every step of a trial at the trial's root mean square ratio. Under
+    replace neighbours these depend on both gradients, and not only on how far they lie apart.
+    """
+    config, steps = run.config, run.rounds
+    q = config.sampling_rate
+    if config.privacy.pac_prior == "halves" or config.scored_by_counts:
+        return None
+    if q < 1 and config.privacy.neighbouring is Neighbouring.REPLACE:
+        return None
+    if q < 1 and run.vantage is Vantage.RELEASED_MODEL:
+        return None
+
+    def epsilon(mu: float, delta: float) -> float:
+        if mu == 0:
+            return 0.0
+        return chosen_accountant.epsilon(Mechanism.alike(math.sqrt(steps) / mu, steps, q), delta)
+
+    ratios = run.transcript["sensitivities"], run.transcript["noise_stds"]
+    return estimators.epsilon_from_sensitivities(*ratios, run.delta, epsilon)

@@ -1,0 +1,259 @@
+"""The verdict of a run: every vantage's measurement beside its bound, the worst first.
+
+Worst is where most may be achieved by what is known. First what contradicts theory, whose bound is
+worth nothing then and puts all others in doubt; then where theory sets no limit; then by the
+advantage that theory allows, the largest first. Of equals the vantage that sees more comes first.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.special import logit
+from scipy.stats import binom
+
+from adversaries.errors import InputError
+from adversaries.statistics import estimators, sample_size
+from adversaries.statistics.lower_bounds import LOWER_BOUNDS
+from fedsim.audits.measurements import one_run_report, vantage_report
+from fedsim.audits.results.measured import AtVantage
+from fedsim.audits.results.numbers import Ends
+from fedsim.audits.results.report import Report
+from fedsim.audits.results.verdict_states import State, standing
+from fedsim.audits.results.verdicts import (
+    AllowedThere,
+    Answer,
+    MeasuredThere,
+    OwnLimit,
+    Towards,
+    VantageVerdict,
+)
+from fedsim.audits.run import least_deviation, lowering
+from fedsim.audits.run.audited_run import AuditedRun
+from fedsim.privacy import identifiability
+from fedsim.privacy.trust.model import Vantage
+
+FIRST = {"above": 0, "no-limit": 1}
+"""The states that come before all others, in their order."""
+
+ELSEWHERE = "advantage_"
+"""What the names of alarms about other vantages than the configured one begin with."""
+
+
+def measure(run: AuditedRun, report: Report) -> list[VantageVerdict]:
+    """Return the verdict on every vantage, the worst first.
+
+    Args:
+        run: that is audited.
+        report: of it, with its alarms.
+    """
+    return sorted((_verdict(run, report, vantage) for vantage in Vantage), key=_order)
+
+
+def _order(found: VantageVerdict) -> tuple[int, float, int]:
+    sight = [vantage.value for vantage in Vantage].index(found.vantage)
+    return FIRST.get(found.state, len(FIRST)), -found.allowed.advantage, sight
+
+
+def _verdict(run: AuditedRun, report: Report, vantage: Vantage) -> VantageVerdict:
+    row = report.vantages[vantage.value]
+    seen = vantage_report.seen_from(run.transcript, vantage, run.vantage)
+    allowed = _allowed(run, report, vantage, row)
+    measured = _measured(run, report, vantage, row) if seen else None
+    verdict = VantageVerdict(
+        vantage=vantage.value,
+        state=state(report, vantage.value, measured, allowed),
+        basis="theory" if measured is None else "measured",
+        measured=measured,
+        allowed=allowed,
+        limits=[],
+        seen_below=least_deviation.seen_below(run, report, vantage, row) if seen else None,
+    )
+    return VantageVerdict(**vars(verdict) | {"limits": [*_limits(run, report, verdict)]})
+
+
+def state(
+    report: Report, vantage: str, measured: MeasuredThere | None, allowed: AllowedThere
+) -> State:
+    """Return how what was measured stands to theory.
+
+    Args:
+        report: whose alarms decide what contradicts theory.
+        vantage: where.
+        measured: there; None for nothing.
+        allowed: there.
+    """
+    mine = vantage == report.vantage
+    alarmed = any(name == f"{ELSEWHERE}{vantage}" for name in report.alarms) or (
+        mine and any(not name.startswith(ELSEWHERE) for name in report.alarms)
+    )
+    # A weak attack says nothing of a better one.
+    exact = measured is not None and measured.exact_posterior
+    interval = None if measured is None else measured.interval
+    return standing(interval, allowed.advantage, exact=exact, alarmed=alarmed)
+
+
+def _allowed(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -> AllowedThere:
+    """Return what theory allows; PAC privacy bounds also whoever sees less than was bounded."""
+    sight = list(Vantage)
+    pac = report.mechanism.noise == "pac" and sight.index(vantage) >= sight.index(run.vantage)
+    limit = report.pac.advantage_bound if pac else row.rho_alpha
+    finite = math.isfinite(row.epsilon)
+    mechanism = run.releases.towards(vantage)
+    worst = run.worst_off[vantage].towards(vantage)
+    return AllowedThere(
+        advantage=limit,
+        kind="none" if limit >= 1 else "pac" if pac else "rho-alpha",
+        rho_alpha=row.rho_alpha,
+        rho_beta=row.rho_beta,
+        passed=identifiability.tail_limit(mechanism, row.epsilon) if finite else 1.0,
+        epsilon=row.epsilon,
+        delta=run.delta,
+        worst=(
+            Towards(vantage.value, row.epsilon, row.rho_beta, row.rho_alpha)
+            if worst == mechanism
+            else lowering.towards(vantage, worst, run.delta)
+        ),
+    )
+
+
+def _measured(
+    run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage
+) -> MeasuredThere | None:
+    found = row.empirical
+    if found is None:
+        return None
+    epsilon, by = found.lower_bound.epsilon, "clopper_pearson"
+    if vantage is run.vantage:
+        epsilon, by = report.empirical.headline.epsilon, report.empirical.headline.name
+        if report.one_run is not None:
+            epsilon, by = (
+                report.one_run.bounds[one_run_report.leading(report.one_run.kind)].epsilon,
+                "one_run",
+            )
+    single = run.trials == 1
+    return MeasuredThere(
+        advantage=None if single else found.advantage,
+        interval=None if single else found.advantage_interval,
+        confidence=found.confidence,
+        trials=run.trials,
+        chance=None if single else guessing(run.trials, found.confidence),
+        belief=found.belief,
+        passed=None if single else found.delta_prime,
+        passed_interval=None if single else _passed_interval(run, vantage, row),
+        passed_limit=None if single else _passed(run, vantage),
+        epsilon=epsilon,
+        epsilon_by=by,
+        exact_posterior=row.exact_posterior,
+    )
+
+
+def guessing(trials: int, confidence: float) -> float:
+    """Return the advantage that tossing a coin stays within, above or below 0.
+
+    Args:
+        trials: how many coins are tossed.
+        confidence: with which, in (0, 1).
+    """
+    return float(2 * binom.ppf((1 + confidence) / 2, trials, 0.5) / trials - 1)
+
+
+def _passed_interval(run: AuditedRun, vantage: Vantage, row: AtVantage) -> Ends:
+    seen = vantage_report.seen_from(run.transcript, vantage, run.vantage)
+    loss = seen["log_odds"][:, -1] - logit(run.config.audit.prior)
+    level = run.played.level(run.confidence)
+    found = estimators.delta_prime(seen["worlds"], loss, row.epsilon, level).interval
+    return found.low, found.high
+
+
+def _passed(run: AuditedRun, vantage: Vantage) -> float | None:
+    """Return how often the belief in D passed the organisation's limit where D was used."""
+    limit = run.config.report.limit_belief
+    seen = vantage_report.seen_from(run.transcript, vantage, run.vantage)
+    if not limit or not seen["worlds"].any():
+        return None
+    loss = seen["log_odds"][:, -1] - logit(run.config.audit.prior)
+    return float(np.mean(loss[seen["worlds"]] > logit(limit)))
+
+
+def _limits(run: AuditedRun, report: Report, verdict: VantageVerdict) -> Iterator[OwnLimit]:
+    limits = run.config.report
+    if limits.limit_advantage:
+        yield _of_advantage(run, report, verdict, limits.limit_advantage)
+    if limits.limit_belief:
+        yield _of_belief(run, report, verdict, limits.limit_belief)
+
+
+def _doubted(report: Report, verdict: VantageVerdict) -> bool:
+    """Return whether an alarm puts theory in doubt there; about the noise it does everywhere."""
+    return verdict.state == "above" or not all(name.startswith(ELSEWHERE) for name in report.alarms)
+
+
+def _of_advantage(
+    run: AuditedRun, report: Report, verdict: VantageVerdict, limit: float
+) -> OwnLimit:
+    measured, allowed = verdict.measured, verdict.allowed
+    kept = allowed.advantage <= limit and (
+        allowed.kind == "pac" or allowed.worst.rho_alpha <= limit
+    )
+    if kept and not _doubted(report, verdict):
+        return OwnLimit("advantage", limit, "meets", "theory", None)
+    if measured is None or measured.interval is None or measured.advantage is None:
+        # Where nothing hides the target whoever looks there is always right.
+        hopeless = allowed.kind == "none" and allowed.epsilon == math.inf
+        answer: Answer = "misses" if hopeless else "cannot-tell"
+        return OwnLimit("advantage", limit, answer, "theory", None)
+    low, high = measured.interval
+    if low > limit:
+        return OwnLimit("advantage", limit, "misses", "measured", None)
+    # A better attack than one that is not the exact posterior may still pass the limit.
+    if high <= limit and measured.exact_posterior:
+        return OwnLimit("advantage", limit, "meets", "measured", None)
+    point = measured.advantage
+    tells = point > limit or measured.exact_posterior
+    trials = _trials(run, point, limit, measured.confidence) if tells else None
+    return OwnLimit("advantage", limit, "cannot-tell", "measured", trials)
+
+
+def _trials(run: AuditedRun, point: float, limit: float, confidence: float) -> int | None:
+    try:
+        return sample_size.trials_to_tell(point, limit, confidence, run.played)
+    except InputError:  # more than anybody plays
+        return None
+
+
+def _of_belief(run: AuditedRun, report: Report, verdict: VantageVerdict, limit: float) -> OwnLimit:
+    """Return how a vantage stands to a limit b of the belief, which is epsilon = ln(b / (1 - b)).
+
+    A measurement can show that a limit is missed, by proving that much of epsilon, and not that it
+    is met: somebody else's record may be believed in more.
+    """
+    measured, allowed = verdict.measured, verdict.allowed
+    if max(allowed.rho_beta, allowed.worst.rho_beta) <= limit and not _doubted(report, verdict):
+        return OwnLimit("belief", limit, "meets", "theory", None)
+    if measured is None:
+        answer: Answer = "misses" if allowed.epsilon == math.inf else "cannot-tell"
+        return OwnLimit("belief", limit, answer, "theory", None)
+    if measured.epsilon > logit(limit):
+        return OwnLimit("belief", limit, "misses", "measured", None)
+    trials = _trials_for_epsilon(run, report, verdict.vantage, measured, float(logit(limit)))
+    return OwnLimit("belief", limit, "cannot-tell", "measured", trials)
+
+
+def _trials_for_epsilon(
+    run: AuditedRun, report: Report, vantage: str, measured: MeasuredThere, epsilon: float
+) -> int | None:
+    """Return how many trials prove an epsilon; None where no number does, or none is known.
+
+    It takes log-odds that are normal, as of rounds in which everybody takes part.
+    """
+    predicted = report.vantages[vantage].prediction
+    normal = predicted is not None and predicted.method == "closed form"
+    if not normal or not measured.exact_posterior or run.played.common:
+        return None
+    mu = None if predicted is None else predicted.mu
+    if mu is None or not math.isfinite(mu) or measured.epsilon_by not in LOWER_BOUNDS:
+        return None
+    return sample_size.trials_for_epsilon(
+        measured.epsilon_by, mu, epsilon, run.delta, measured.confidence
+    )

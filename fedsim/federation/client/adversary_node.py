@@ -1,0 +1,294 @@
+"""The adversary's part at a client: a belief from round to round, and attacks on the last model.
+
+It keeps what it remembers between messages in the node's Flower state; what it computes stands in
+`fedsim.game.observers`.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from flwr.app import ArrayRecord, Context, Message
+
+from adversaries.attacks import membership_attacks
+from fedsim.config import Config
+from fedsim.federation.client import inputs
+from fedsim.federation.protocol import consent, messages, node_memory
+from fedsim.federation.protocol.messages import Request
+from fedsim.game import participation
+from fedsim.game.federation import Federation, initial_parameters
+from fedsim.game.mechanisms import vantages
+from fedsim.game.observers import at_server, own_rounds, participant, released_model
+from fedsim.game.observers.known_round import KnownRound
+from fedsim.game.observers.poison_scores import poison_scores
+from fedsim.privacy.trust.model import Vantage
+
+MEMORY = "adversary-memory"
+MEMBERSHIP = "adversary-membership"
+LOSSES = "adversary-losses"
+RELEASED = "adversary-released-model"
+AWAITING = "adversary-awaiting"
+FIRST_TRIAL = "first-trial"
+"""The array beside a model that says of which trials it is."""
+
+PROGRESS = "round"
+"""The array beside the adversary's memory that says which round it is of."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """A message as the adversary's node takes it in.
+
+    Attributes:
+        message: as received.
+        context: of the node, whose state is the memory.
+        config: the experiment.
+        known: the federation's data as the adversary knows them.
+        request: what is asked.
+    """
+
+    message: Message
+    context: Context
+    config: Config
+    known: Federation
+    request: Request
+
+
+def follow(
+    received: Received,
+    parameters: torch.Tensor,
+    sent: torch.Tensor,
+    taking_part: torch.Tensor | None,
+) -> None:
+    """Learn from the aggregate of the round before, and expect that of this round.
+
+    Args:
+        received: the message.
+        parameters: [T, P], the model that it brings.
+        sent: [T, P], the adversary's own message.
+        taking_part: bool [T, n], which records take part; None for all.
+    """
+    if _sees_own_rounds(received.config):
+        memory = _since_own_round(received, parameters)
+        _remember(received.context, memory, received.request.round)
+        first_trial = np.asarray(received.request.first_trial)
+        awaiting = {"model": parameters.cpu().numpy(), FIRST_TRIAL: first_trial}
+        node_memory.remember(received.context, AWAITING, awaiting)
+    elif _follows_rounds(received.config):
+        _expect(received, parameters, sent.double(), taking_part)
+    if _follows_losses(received):
+        _watch_losses(received, parameters)
+
+
+def conclude(received: Received) -> None:
+    """Learn from the last aggregate and attack the final model.
+
+    Args:
+        received: the message, which brings both.
+    """
+    context, config, known = received.context, received.config, received.known
+    request = received.request
+    if _sees_own_rounds(config):
+        memory = _since_own_round(received, inputs.model(received.message, known))
+        _remember(context, memory, request.round)
+    elif _follows_rounds(config):
+        memory = _recall(received)
+        # No round follows that its residual could be compared with.
+        _remember(context, replace(memory, past=None), request.round)
+    if Vantage.RELEASED_MODEL in vantages.measured(config) and not released_model.why_not(config):
+        game = request.game.at(request.round - 1)
+        step = released_model.attack(config, known, game, inputs.model(received.message, known))
+        node_memory.remember(
+            context,
+            RELEASED,
+            {name.replace("_", "-"): array for name, array in step.items()},
+        )
+    if not consent.protects(context.node_config):
+        attack = _attack_losses(received)
+        node_memory.remember(context, MEMBERSHIP, attack)
+
+
+def findings(context: Context, config: Config) -> dict[str, ArrayRecord]:
+    """Return what the adversary found, and forget it.
+
+    Args:
+        context: of the node, whose state is the memory.
+        config: the experiment.
+
+    Returns:
+        Arrays by record.
+    """
+    names = {MEMBERSHIP: ""}
+    for name, vantage in ((MEMORY, Vantage.PARTICIPANT), (RELEASED, Vantage.RELEASED_MODEL)):
+        names[name] = vantages.suffix(vantage, config.federation.vantage)
+    records = {}
+    for name, ending in names.items():
+        arrays = node_memory.recall(context, name)
+        arrays.pop(PROGRESS, None)
+        if arrays:
+            records[name] = messages.array_record(
+                **{f"{key}{ending}": array for key, array in arrays.items()}
+            )
+    node_memory.forget(context, [*names, AWAITING, LOSSES])
+    return records
+
+
+def _follows_rounds(config: Config) -> bool:
+    """Whether the adversary itself keeps a belief from round to round."""
+    follows = Vantage.PARTICIPANT in vantages.measured(config)
+    return follows and at_server.seat(config).follows
+
+
+def _sees_own_rounds(config: Config) -> bool:
+    """Whether it is sampled as others are, and sees no model but those of its own rounds."""
+    return _follows_rounds(config) and config.federation.adversary_rounds == "own"
+
+
+def _since_own_round(received: Received, model: torch.Tensor) -> participant.Memory:
+    """Return the memory with what a model says that it was sent, after that of its last round."""
+    context, config, request = received.context, received.config, received.request
+    arrays, kept = (node_memory.recall(context, name) for name in (MEMORY, AWAITING))
+    first = int(arrays.pop(PROGRESS)) if arrays else 0
+    # Not that of other trials, or of an attempt that was further.
+    if kept.get(FIRST_TRIAL) == request.first_trial and 0 < first <= request.round:
+        memory = participant.Memory.from_arrays(arrays, received.known.device)
+        before = torch.from_numpy(kept["model"]).to(model)
+    else:  # it knows the first model, whether it was asked in the first round or not
+        first, memory = 1, participant.Memory.empty(request.trials)
+        before = initial_parameters(config, received.known, request.trial_numbers).to(model)
+    game, rounds = request.game.at(first), request.round - first
+    if not rounds:
+        return memory
+    return own_rounds.observe(memory, config, received.known, game, before, model, rounds)
+
+
+def _follows_losses(received: Received) -> bool:
+    """Whether an attack wants the challenge's losses at all global models, and may have them."""
+    wanted = "trajectory" in membership_attacks.needed(received.config.audit.attacks)
+    return wanted and not consent.protects(received.context.node_config)
+
+
+def _attack_losses(received: Received) -> dict[str, npt.NDArray[Any]]:
+    """Return what attacks on the final model find, which sees losses of records as they are."""
+    config, known, trials = received.config, received.known, received.request.trial_numbers
+    model = inputs.model(received.message, known)
+    attack = participant.infer_membership(
+        known,
+        _target(received),
+        model,
+        losses=bool(membership_attacks.chosen(config.audit.attacks)),
+    )
+    if _follows_losses(received):
+        watched = _watch_losses(received, model)
+        if watched is not None:
+            attack[participant.LOSS_TRAJECTORY] = watched
+    if (scores := poison_scores(config, known, trials, model)) is not None:
+        attack[participant.POISON_SCORES] = scores
+    return attack
+
+
+def _target(received: Received) -> npt.NDArray[np.intp]:
+    """Return the positions in D of the target's records: one, or all of a client's."""
+    if received.config.privacy.unit == "client":
+        return received.known.owned_by(received.request.target_client)
+    return np.asarray([received.request.record])
+
+
+def _watch_losses(received: Received, parameters: torch.Tensor) -> npt.NDArray[np.float64] | None:
+    """Remember the challenge's loss at a model that was received; return all so far, [T, i].
+
+    None where those of earlier rounds were lost: the transcript is then without them.
+    """
+    context, request = received.context, received.request
+    before = node_memory.recall(context, LOSSES).get("losses") if request.round > 1 else None
+    seen = 0 if before is None else before.shape[1]
+    if seen != request.round - 1:
+        return None
+    column = participant.challenge_loss(received.known, _target(received), parameters)
+    losses = column[:, None] if before is None else np.concatenate([before, column[:, None]], 1)
+    node_memory.remember(context, LOSSES, {"losses": losses})
+    return losses
+
+
+def _waits(config: Config) -> bool:
+    """Whether the adversary learns only with the aggregate what it is a sum of."""
+    federation = config.federation
+    return federation.tolerated_dropouts > 0 or (
+        federation.colluding > 0 and not federation.trust.model.server_draws
+    )
+
+
+def _recall(received: Received) -> participant.Memory:
+    """Return the memory after the aggregate that this message brings; empty in the first round."""
+    request, known = received.request, received.known
+    if request.round == 1:
+        return participant.Memory.empty(request.trials)
+    arrays = node_memory.recall(received.context, MEMORY)
+    last = int(arrays.pop(PROGRESS)) if arrays else None
+    if last != request.round - 1:
+        raise RuntimeError(
+            f"the adversary's state is of round {last}, but the message is of round "
+            f"{request.round}: its Flower state was lost between rounds"
+        )
+    memory = participant.Memory.from_arrays(arrays, known.device)
+    if _waits(received.config):
+        memory = _expect_late(memory, received)
+    return participant.observe(memory, inputs.array(received.message, messages.AGGREGATE, known))
+
+
+def _expect(
+    received: Received,
+    parameters: torch.Tensor,
+    sent: torch.Tensor,
+    taking_part: torch.Tensor | None,
+) -> None:
+    """Learn from the aggregate of the round before, and get ready for that of this round."""
+    context, config, request = received.context, received.config, received.request
+    memory = _recall(received)
+    if _waits(config):
+        awaiting = {"model": parameters.cpu().numpy(), "message": sent.cpu().numpy()}
+        node_memory.remember(context, AWAITING, awaiting)
+    else:
+        of_round = KnownRound(config, received.known, request.game, parameters, taking_part)
+        memory = participant.expect(memory, of_round, messages.partition(context), sent)
+    _remember(context, memory, request.round)
+
+
+def _expect_late(memory: participant.Memory, received: Received) -> participant.Memory:
+    """Form the hypotheses about the aggregate of the round before, whose participants it names."""
+    message, context = received.message, received.context
+    config, known = received.config, received.known
+    own = messages.partition(context)
+    before = replace(received.request, round=received.request.round - 1)
+    awaiting = node_memory.recall(context, AWAITING)
+    clients = messages.participants(message.content)
+    disclosed: dict[str, npt.NDArray[Any]] = {}
+    if messages.DISCLOSED in message.content:
+        disclosed = messages.arrays_of(messages.array_records(message.content)[messages.DISCLOSED])
+    contribution = torch.from_numpy(awaiting["message"]).to(known.device)
+    for disclosed_noise in disclosed.values():
+        contribution = contribution + torch.from_numpy(disclosed_noise).to(known.device)
+    unknown = config.federation.trust.model.unknown_noise(
+        Vantage.PARTICIPANT, clients, before.target_client, own, {int(name) for name in disclosed}
+    )
+    of_round = KnownRound(
+        config,
+        known,
+        before.game,
+        torch.from_numpy(awaiting["model"]).to(known.device),
+        participation.coins(config, known, before.game),
+    )
+    return participant.expect(
+        memory,
+        of_round,
+        own,
+        contribution,
+        set(range(config.federation.clients)) - set(clients),
+        len(unknown),
+    )
+
+
+def _remember(context: Context, memory: participant.Memory, round: int) -> None:
+    node_memory.remember(context, MEMORY, {**memory.to_arrays(), PROGRESS: np.asarray(round)})

@@ -1,0 +1,351 @@
+"""What a client's node does with a message; one of the clients is the adversary.
+
+A handler is a function of its message, the run config, its node's own config and, for the
+adversary, of what it remembers. Nothing is kept in module globals but caches of pure functions.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from flwr.app import ConfigRecord, Context, Message
+
+from adversaries.errors import InputError
+from fedsim.common.randomness import Role as SeedRole
+from fedsim.common.randomness import generator
+from fedsim.config import Config, from_run_config
+from fedsim.config.federation import OWN
+from fedsim.federation.client import admission, adversary_node, inputs
+from fedsim.federation.client.adversary_node import Received
+from fedsim.federation.client.disclosure import disclosed, distances
+from fedsim.federation.client.preparation import configured, known_to, prepared
+from fedsim.federation.protocol import consent, messages
+from fedsim.federation.protocol.messages import Request, Role
+from fedsim.game import canary, federation, participation
+from fedsim.game.canary import Canaries
+from fedsim.game.client import (
+    candidate_masks,
+    candidate_sums,
+    challenge_contributions,
+    contribution,
+    local_step_size,
+    local_steps,
+    noise,
+)
+from fedsim.game.federation import Federation
+from fedsim.game.mechanisms import joining, summing
+from fedsim.game.mechanisms.fixed_point import FixedPoint
+from fedsim.game.observers import at_server
+from fedsim.privacy.mechanism import sensitivity
+from fedsim.privacy.noise.mechanism import Bools
+
+
+def data_digest(message: Message, context: Context) -> Message:
+    """Return the digest of this client's data, which the server asks for before the first round.
+
+    Of the records themselves where there is nothing to protect: no noise would hide what it says.
+
+    Args:
+        message: as received.
+        context: of the node.
+    """
+    partition, config = messages.partition(context), configured(context)
+    answer = messages.reply(message, partition)
+    # Of its own records a client has the schema in common with others, and nothing else.
+    records = config.data.name == OWN or not consent.protects(context.node_config)
+    known_to(config, partition)
+    digest = federation.digest(config, partition, records)
+    answer.content[messages.DATA] = ConfigRecord({"sha256": digest, "records": records})
+    return answer
+
+
+def local_sensitivity(message: Message, context: Context) -> Message:
+    """Return the local sensitivity of the challenge: an instrument, not part of a DP release.
+
+    Args:
+        message: with the model.
+        context: of the node.
+
+    Returns:
+        A reply with |g - g'|, float64 [T].
+
+    Raises:
+        RefusedError: the node's owner did not agree to it.
+    """
+    config, known, request = prepared(message, context)
+    why = "the norm of one record's gradient is asked for, which no noise protects"
+    consent.check(context.node_config, dict.fromkeys(consent.UNPROTECTED, why))
+    parameters = inputs.model(message, known)
+    present, absent = challenge_contributions(config, known, parameters, request.game)
+    norms = (present - absent).norm(dim=-1).cpu().numpy()
+    answer = {messages.SENSITIVITY: messages.array_record(norms=norms)}
+    return messages.reply(message, messages.partition(context), answer, round=request.round)
+
+
+def train(message: Message, context: Context) -> Message:
+    """Return what this client adds to the sum, with its noise unless trust is central.
+
+    With local steps it is the sum over the steps that the client took on its own copy of the model.
+    Under distributed trust it is integers modulo 2^32, for secure aggregation.
+
+    Args:
+        message: with the model, and what else the client is told in its role.
+        context: of the node.
+
+    Returns:
+        A reply with the sum float32 or uint32 [T, P], or [T, m, P] of candidates; beside it what
+        the auditor or the adversary is given. Without any where the adversary is shown a round that
+        it does not join.
+
+    Raises:
+        RefusedError: the node's owner did not agree to it, or the run does not plan it.
+        RuntimeError: the client drops out of this round, by chance.
+    """
+    start = time.perf_counter()
+    # What is asked, and whether the client's terms allow it.
+    config, known, request = prepared(message, context)
+    partition = messages.partition(context)
+    received = Received(message, context, config, known, request)
+    _may_drop_out(config, request, partition)
+    parameters = inputs.model(message, known)
+    if partition not in joining.participants(config, request.round):
+        return _looked_on(received, parameters, start)
+    # Of each of its steps; drawn once, since no seed may repeat them.
+    coins = [
+        participation.coins(config, known, request.game, step)
+        for step in range(1, config.training.local_steps + 1)
+    ]
+    disclosing = at_server.seat(config).reads_noise or request.role == Role.COLLUDER
+    grid = summing.grid(config, request.noise_multiplier, parameters.shape[1])
+    noises: list[torch.Tensor] = []
+    masks = _candidate_masks(config, known, partition, request)
+
+    def own_noise(step: int) -> torch.Tensor:
+        std = _noise_std(message, config, known, request, grid)
+        drawn = _drawn(config, request, partition, step, std, parameters.shape[1], grid)
+        if disclosing:
+            noises.append(drawn)
+        return drawn
+
+    contributed = _contribution(message, context, config, known, request, coins, masks, grid)
+    # Whatever happens from here on, it counts as answered.
+    admission.enter(context, config, request, known)
+    admission.keep_model(context, config, request, parameters)
+    # A step without noise under central trust; else one noisy step, or several.
+    drawing = None if config.federation.trust.model.server_draws else own_noise
+    size, steps = local_step_size(config, request.round), config.training.local_steps
+    reply, sent = _encoded(local_steps(contributed, parameters, steps, size, drawing), grid)
+    content = {messages.REPLY: messages.array_record(sum=reply)}
+    content |= disclosed(config, known, request, partition, parameters, coins[0], noises, masks)
+    if request.role == Role.ADVERSARY:
+        adversary_node.follow(received, parameters, sent, coins[0])
+    content |= distances(config, known, request, partition, parameters)
+    seconds = _seconds(context, start)
+    return messages.reply(message, partition, content, seconds=seconds, round=request.round)
+
+
+def _looked_on(received: Received, parameters: torch.Tensor, start: float) -> Message:
+    """Return the reply to a round that this client is shown, as the adversary, and does not join.
+
+    received: the message; parameters: [T, P], of it; start: of the clock.
+    """
+    message, config, request = received.message, received.config, received.request
+    if request.role == Role.ADVERSARY:
+        sent = torch.zeros_like(parameters, dtype=torch.float64)
+        coins = participation.coins(config, received.known, request.game)
+        adversary_node.follow(received, parameters, sent, coins)
+    partition, seconds = messages.partition(received.context), _seconds(received.context, start)
+    return messages.reply(message, partition, seconds=seconds, round=request.round)
+
+
+def _seconds(context: Context, start: float) -> float:
+    """Return how long an answer took, by the clock; 0 where that would tell of protected records.
+
+    It grows with their number.
+    """
+    return 0.0 if consent.protects(context.node_config) else time.perf_counter() - start
+
+
+def _drawn(
+    config: Config,
+    request: Request,
+    partition: int,
+    step: int,
+    std: torch.Tensor,
+    size: int,
+    grid: FixedPoint | None,
+) -> torch.Tensor:
+    """Return the client's noise of one local step, float64 [T, P], rounded to the grid if any."""
+    drawn = noise(
+        config.noise_seed,
+        config.trials.streams(request.trial_numbers),
+        participation.step_number(config, request.round, step),
+        partition,
+        std,
+        size,
+    )
+    return drawn if grid is None else grid.nearest(drawn)
+
+
+def _encoded(
+    total: torch.Tensor, grid: FixedPoint | None
+) -> tuple[npt.NDArray[np.generic], torch.Tensor]:
+    """Return the sum as it leaves, and the same as the server will add it up."""
+    if grid is None:
+        sent = total.float()
+        return sent.cpu().numpy(), sent
+    reply = grid.message(total.cpu().numpy())
+    return reply, torch.from_numpy(grid.values(reply)).to(total)
+
+
+def evaluate(message: Message, context: Context) -> Message:
+    """Receive the final model and the last aggregate, from which the adversary concludes.
+
+    A client answers with nothing of its data: a loss on its own records, which differential privacy
+    did not touch, would be one more release. So the adversary looks at losses of records that it
+    knows only where nothing is to be protected.
+
+    Args:
+        message: with both.
+        context: of the node.
+
+    Returns:
+        A reply with the seconds that it took.
+
+    Raises:
+        RefusedError: as of `train`.
+    """
+    start = time.perf_counter()
+    config, known, request = prepared(message, context)
+    if request.role == Role.ADVERSARY:
+        adversary_node.conclude(Received(message, context, config, known, request))
+    return messages.reply(message, messages.partition(context), seconds=_seconds(context, start))
+
+
+def findings(message: Message, context: Context) -> Message:
+    """Return the adversary's findings to the auditor, who asks after the last round.
+
+    Args:
+        message: as received.
+        context: of the node, whose state holds them.
+
+    Raises:
+        RefusedError: the node's owner did not agree to be the adversary.
+    """
+    config = from_run_config(context.run_config)
+    consent.check(context.node_config, {consent.ADVERSARY: "an adversary's findings are asked for"})
+    records = adversary_node.findings(context, config)
+    return messages.reply(message, messages.partition(context), records)
+
+
+def _may_drop_out(config: Config, request: Request, partition: int) -> None:
+    """Raise RuntimeError if this client is to fail in this round; the adversary never does.
+
+    One coin for all trials, which share the message.
+    """
+    rate = config.federation.dropout_rate
+    if not rate or request.role == Role.ADVERSARY:
+        return
+    coin = generator(
+        config.run.seed, SeedRole.DROPOUT, round=request.round, partition=partition
+    ).random()
+    if coin < rate:
+        raise RuntimeError(
+            f"dropped out of round {request.round} by chance (federation.dropout-rate {rate:g})"
+        )
+
+
+def _contribution(
+    message: Message,
+    context: Context,
+    config: Config,
+    known: Federation,
+    request: Request,
+    coins: Sequence[torch.Tensor | None],
+    masks: Bools | None,
+    grid: FixedPoint | None,
+) -> Callable[[torch.Tensor, int], torch.Tensor]:
+    """Return what maps a model [T, P] to what this client adds in a step, without its noise.
+
+    With masks it is a sum for each candidate; with a grid it is rounded to it.
+    """
+    partition, game = messages.partition(context), request.game
+    target_client = request.role == Role.TARGET_CLIENT
+    told_worlds = target_client and messages.WORLDS in message.content
+    worlds = inputs.array(message, messages.WORLDS, known) if told_worlds else None
+    planted = _planted(config, context)
+
+    def contributed(model: torch.Tensor, step: int) -> torch.Tensor:
+        if masks is not None:
+            there = game.replacement if target_client else None
+            return candidate_sums(known, partition, model, masks, there)
+        total = contribution(config, known, partition, model, game, worlds, coins[step - 1])
+        if planted is not None:
+            trials, norm = request.trial_numbers, config.training.clipping_norm
+            added = planted.total(trials, request.round, model.shape[1], norm)
+            total = total + torch.from_numpy(added).to(total)
+        return total if grid is None else grid.nearest(total)
+
+    return contributed
+
+
+def _planted(config: Config, context: Context) -> Canaries | None:
+    """Return this client's canaries, None for none. Raises InputError.
+
+    Only where one record's gradient is what clipping bounds: a client's clipped update with a
+    canary on top would be longer than its bound.
+    """
+    seed = context.node_config.get(canary.SEED)
+    if seed is None:
+        return None
+    consent.check(context.node_config, {consent.CANARIES: "this node has a canary-seed"})
+    simple = config.training.local_steps == 1 and config.training.clipping
+    simple = simple and config.privacy.sensitivity == "global"
+    if config.privacy.unit != "record" or config.privacy.noise.mechanism.own_law or not simple:
+        raise InputError(
+            "this node's config has a canary-seed, but canaries stand for single clipped records: "
+            "they need privacy.unit 'record', clipping, isotropic noise of global sensitivity and "
+            "no local steps; drop it"
+        )
+    count = context.node_config.get(canary.COUNT, 1)
+    if type(count) is not int or count < 1:
+        raise InputError(f"this node's config has {canary.COUNT} = {count!r}; give 1 or more")
+    return Canaries(int(seed), count)
+
+
+def _candidate_masks(
+    config: Config, known: Federation, partition: int, request: Request
+) -> Bools | None:
+    """Return which of this client's records each candidate has; None without candidates."""
+    if not config.privacy.noise.mechanism.by_candidate:
+        return None
+    return candidate_masks(
+        config,
+        known,
+        partition,
+        request.game.record if request.role == Role.TARGET_CLIENT else None,
+        request.game.replacement,
+        request.role == Role.ADVERSARY,
+    )
+
+
+def _noise_std(
+    message: Message,
+    config: Config,
+    known: Federation,
+    request: Request,
+    grid: FixedPoint | None,
+) -> torch.Tensor:
+    """Return the standard deviation [T] of this client's noise, its share of it on a grid."""
+    if grid is not None:
+        shape = (request.trials,)
+        return torch.full(shape, grid.share_std, dtype=torch.float64, device=known.device)
+    federation_ = config.federation
+    share = federation_.trust.model.noise_share(config.expected_clients, 1)
+    own = request.noise_multiplier * share
+    if config.privacy.sensitivity == "local":
+        return own * inputs.array(message, messages.SENSITIVITY, known)
+    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    return torch.full((request.trials,), own * bound, dtype=torch.float64, device=known.device)

@@ -1,0 +1,79 @@
+"""What a node remembers between the messages of a run: arrays by name.
+
+In Flower's `Context.state`, unless the node's config has a `state-path`. Flower sends that state to
+and fro with every message, drops it without a word where it is large (from about 100 MB on), and
+forgets it when the SuperNode restarts; a file of the node's own has none of these limits.
+"""
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import Context
+
+from fedsim.common import private_files, reading
+from fedsim.federation.protocol import messages
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def remember(context: Context, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Keep named arrays, in place of those that had the name before.
+
+    Args:
+        context: of the node.
+        name: under which they are kept.
+        arrays: by name.
+
+    Raises:
+        OSError: the file cannot be written.
+        InputError: the folder is a symbolic link.
+    """
+    path = _path(context, name)
+    if path is None:
+        context.state[name] = messages.array_record(**arrays)
+        return
+    private_files.make_directory(path.parent)
+    with private_files.replacing(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # allow_pickle's bool
+
+
+def recall(context: Context, name: str) -> Arrays:
+    """Return the arrays that were kept; none if there are none, or they cannot be read.
+
+    Args:
+        context: of the node.
+        name: under which they were kept.
+    """
+    path = _path(context, name)
+    if path is None:
+        record = context.state.array_records.get(name)
+        return {} if record is None else messages.arrays_of(record)
+    try:
+        return reading.arrays(path)
+    except reading.DAMAGE:
+        return {}
+
+
+def forget(context: Context, names: Iterable[str]) -> None:
+    """Remove the files of some names: they hold beliefs about a person.
+
+    Args:
+        context: of the node.
+        names: under which arrays were kept.
+    """
+    for name in names:
+        if (path := _path(context, name)) is not None:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _path(context: Context, name: str) -> Path | None:
+    folder = context.node_config.get("state-path")
+    if not folder:
+        return None
+    # Two nodes of one machine may share the folder.
+    return Path(str(folder)).resolve() / f"{context.run_id}-{context.node_id}-{name}.npz"

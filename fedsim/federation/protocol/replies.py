@@ -1,0 +1,341 @@
+"""Which replies of a round count: one of every client that was asked, to this round, whole, finite.
+
+A false reply must not become part of the model: what is wrong with it is said by the client's name,
+and whether the round goes on without that client is for the strategy to decide.
+"""
+
+import io
+import math
+import tokenize
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from flwr.app import ArrayRecord, Message
+
+from fedsim.common.foreign_text import brief
+from fedsim.config import Config
+from fedsim.federation.protocol import messages
+from fedsim.game.mechanisms import vantages
+from fedsim.game.observers.participant import (
+    HISTORY,
+    LOSS_TRAJECTORY,
+    MEMBERSHIP,
+    POISON_SCORES,
+    POPULATION,
+    POPULATION_LOSSES,
+)
+
+NO_HEADER = (
+    *(ValueError, TypeError, LookupError, SyntaxError, EOFError, tokenize.TokenError),
+    # What is nested too deeply for Python's parser is one of these.
+    *(RecursionError, MemoryError),
+)
+"""What NumPy raises for bytes that are not the header of an array, which it reads as Python."""
+
+MOST_SECONDS = 1e7
+"""How long a node can have computed for one reply: four months."""
+
+MOST_SHOWN = 60
+"""Letters of a name from a message that are repeated in a complaint about it."""
+
+MOST_SAID = 500
+"""Letters that are kept of why a node failed, or of what is wrong with its reply."""
+
+
+@dataclass(frozen=True)
+class Replies:
+    """The replies of a round, sorted out.
+
+    Attributes:
+        accepted: the good ones by partition, in its order.
+        failed: what was wrong, by partition.
+        missing: partitions that did not answer.
+        unsolicited: what is wrong with answers that are nobody's.
+    """
+
+    accepted: dict[int, Message]
+    failed: dict[int, str]
+    missing: tuple[int, ...]
+    unsolicited: tuple[str, ...]
+
+
+def sort_out(
+    replies: Iterable[Message],
+    nodes: Mapping[int, int],
+    asked: Collection[int],
+    inspect: Callable[[Message], None] = lambda _: None,
+) -> Replies:
+    """Return the replies of the partitions that were asked, sorted out.
+
+    Args:
+        replies: as they arrived.
+        nodes: the Flower node of each partition.
+        asked: the partitions.
+        inspect: raises ValueError, KeyError or TypeError for a reply that is not what was asked
+            for.
+    """
+    replies = list(replies)
+    partition_of = {node: partition for partition, node in nodes.items()}
+    answers = Counter(reply.metadata.src_node_id for reply in replies)
+    accepted: dict[int, Message] = {}
+    failed: dict[int, str] = {}
+    unsolicited = []
+    for reply in replies:
+        node = reply.metadata.src_node_id
+        partition = partition_of.get(node)
+        if partition is None or partition not in asked:
+            # Flower attributes some failures to the server's own node.
+            unsolicited.append(
+                f"client {'?' if partition is None else partition} failed: {failure(reply)}"
+                if reply.has_error()
+                else f"node {node} answered, which was not asked"
+            )
+        elif answers[node] > 1:
+            failed[partition] = f"it answered {answers[node]} times"
+        elif reply.has_error():
+            failed[partition] = failure(reply)
+        else:
+            try:
+                _check_partition(reply, partition)
+                _check_seconds(reply)
+                inspect(reply)
+                accepted[partition] = reply
+            except (ValueError, KeyError, TypeError) as error:
+                failed[partition] = brief(f"invalid reply: {error}", MOST_SAID)
+    missing = sorted(set(asked) - set(accepted) - set(failed))
+    return Replies(
+        dict(sorted(accepted.items())),
+        dict(sorted(failed.items())),
+        tuple(missing),
+        tuple(unsolicited),
+    )
+
+
+def failure(reply: Message) -> str:
+    """Return why a node failed, in one line, which is not long whatever the node says.
+
+    Ray puts a traceback before what was wrong, of which Flower may keep no more than its beginning.
+
+    Args:
+        reply: that has an error.
+    """
+    return brief(str(reply.error.reason).strip().rpartition("\n")[2], MOST_SAID)
+
+
+def check_round(reply: Message, round: int) -> None:
+    """Check that a reply is to this round.
+
+    Args:
+        reply: of a node.
+        round: counts from 1.
+
+    Raises:
+        ValueError: it is to another.
+    """
+    found = messages.metric(reply, "round")
+    if found != round:
+        raise ValueError(f"it belongs to round {found:g}")
+
+
+def check_records(
+    reply: Message, needed: Mapping[str, Collection[str]], optional: Collection[str] = ()
+) -> None:
+    """Check that a reply has the arrays that were asked for and no others.
+
+    Args:
+        reply: of a node.
+        needed: names of arrays, by record.
+        optional: records that may be there with any arrays.
+
+    Raises:
+        ValueError: it has not.
+    """
+    found = {name: set(record) for name, record in messages.array_records(reply.content).items()}
+    if unasked := sorted(set(found) - set(needed) - set(optional)):
+        raise ValueError(f"it has a {shown(unasked[0])} that nobody asked for")
+    for name, keys in needed.items():
+        if found.get(name) != set(keys):
+            raise ValueError(f"it has no '{name}' of {', '.join(sorted(keys))}")
+
+
+def check_array(
+    reply: Message, name: str, shapes: Collection[tuple[int, ...]], dtype: type
+) -> None:
+    """Check that a record's one array is finite, of a type and one of some shapes.
+
+    Args:
+        reply: of a node.
+        name: of the record.
+        shapes: that the array may have.
+        dtype: that it must have.
+
+    Raises:
+        ValueError: it is not.
+    """
+    record = messages.array_records(reply.content).get(name)
+    if record is None or len(record) != 1:
+        raise ValueError(f"it has no '{name}' of one array")
+    (array,) = record.values()
+    check_bytes(array.data, name, shapes, dtype)
+    _check_finite(record, name)
+
+
+def check_measurement(
+    reply: Message, trials: int, parameters: int, candidates: int, evaluated: int
+) -> None:
+    """Check that every array that an auditor is handed is finite, and of its shape.
+
+    [T, P]: gradients and noise; [T] and [m] bool: in which trials the challenge takes part, in
+    which candidates it is; distances [E, pairs]. Another shape might be broadcast to the right one.
+
+    Args:
+        reply: of a node.
+        trials: T.
+        parameters: P.
+        candidates: m.
+        evaluated: E, how many of the trials are.
+
+    Raises:
+        ValueError: it is not.
+    """
+    shapes: dict[str, tuple[tuple[int, ...], type]] = {
+        "participation": ((trials,), bool),
+        "membership": ((candidates,), bool),
+    }
+    for name in (messages.MEASUREMENT, messages.DISCLOSED):
+        for key, array in messages.array_records(reply.content).get(name, {}).items():
+            shape, dtype = shapes.get(key, ((trials, parameters), np.float64))
+            check_bytes(array.data, name, [shape], dtype)
+    record = messages.array_records(reply.content).get(messages.DISTANCES, ArrayRecord())
+    for array in record.values():
+        (*_, pairs), found, _ = _header(array.data, messages.DISTANCES)
+        check_bytes(array.data, messages.DISTANCES, [(evaluated, pairs)], found.type)
+    for name in (messages.MEASUREMENT, messages.DISCLOSED, messages.DISTANCES):
+        if name in messages.array_records(reply.content):
+            _check_finite(messages.array_records(reply.content)[name], name)
+
+
+def check_findings(
+    reply: Message, known: Collection[str], trials: int, rounds: int, needed: str | None
+) -> None:
+    """Check that the adversary found something for every trial, [T] or [T, k].
+
+    Losses may be [T, k + 1], and those of a population [T, h] for up to POPULATION others.
+
+    Args:
+        reply: of the adversary's node.
+        known: the names that findings may have (`finding_names`): they go into the run directory.
+        trials: T.
+        rounds: k.
+        needed: the name of an array without which there is nothing to conclude from, None for none.
+
+    Raises:
+        ValueError: it did not, or found something else.
+    """
+    found = {
+        key: array
+        for record in messages.array_records(reply.content).values()
+        for key, array in record.items()
+    }
+    if needed is not None and needed not in found:
+        raise ValueError(
+            f"it has no '{needed}': the node's Flower state was lost, as when a SuperNode is "
+            "restarted; with a state-path in its config it would not be"
+        )
+    for key, array in found.items():
+        if key not in known:
+            raise ValueError(f"it has a finding {shown(key)} that nobody asked for")
+        _, dtype, _ = _header(array.data, key)
+        shapes: list[tuple[int, ...]] = [(trials,), (trials, rounds)]
+        if key == LOSS_TRAJECTORY:
+            shapes = [(trials, rounds + 1)]
+        elif key == POPULATION_LOSSES:
+            shapes = [(trials, others) for others in range(1, POPULATION + 1)]
+        check_bytes(array.data, key, shapes, dtype.type)
+        if np.isnan(array.numpy()).any():
+            raise ValueError(f"its '{key}' is not a number: NaN")
+
+
+def finding_names(config: Config) -> frozenset[str]:
+    """Return the names of all arrays that an adversary's findings may have."""
+    endings = {vantages.suffix(v, config.federation.vantage) for v in vantages.measured(config)}
+    history = {f"{name.replace('_', '-')}{ending}" for name in HISTORY for ending in endings}
+    return frozenset(history | {*MEMBERSHIP, LOSS_TRAJECTORY, POISON_SCORES})
+
+
+def shown(name: str) -> str:
+    """Return a name that a message brought as a complaint may repeat it: quoted, and not long."""
+    return repr(brief(name, MOST_SHOWN))
+
+
+def check_bytes(
+    data: bytes, name: str, shapes: Collection[tuple[int, ...]], dtype: type[np.generic] | type
+) -> None:
+    """Check that an array in NumPy's format is of a type and one of some shapes.
+
+    Nothing of the size that it claims is allocated: its header is read, and its bytes counted. What
+    else a Flower array says of itself beside these bytes does not matter, since nothing reads it.
+
+    Args:
+        data: of the array, with its header.
+        name: of the array, for the error message.
+        shapes: that it may have.
+        dtype: that it must have.
+
+    Raises:
+        ValueError: it is not.
+    """
+    shape, found, size = _header(data, name)
+    if shape not in set(shapes) or found != np.dtype(dtype):
+        raise ValueError(
+            f"its '{name}' is {found} {list(shape)}, not {np.dtype(dtype)} "
+            f"{' or '.join(str(list(each)) for each in shapes)}"
+        )
+    if size != math.prod(shape) * found.itemsize:
+        raise ValueError(f"its '{name}' has {size} bytes, which are not {found} {list(shape)}")
+
+
+def _header(data: bytes, name: str) -> tuple[tuple[int, ...], np.dtype[np.generic], int]:
+    """Return shape and type that an array in NumPy's format claims, and how many bytes it has.
+
+    Raises ValueError for anything else, and for Python objects.
+    """
+    file = io.BytesIO(data)
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    try:
+        shape, _, dtype = readers[np.lib.format.read_magic(file)](file)
+        if not all(type(size) is int for size in shape):  # True is an int, and equal to 1
+            raise ValueError
+    except NO_HEADER:
+        raise ValueError(f"its '{name}' is no array") from None
+    if dtype.kind not in "biuf":
+        raise ValueError(f"its '{name}' is of type {dtype}")
+    return shape, dtype, len(data) - file.tell()
+
+
+def _check_partition(reply: Message, partition: int) -> None:
+    claimed = messages.metric(reply, "partition")
+    if claimed != partition:
+        raise ValueError(f"it says that it is of partition {claimed:g}")
+
+
+def _check_seconds(reply: Message) -> None:
+    if (
+        messages.METRICS not in reply.content
+        or "seconds" not in (messages.metric_records(reply.content)[messages.METRICS])
+    ):
+        return
+    seconds = messages.metric(reply, "seconds")
+    if not 0 <= seconds <= MOST_SECONDS:
+        raise ValueError(f"it says that it computed for {seconds:g} seconds")
+
+
+def _check_finite(record: ArrayRecord, name: str) -> None:
+    for array in messages.arrays_of(record).values():
+        if not np.isfinite(array).all():
+            raise ValueError(f"its '{name}' is not finite: NaN or infinity")

@@ -1,0 +1,234 @@
+"""One attempt to train a batch of trials: every round is charged before anything of it leaves.
+
+Where missing clients are tolerated, a round is entered twice: before its messages leave, for the
+fewest shares of noise that it may have, provisionally; and, before its sum is released, with the
+clients that came. A provisional row that no other followed counts for what it says.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from fedsim.config import Config
+from fedsim.federation.runs.accounts import HELPED, Account
+from fedsim.federation.runs.ledger_row import Row, Spent, planned_kind
+from fedsim.game.mechanisms import joining
+from fedsim.game.mechanisms.composition import Counts, adds_up, at_vantages, epsilon_of, within
+
+
+class BudgetExceededError(RuntimeError):
+    """A round would exceed `privacy.stop-at`; it was refused before anything of it left."""
+
+
+class OtherClientsError(RuntimeError):
+    """A round repeats the noise of an earlier attempt over other clients; its sum was held back."""
+
+
+class Attempt:
+    """One attempt to train a batch of trials.
+
+    Args:
+        config: of the run.
+        append: writes a row to the ledger, and to both accounts.
+        trials: the batch of trials.
+        account: of one training of the batch of trials.
+        everything: of all trainings of the run.
+        rounds: how many are to be.
+        noise_multiplier: nominal.
+        colluders: the clients that tell their noise.
+        first: the round that it begins with, later than 1 where a checkpoint is gone on from.
+
+    Attributes:
+        epsilon: what it has cost the worst client so far: with noise from the operating system of
+            everything that the run released, else of one training. It is what privacy.stop-at
+            limits.
+        earlier: how many rounds of these trials went before it, with noise that it does not draw
+            again.
+        released: how many rounds of all trials together did.
+        first: the round that it begins with.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        append: Callable[[Row], None],
+        trials: range,
+        account: Account,
+        everything: Account,
+        rounds: int,
+        noise_multiplier: float,
+        colluders: tuple[int, ...],
+        first: int = 1,
+    ) -> None:
+        self._config, self._append, self._account = config, append, account
+        kind = planned_kind(config, noise_multiplier)
+        self._provisional = config.federation.tolerated_dropouts > 0
+        self._template = Row(
+            trials.start,
+            len(trials),
+            account.attempts,
+            0,
+            kind.noise_multiplier,
+            kind.sampling_rate,
+            kind.local_steps,
+            tuple(config.accounts),
+            config.privacy.noise_source,
+            config.privacy.delta,
+            {},
+            {},
+            colluders=colluders,
+        )
+        planned = [
+            self._asked(round, joining.charged(config, round)) for round in range(first, rounds + 1)
+        ]
+        self._training = _Course.of(config, account, planned)
+        self._everything = _Course.of(config, everything, planned) if adds_up(config) else None
+        self.earlier = account.most if adds_up(config) else 0
+        self.released = everything.most if adds_up(config) else 0
+        self.first = first
+        vantage = config.federation.vantage
+        self.epsilon = max(
+            epsilon_of(config, self._limited.account.spent(client), vantage)
+            for client in self._template.participants
+            if client not in colluders
+        )
+
+    @property
+    def before(self) -> tuple[int, int, int]:
+        """How many rounds earlier attempts and all trainings released; the first of this one."""
+        return self.earlier, self.released, self.first
+
+    @property
+    def _limited(self) -> "_Course":
+        """What privacy.stop-at limits."""
+        return self._everything or self._training
+
+    def charge(self, round: int, participants: Iterable[int]) -> None:
+        """Enter a round before anything of it leaves.
+
+        Args:
+            round: counts from 1.
+            participants: the clients that are asked.
+
+        Raises:
+            BudgetExceededError: it would exceed privacy.stop-at for a client at the configured
+                vantage; nothing is entered.
+        """
+        self._enter(self._asked(round, tuple(sorted(participants))))
+
+    def settle(self, round: int, present: Iterable[int]) -> None:
+        """Enter what a round was, with the noise of the clients that came, before it is released.
+
+        Nothing to do where no client may be missing.
+
+        Args:
+            round: counts from 1.
+            present: the clients that came.
+
+        Raises:
+            OtherClientsError: noise from the seed hid the sum of others in an earlier attempt;
+                nothing is entered.
+            BudgetExceededError: as of `charge`.
+        """
+        if not self._provisional:
+            return
+        came = tuple(sorted(present))
+        row = replace(
+            self._template,
+            round=round,
+            participants=joining.charged(self._config, round),
+            # In a round of nobody nothing is released, whatever is entered.
+            shares=max(1, len(came)),
+            present=came,
+        )
+        if self._account.clashes(row):
+            raise OtherClientsError(
+                f"round {round} of the trials from {row.batch} on would repeat the seed's noise "
+                "over other clients than an attempt before, and the difference of the two sums has "
+                "none; nothing of it is released: begin another run (run.out), or use "
+                'privacy.noise-source = "system"'
+            )
+        self._enter(row)
+
+    def _asked(self, round: int, participants: tuple[int, ...]) -> Row:
+        """Return the row of a round before its messages leave."""
+        every = not self._provisional and self._config.federation.sampling_rate == 1
+        return replace(
+            self._template,
+            round=round,
+            participants=participants,
+            provisional=self._provisional,
+            shares=None if every else joining.shares(self._config, round),
+        )
+
+    def _enter(self, row: Row) -> None:
+        training = self._training.after(row)
+        released = {} if self._everything is None else self._everything.after(row)
+        spent, vantage = released or training, self._config.federation.vantage
+        honest = [client for client in spent if client not in row.colluders]
+        for client in honest:
+            self._check(row, client, spent[client][vantage])
+        self._append(replace(row, epsilon=training, released=released))
+        self.epsilon = max(spent[client][vantage] for client in honest)
+
+    def _check(self, row: Row, client: int, epsilon: float) -> None:
+        """Raise BudgetExceededError where a row takes a client beyond the budget."""
+        config, limit = self._config, self._config.privacy.stop_at or math.inf
+        if epsilon <= limit:
+            return
+        # What is rounded up may exceed a budget that the exact value keeps.
+        counts = self._limited.counts(row, client)
+        if not within(config, counts, limit):
+            vantage = config.federation.vantage
+            raise BudgetExceededError(
+                f"round {row.round} would bring client {client} to epsilon "
+                f"{epsilon_of(config, counts, vantage):.4g} at delta {config.privacy.delta:g} "
+                f"towards the {vantage.value}, above privacy.stop-at = {limit:g}; the rounds "
+                "before it stand"
+            )
+
+
+@dataclass(frozen=True)
+class _Course:
+    """An account, and what every client is to have spent when the attempt has run to its end.
+
+    Attributes:
+        config: of the run.
+        account: before the row that is looked at.
+        total: of every client in the end.
+        found: the epsilons of histories that were looked at before: most clients' do not change in
+            a round that few join.
+    """
+
+    config: Config
+    account: Account
+    total: Mapping[int, Counts]
+    found: dict[Any, dict[str, float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: Config, account: Account, planned: Iterable[Row]) -> Self:
+        final = account.copy()
+        for row in planned:
+            final.add(row)
+        return cls(config, account, {client: final.spent(client) for client in config.accounts})
+
+    def counts(self, row: Row, client: int) -> Counts:
+        """Return the rounds of a client with this row among them."""
+        asked = client in row.participants
+        return self.account.after(row, client) if asked else self.account.spent(client)
+
+    def after(self, row: Row) -> Spent:
+        """Return what every client has spent with this row."""
+        spent: dict[int, Mapping[str, float]] = {}
+        for client, total in self.total.items():
+            counts = self.counts(row, client)
+            history = frozenset(counts.items()), frozenset(total.items())
+            if history not in self.found:
+                self.found[history] = at_vantages(self.config, counts, total)
+            spent[client] = self.found[history]
+            if client in row.colluders:
+                spent[client] = self.found[history] | {
+                    vantage.value: math.inf for vantage in HELPED
+                }
+        return spent

@@ -1,0 +1,362 @@
+"""The files of one run: for its owner's eyes, and whole, so that a kill leaves none half-done.
+
+config.toml      the resolved configuration; `fedsim run` reads it again
+events.jsonl     what happened when: phases and rounds, one JSON object for each
+ledger.jsonl     what each round cost every client in epsilon, written before it began
+accepted.json    which epsilon was accepted for a run that was interrupted, where it was
+batches/         the findings of each finished batch of trials (.npz): what --resume continues from
+facts.json       what the report needs besides the configuration and the transcript
+transcript.npz   world bits, log-odds, sensitivities, noise, for every trial and round; epsilons
+report.json, report.html, figures/
+lock             held by the process that writes the run, so that no second one does
+identity         what tells the run from every other, also of the same configuration: random
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries.errors import InputError
+from fedsim import config as configuration
+from fedsim.audits.results import report as results
+from fedsim.audits.results.report import Report
+from fedsim.common import private_files, reading
+from fedsim.config import Config
+from fedsim.federation.runs import run_files
+
+IDENTITY, MOST_IDENTITY = "identity", 1024
+
+SUMMARY = "summary.csv"
+"""What a directory of several runs has, of a sweep or of a choice, and no run."""
+
+CARD = "public/model_card.json"
+
+LAST_FILE = "report.json"
+"""The file that is written last, whose presence says that a run has finished."""
+"""What a training writes last."""
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """One run's directory; every path below is inside it.
+
+    Attributes:
+        path: absolute.
+    """
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path, config: Config) -> "RunDirectory":
+        """Return a run's directory, made with its configuration if it is not there.
+
+        A directory that holds the same configuration is continued.
+
+        Args:
+            path: of the directory.
+            config: the experiment.
+
+        Raises:
+            InputError: it holds another run, or cannot be written.
+        """
+        directory = cls(path.absolute())
+        try:
+            if check(path, config):
+                return directory
+            # World bits and seeds tell whose record was used: nobody else's to read. Nor are the
+            # files, where the directory was there before.
+            private_files.make_directory(directory.path)
+            # It makes the directory a run's; one that a kill left without it can be used again.
+            directory.write_text("config.toml", configuration.dump(config.placed_at("")))
+        except OSError as error:
+            raise InputError(
+                f"cannot write to '{path}': {error.strerror}; name another directory (run.out)"
+            ) from None
+        return directory
+
+    @classmethod
+    def open(cls, path: Path) -> "RunDirectory":
+        """Return the directory of a run that was started before. Raises InputError."""
+        _refuse_several(path)
+        if not (path / "config.toml").is_file():
+            raise InputError(f"'{path}' is not a run directory: it has no config.toml")
+        return cls(path.absolute())
+
+    @property
+    def config(self) -> Config:
+        """The resolved configuration of the run, with its directory where it is now.
+
+        Raises InputError where its file is damaged.
+        """
+        return _load(self.path / "config.toml").placed_at(str(self.path))
+
+    @property
+    def identity(self) -> str:
+        """What the files of this run say that they are of. Raises InputError."""
+        with self.reading(IDENTITY):
+            return reading.content(self.path / IDENTITY, MOST_IDENTITY).decode("ascii").strip()
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Be the only process that writes this run; one that is killed lets go.
+
+        Raises InputError where another process does already.
+        """
+        with os.fdopen(private_files.opened_own(self.path / "lock"), "ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"another process is running '{self.path}'; wait for its end or stop it, or "
+                    "name a new directory (run.out)"
+                ) from None
+            if not self.has(IDENTITY):
+                self.write_text(IDENTITY, f"{secrets.token_hex(16)}\n")
+            yield
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a file atomically.
+
+        Args:
+            name: of the file, in this directory.
+            text: its content, written as UTF-8.
+        """
+        private_files.write(self._place(name), text.encode())
+
+    def write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        """Write strict JSON atomically.
+
+        Args:
+            name: of the file, in this directory.
+            value: without NaN and infinity.
+
+        Raises:
+            ValueError: there is NaN or infinity in it.
+        """
+        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+        self.write_text(name, text + "\n")
+
+    def read_json(self, name: str, needed: Iterable[str] = ()) -> dict[str, Any]:
+        """Return a JSON file of this run.
+
+        Args:
+            name: of the file, in this directory.
+            needed: the keys that it must have.
+
+        Raises:
+            InputError: it is missing or damaged.
+        """
+        with self.reading(name):
+            value = reading.json_object(self.path / name)
+            if missing := [key for key in needed if key not in value]:
+                raise KeyError(missing[0])
+        return value
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[None]:
+        """Turn what a damaged file of this run raises inside of the block into an InputError."""
+        with reading.damage(partial(self.damaged, name)):
+            try:
+                yield
+            except (FileNotFoundError, PermissionError) as error:
+                raise _unread(self, name, error) from None
+
+    def read_report(self) -> Report:
+        """Return report.json.
+
+        Raises:
+            InputError: as of `read_json`.
+        """
+        values = self.read_json("report.json")
+        with self.reading("report.json"):
+            return results.decode(values)
+
+    def read_facts(self) -> dict[str, Any]:
+        """Return facts.json.
+
+        Raises:
+            InputError: as of `read_json`.
+        """
+        facts = self.read_json("facts.json")
+        with self.reading("facts.json"):
+            run_files.check(run_files.Facts, facts)
+        return facts
+
+    def write_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Write named arrays atomically, as compressed .npz.
+
+        Args:
+            name: of the file, in this directory.
+            arrays: of numbers, by name.
+
+        Raises:
+            ValueError: an array holds Python objects.
+        """
+        for key, array in arrays.items():
+            if array.dtype.hasobject:
+                raise ValueError(f"array '{key}' holds Python objects, which would be pickled")
+        with private_files.replacing(self._place(name)) as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # allow_pickle's bool
+
+    def read_arrays(self, name: str, only: Collection[str] | None = None) -> Arrays:
+        """Return named arrays, all, or those of `only` that there are.
+
+        Args:
+            name: of the file, in this directory.
+            only: which are wanted; None for all.
+
+        Raises:
+            InputError: the file is missing or damaged.
+        """
+        with self.reading(name):
+            return reading.arrays(self.path / name, only)
+
+    def damaged(self, name: str, why: str = "") -> InputError:
+        """Return the error that says that a file is damaged, and why, and what makes it anew.
+
+        Args:
+            name: of the file, in this directory.
+            why: it is; "" where nothing more is known.
+        """
+        remedy = (
+            f"delete it and make it anew with fedsim report {self.path}"
+            if name == "report.json"
+            else f"delete it (and report.json, if there is one) and continue with {self.resumed_by}"
+        )
+        return InputError(
+            f"{name} in '{self.path}' is damaged{f' ({why})' if why else ''}; {remedy}"
+        )
+
+    def batch_file(self, first_trial: int) -> str:
+        """Return the name of the findings of the batch of trials that begins with a trial."""
+        return f"batches/{first_trial:06d}.npz"
+
+    def has(self, name: str) -> bool:
+        """Return whether a file of this run is there."""
+        return (self.path / name).is_file()
+
+    @property
+    def resumed_by(self) -> str:
+        """The command that goes on with the run."""
+        try:
+            job = self.config.run.job
+        except InputError:
+            job = "experiment"
+        return f"fedsim {'train' if job == 'training' else 'run'} --resume {self.path}"
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is a report: of a training beside its card, or of the whole campaign.
+
+        And not of what it was extended from.
+        """
+        if not self.has(LAST_FILE):
+            return False
+        if self.config.run.job == "training":
+            return self.has(CARD)
+        report = self.read_report()
+        return report.campaign.planned == self.config.trials.count
+
+    def log_event(self, **event: Any) -> None:
+        """Append one event, with the time."""
+        line = json.dumps({"time": time.time(), **event}) + "\n"
+        with os.fdopen(private_files.opened_own(self.path / "events.jsonl"), "ab") as file:
+            file.write(line.encode())
+
+    def events(self, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
+        """Yield whole events from a byte offset on, each with the offset behind it.
+
+        Raises InputError for what is JSON and no event.
+        """
+        for event, behind in run_files.events(self.path / "events.jsonl", offset):
+            with self.reading("events.jsonl"):
+                run_files.check(run_files.Event, event)
+            yield event, behind
+
+    def events_size(self) -> int:
+        """Return the offset behind the last event so far."""
+        path = self.path / "events.jsonl"
+        return path.stat().st_size if path.exists() else 0
+
+    def _place(self, name: str) -> Path:
+        """Return where a file is written; its directory is there then. Raises as `replacing`."""
+        place = self.path / name
+        private_files.make_directory(place.parent)
+        return place
+
+
+def check(path: Path, config: Config) -> bool:
+    """Return whether a directory holds the run of this configuration already.
+
+    Args:
+        path: of the directory.
+        config: the experiment.
+
+    Raises:
+        InputError: it holds another run, or something else.
+    """
+    existing = path.absolute() / "config.toml"
+    try:
+        _refuse_several(path)
+        if existing.exists():
+            if _load(existing) == config.placed_at(""):
+                return True
+            raise InputError(
+                f"'{path}' holds a run with another configuration; name a new directory (run.out)"
+            )
+        if path.exists() and (not path.is_dir() or private_files.any_whole(path)):
+            raise InputError(
+                f"'{path}' exists and holds no fedsim run; name a new directory (run.out)"
+            )
+    except OSError as error:
+        raise InputError(
+            f"cannot read '{path}': {error.strerror}; name another directory (run.out)"
+        ) from None
+    return False
+
+
+def _refuse_several(path: Path) -> None:
+    """Raise InputError for the directory of a sweep or a choice."""
+    if (path / SUMMARY).is_file():
+        raise InputError(
+            f"'{path}' is no run directory: it holds several runs, each in a folder of its own; "
+            "name one of these"
+        )
+
+
+def _load(path: Path) -> Config:
+    """Return the configuration that a run was made with. Raises InputError."""
+    try:
+        return configuration.load(path)
+    except InputError as error:
+        raise InputError(
+            f"cannot read the configuration of the run in '{path.parent}': {error}; restore "
+            "config.toml from a copy, or name a new directory for another run"
+        ) from None
+
+
+def _unread(directory: RunDirectory, name: str, error: OSError) -> InputError:
+    path = directory.path
+    if isinstance(error, FileNotFoundError):
+        if directory.has(CARD) and name != LAST_FILE:
+            return InputError(
+                f"'{path}' holds a trained model and no {name}; read public/MODEL_CARD.md"
+            )
+        return InputError(
+            f"'{path}' has no {name}: the run is not finished; continue it with "
+            f"{directory.resumed_by}"
+        )
+    return InputError(f"cannot read {name} in '{path}': {error.strerror}; make it readable")

@@ -1,0 +1,175 @@
+"""The transcript of a run, transcript.npz, as a report may believe it: whole, and of one run."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedsim.config import Config
+from fedsim.federation.runs import batches
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.game.mechanisms.vantages import measured, suffix
+from fedsim.privacy.trust.model import Vantage
+
+FILE = "transcript.npz"
+
+NEEDED = (
+    "worlds",
+    "log_odds",
+    "sensitivities",
+    "noise_stds",
+    "losses",
+    "accuracies",
+    "final_models",
+    "epsilon_spent",
+)
+"""Arrays of every run."""
+
+LOSS_ATTACK = ("true_positive_rate", "false_positive_rate", "challenge_is_member")
+"""Arrays of every run but those whose clients protect their records, which have none of them."""
+
+BY_CLIENT = ("client_accuracies", "own_model_accuracies", "client_weights")
+"""Arrays [points, clients] of the first trial, where the server could measure them."""
+
+OF_FINAL_MODELS = ("balanced_accuracies", "areas_under_curve")
+"""Measures of the final models that were evaluated, the second of two classes alone."""
+
+RATES = (
+    "true_positive_rate",
+    "false_positive_rate",
+    "accuracies",
+    *OF_FINAL_MODELS,
+    *BY_CLIENT,
+)
+"""Arrays of numbers from 0 to 1."""
+
+LENGTHS = (
+    "sensitivities",
+    "noise_stds",
+    "present_norms",
+    "absent_norms",
+    "batch_sizes",
+    "residual_squares",
+    "residual_freedoms",
+    "mutual_information",
+)
+"""Arrays [T, k] of numbers that are not negative."""
+
+RESIDUALS = ("squares", "freedoms", "repeats", "scales", "signals")
+"""Statistics of residuals without which none is tested."""
+
+SIGNED = ("residual_repeats", "residual_scales", "residual_signals", "residual_shapes")
+"""Other arrays [T, k] of numbers."""
+
+LOSSES = ("challenge_loss", "loss_trajectory", "population_losses")
+"""What else losses of records are in, which the same runs have."""
+
+TRUTHS = ("worlds", "challenge_is_member", "canaries_included")
+"""Arrays of truth values."""
+
+
+def read(directory: RunDirectory) -> Arrays:
+    """Return the arrays of a run's transcript, as the server wrote them.
+
+    Log-odds that are not a number up to the last round are let pass: whoever reads them says that
+    the model diverged.
+
+    Args:
+        directory: of the run.
+
+    Raises:
+        InputError: the file is missing, or of another configuration than config.toml's, or damaged:
+            an array is missing, or has not the trials and rounds of the others, or numbers that no
+            run leaves.
+    """
+    config, arrays = directory.config, directory.read_arrays(FILE)
+    with directory.reading(FILE):
+        of_what = arrays.pop(batches.EXPERIMENT)
+    complaint = _incomplete(config, arrays)
+    if not complaint:
+        if not arrays["log_odds"].ndim:
+            raise directory.damaged(FILE, "its 'log_odds' is one number")
+        batches.check_transcript(config, directory, FILE, of_what, len(arrays["log_odds"]))
+        planned = batches.ranges(config, directory)
+        complaint = _misshapen(config, arrays, planned) or _impossible(arrays)
+    if complaint:
+        raise directory.damaged(FILE, complaint)
+    return arrays
+
+
+def _incomplete(config: Config, arrays: Arrays) -> str:
+    """Return which array is missing or of another type, "" where none is."""
+    from fedsim.game.observers import at_server  # noqa: PLC0415  (torch is slow to import)
+
+    needed = [*NEEDED, *config.privacy.noise.mechanism.columns]
+    if at_server.seat(config).follows and Vantage.PARTICIPANT in measured(config):
+        ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
+        needed += [f"residual_{name}{ending}" for name in RESIDUALS]
+    if any(name in arrays for name in (*LOSS_ATTACK, *LOSSES)):
+        needed += LOSS_ATTACK
+    for name in needed:
+        if name not in arrays:
+            return f"it has no '{name}'"
+    for name, array in arrays.items():
+        kind = "b" if name in TRUTHS else "u" if name == "final_models" else "f"
+        if array.dtype.kind != kind:
+            return f"its '{name}' is of type {array.dtype}"
+    return ""
+
+
+def _misshapen(config: Config, arrays: Arrays, planned: Sequence[range]) -> str:
+    """Return which array does not have the trials and rounds of the log-odds, "" where none.
+
+    planned: the trials of the batches of trials, with whose last the transcript of a run ends.
+    """
+    found = {name: array.shape for name, array in arrays.items()}
+    for name in ("log_odds", "accuracies"):
+        if len(found[name]) != 2 or 0 in found[name]:
+            return f"its '{name}' is {list(found[name])}"
+    (trials, rounds), (_, evaluated) = found["log_odds"], found["accuracies"]
+    if trials not in {batch.stop for batch in planned}:
+        return f"it has {trials} trials, with which no batch of this config.toml ends"
+    endings = {suffix(vantage, config.federation.vantage) for vantage in Vantage}
+    of_rounds = ("log_odds", *LENGTHS, *SIGNED)
+    wanted = {
+        "worlds": (trials,),
+        "true_positive_rate": (trials,),
+        "false_positive_rate": (trials,),
+        "challenge_is_member": (trials,),
+        "poison_scores": (trials,),
+        **{f"{name}{ending}": (trials, rounds) for name in of_rounds for ending in endings},
+        "accuracies": (rounds + 1, min(evaluated, trials)),
+        "losses": (rounds + 1, evaluated),
+        **dict.fromkeys(OF_FINAL_MODELS, (evaluated,)),
+        **dict.fromkeys(BY_CLIENT, found.get(BY_CLIENT[0], ())),
+        "bayesian_distances": (evaluated, rounds, *found.get("bayesian_distances", ())[2:]),
+        "canary_scores": (trials, config.canaries.count),
+        "canaries_included": (trials, config.canaries.count),
+        "epsilon_spent": (len(config.accounts), len(Vantage), rounds),
+        "challenge_loss": (trials,),
+        "loss_trajectory": (trials, rounds + 1),
+        "population_losses": (trials, *(found.get("population_losses", ())[1:2] or (1,))),
+        "final_models": (trials, 32),
+    }
+    for name, shape in wanted.items():
+        if name in found and found[name] != shape:
+            return f"its '{name}' is {list(found[name])}, not {list(shape)}"
+    return ""
+
+
+def _impossible(arrays: Arrays) -> str:
+    """Return which array has numbers that no run leaves, "" where none has."""
+    for name, array in arrays.items():
+        known = next((each for each in (*LENGTHS, *SIGNED, *LOSSES) if name.startswith(each)), name)
+        if name in RATES and not ((array >= 0) & (array <= 1)).all():
+            return f"its '{name}' is not between 0 and 1"
+        if known in LENGTHS and (array < 0).any():
+            return f"its '{name}' is negative"
+        if known in (*LENGTHS, *SIGNED, *LOSSES) and np.isnan(array).any():
+            return f"its '{name}' is not a number: NaN"
+        # What is added up round by round stays NaN.
+        if (
+            name.startswith("log_odds")
+            and (np.isnan(array[:, :-1]) & ~np.isnan(array[:, 1:])).any()
+        ):
+            return f"its '{name}' is not a number in the middle: NaN"
+    return ""

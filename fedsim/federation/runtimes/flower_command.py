@@ -1,0 +1,218 @@
+"""Flower's `flwr` command as a library: its environment, its true answers, fedsim as its app.
+
+`flwr` exits with 0 when what it did failed; its JSON tells, and only the list of runs tells how a
+run ended.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+import adversaries
+import fedsim
+from fedsim import config as configuration
+
+PACKAGES = (fedsim, adversaries)
+
+SHIPPED = (
+    "adversaries/**/*.py",
+    "fedsim/__init__.py",
+    "fedsim/client_app.py",
+    "fedsim/server_app.py",
+    *(f"fedsim/{wing}/**/*.py" for wing in ("common", "privacy", "config", "learning", "game")),
+    "fedsim/federation/__init__.py",
+    *(
+        f"fedsim/federation/{room}/**/*.py"
+        for room in ("runs", "protocol", "client", "transcripts", "server")
+    ),
+    "fedsim/audits/__init__.py",
+    "fedsim/audits/live/__init__.py",
+    "fedsim/audits/live/app.py",
+    *(f"fedsim/audits/{room}/**/*.py" for room in ("results", "measurements", "run")),
+    "fedsim/report/*.py",
+    *(f"fedsim/report/{room}/**/*.py" for room in ("figures", "pages", "sections")),
+)
+"""What a client, a server and an auditor's node run: no command line, kit, studies or runtimes."""
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 30.0
+"""Seconds between two questions for a run's status: each starts a process of two seconds."""
+
+GLANCE = 0.2
+"""Seconds between two glances at what the run writes last."""
+
+
+class FlowerError(RuntimeError):
+    """What was asked of Flower did not go well; the message is Flower's last word on it."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A run that was submitted to a SuperLink.
+
+    Attributes:
+        home: the Flower home that knows the SuperLink.
+        connection: by which name it does.
+        run_id: Flower's number of the run.
+    """
+
+    home: Path
+    connection: str
+    run_id: str
+
+    def status(self) -> tuple[str, str]:
+        """Return Flower's status of the run and its details."""
+        run = flwr(self.home, "list", self.connection, "--run-id", self.run_id)["runs"][0]
+        return run["status"], run.get("status-details", "")
+
+    def wait(self, ending: Callable[[], bool]) -> None:
+        """Wait for the end of the run.
+
+        Flower is asked ever less often, and at once when the run is about to end.
+
+        Args:
+            ending: whether the run has written what it writes last; a failing run never does.
+
+        Raises:
+            FlowerError: it is any but completion.
+        """
+        pause = FIRST_PAUSE
+        while not (status := self.status())[0].startswith("finished"):
+            if ending():
+                time.sleep(FIRST_PAUSE)
+                continue
+            until = time.monotonic() + pause
+            while time.monotonic() < until and not ending():
+                time.sleep(GLANCE)
+            pause = min(1.5 * pause, LONGEST_PAUSE)
+        if status[0] != "finished:completed":
+            reason = re.sub(r"^\w+ failed with exception: ", "", status[1])
+            raise FlowerError(reason or f"the run ended as {status[0]}")
+
+    def stop(self) -> None:
+        """End the run where it is."""
+        flwr(self.home, "stop", self.run_id, self.connection)
+
+
+def submit(home: Path, connection: str, app: Path, run_config: Path, *options: str) -> Submission:
+    """Return a run that was submitted.
+
+    Args:
+        home: the Flower home.
+        connection: the SuperLink's name in it.
+        app: the folder of the app.
+        run_config: its run configuration, a TOML file.
+        *options: of `flwr run` besides.
+
+    Raises:
+        FlowerError: the SuperLink refuses it.
+    """
+    answer = flwr(home, "run", str(app), connection, "--run-config", str(run_config), *options)
+    return Submission(home, connection, str(answer["run-id"]))
+
+
+def flwr(home: Path, *arguments: str) -> dict[str, Any]:
+    """Return the JSON of one `flwr` command.
+
+    Args:
+        home: the Flower home.
+        *arguments: the command and its options.
+
+    Raises:
+        FlowerError: it failed.
+    """
+    result = subprocess.run(
+        [executable("flwr"), *arguments, "--format", "json"],
+        cwd=home,
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        answer = json.loads(result.stdout)
+    except json.JSONDecodeError:
+        raise FlowerError(
+            f"flwr {arguments[0]} answered {result.stdout.strip() or result.stderr.strip()!r}"
+        ) from None
+    if not answer.get("success"):
+        raise FlowerError(f"flwr {arguments[0]}: {answer.get('error-message')}")
+    return dict(answer)
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return the environment of Flower's processes: quiet, offline, with a home of their own."""
+    return {
+        **os.environ,
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        # Flower starts its helpers by name.
+        "PATH": _search_path(),
+    }
+
+
+def executable(name: str) -> str:
+    """Return the path of a command, beside this Python or on the PATH.
+
+    Args:
+        name: of the command.
+
+    Raises:
+        FlowerError: it is in neither place.
+    """
+    found = shutil.which(name, path=_search_path())
+    if found is None:
+        raise FlowerError(
+            f"Flower's command {name} is neither beside {sys.executable} nor on the PATH: install "
+            "flwr into the environment that fedsim runs in"
+        )
+    return found
+
+
+def _search_path() -> str:
+    return f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+
+
+def write_app(directory: Path) -> None:
+    """Write fedsim as a Flower App: both packages, and a pyproject with the default configuration.
+
+    An installed fedsim has no pyproject.toml of its own to hand to `flwr run`.
+    """
+    for package in PACKAGES:
+        source = Path(str(package.__file__)).parent
+        shutil.copytree(
+            source, directory / source.name, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    project = {
+        "project": {
+            "name": fedsim.DISTRIBUTION,
+            "version": fedsim.__version__,
+            "description": "fedsim as a Flower App",
+            "license": "Apache-2.0",
+            "dependencies": [],
+        },
+        "tool": {
+            "flwr": {
+                "app": {
+                    "publisher": "fedsim",
+                    "fab-include": list(SHIPPED),
+                    "components": {
+                        "serverapp": "fedsim.server_app:app",
+                        "clientapp": "fedsim.client_app:app",
+                    },
+                    "config": configuration.declared(),
+                }
+            }
+        },
+    }
+    (directory / "pyproject.toml").write_text(tomli_w.dumps(project), encoding="utf-8")

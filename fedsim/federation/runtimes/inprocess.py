@@ -1,0 +1,139 @@
+"""Flower's Grid in one process: the apps that a SuperLink would run, without one.
+
+The fast path for one machine and one device. Clients run one after another, since each of them
+spreads its trials over all threads.
+"""
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+
+from fedsim.config import Scalar
+from fedsim.federation.protocol.flower_private import Run, assign_message_id, become_task, empty_run
+from fedsim.game import cohort
+
+RUN_ID = 1
+SERVER_NODE = 1
+FIRST_NODE = 1000
+
+
+class InProcessGrid(Grid):
+    """A Grid that calls a ClientApp directly.
+
+    Args:
+        client_app: of all nodes.
+        nodes: how many there are.
+        run_config: that each of them is given.
+
+    Attributes:
+        contexts: one Flower context for each node, by its id.
+    """
+
+    def __init__(self, client_app: ClientApp, nodes: int, run_config: Mapping[str, Scalar]) -> None:
+        self._client_app = client_app
+        self._run = empty_run(RUN_ID)
+        self._replies: dict[str, Message] = {}
+        self.contexts = {
+            FIRST_NODE + partition: Context(
+                run_id=RUN_ID,
+                node_id=FIRST_NODE + partition,
+                node_config={"partition-id": partition, "num-partitions": nodes},
+                state=RecordDict(),
+                run_config=dict(run_config),
+            )
+            for partition in range(nodes)
+        }
+        become_task(RUN_ID, SERVER_NODE)
+
+    def set_run(self, run: Run) -> None:
+        """Replace the description of the run."""
+        self._run = run
+
+    @property
+    def run(self) -> Run:
+        """The description of the run."""
+        return self._run
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """Return a new message.
+
+        Args:
+            content: of the message.
+            message_type: Flower's name of its kind.
+            dst_node_id: the node that it is for.
+            group_id: of the messages that it belongs with.
+            ttl: for how long it is good, in seconds; None for Flower's default.
+        """
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the ids of all nodes."""
+        return list(self.contexts)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Return the ClientApp's reply to each message; an exception becomes an error reply.
+
+        Args:
+            messages: one after another.
+            timeout: not looked at.
+        """
+        due = list(messages)
+        with cohort.played(message.metadata.dst_node_id - FIRST_NODE for message in due):
+            return [self.execute(message) for message in due]
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Return the ids of messages whose replies were computed, and are kept.
+
+        Args:
+            messages: one after another.
+        """
+        ids = []
+        for message in messages:
+            reply = self.execute(message)
+            ids.append(message.metadata.message_id)
+            self._replies[message.metadata.message_id] = reply
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return, and forget, the replies that are there."""
+        return [self._replies.pop(id) for id in message_ids if id in self._replies]
+
+    def execute(self, message: Message) -> Message:
+        """Return the ClientApp's reply to one message; what every message passes through.
+
+        Args:
+            message: for a node of this grid.
+        """
+        assign_message_id(message)
+        message.content = _copied(message.content)
+        try:
+            return self._client_app(message, self.contexts[message.metadata.dst_node_id])
+        except Exception as error:  # as Flower's own runtimes do
+            reason = f"{type(error).__name__}: {error}"
+            return Message(Error(code=2, reason=reason), reply_to=message)
+
+
+def _copied(content: RecordDict) -> RecordDict:
+    """Return a message's content with records of its own.
+
+    Strategies may put one record into many messages: a client that changed it would change the
+    others' too. Arrays hold immutable bytes, which a copy shares.
+    """
+    own = RecordDict()
+    for name, record in content.items():
+        kind: Any = type(record)
+        own[name] = kind({key: copy.copy(value) for key, value in record.items()})
+    return own

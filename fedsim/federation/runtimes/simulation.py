@@ -1,0 +1,182 @@
+"""Flower's simulation runtime behind one command: a private SuperLink for the time of a run.
+
+`flwr run` alone would leave a daemon behind, install the app's dependencies on every run, and exit
+with 0 when the run failed. Here the SuperLink has a directory, a port and a Flower home of its own,
+the run's status decides, and everything is stopped and removed at the end.
+
+Neither Flower nor Ray asks who connects unless it is told to, and both run the code of whoever
+does: the SuperLink answers this command's own processes alone (`private_superlink`), Ray wants a
+token that is drawn for the run, and both listen on loopback.
+"""
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+import tomli_w
+
+from adversaries.errors import InputError
+from fedsim import config as configuration
+from fedsim.common.device import resolve
+from fedsim.config import Config
+from fedsim.federation.runtimes import ports
+from fedsim.federation.runtimes.flower_command import (
+    FlowerError,
+    Submission,
+    environment,
+    submit,
+    write_app,
+)
+
+LONGEST_FOLDER = 19
+"""Characters of the folder of temporary folders that leave Ray the 84 that its sockets may take."""
+
+SUPERLINK = "fedsim.federation.runtimes.private_superlink"
+"""The module to start; it needs all that Flower's SuperLink imports."""
+
+START_TIMEOUT = 60.0
+STOP_TIMEOUT = 10.0
+CONNECTION = "private"
+
+
+def require_ray() -> None:
+    """Check that Ray is installed, which only those who simulate need.
+
+    Raises:
+        InputError: it is not.
+    """
+    if find_spec("ray") is None:
+        raise InputError(
+            "--runtime simulation needs Ray, which is not installed: "
+            f'pip install "flwr[simulation]=={version("flwr")}"'
+        )
+
+
+@contextmanager
+def simulation(config: Config) -> Iterator[Submission]:
+    """Start a private SuperLink, submit the run, and stop everything at the end.
+
+    Args:
+        config: the experiment.
+
+    Yields:
+        The run.
+
+    Raises:
+        FlowerError: the SuperLink does not start or refuses the run.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="fedsim-", dir=_folder()) as temporary,
+        socket.socket() as bound,
+    ):
+        home = Path(temporary)
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
+        connection = {"address": f"127.0.0.1:{port}", "insecure": True}
+        superlink = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
+        (home / "config.toml").write_text(tomli_w.dumps(superlink), encoding="utf-8")
+        # Ray's workers import from the SuperLink's directory before they look into the app.
+        empty = home / "empty"
+        empty.mkdir()
+        app = home / "fedsim"
+        app.mkdir()
+        write_app(app)
+        with _superlink(home, empty, bound):
+            (home / "run.toml").write_text(configuration.dump(config), encoding="utf-8")
+            federation = " ".join(f"{key}={value}" for key, value in resources(config).items())
+            yield submit(
+                home, CONNECTION, app, home / "run.toml", "--federation-config", federation
+            )
+
+
+def resources(config: Config) -> dict[str, float]:
+    """Return Flower's federation config: how many clients, and what Ray gives each of them."""
+    gpus = 0.0
+    if resolve(config.run.device).type == "cuda":
+        gpus = config.run.client_gpus or 1.0 / config.federation.clients
+    return {
+        "num-supernodes": config.federation.clients,
+        "client-resources-num-cpus": config.run.client_cpus,
+        "client-resources-num-gpus": gpus,
+        "init-args-num-cpus": os.cpu_count() or 1,
+    }
+
+
+def _folder() -> str | None:
+    """Return where a run's temporary folder lies, if not in the usual place.
+
+    Ray has sockets in it, whose paths must not be long.
+    """
+    return None if len(tempfile.gettempdir()) <= LONGEST_FOLDER else "/tmp"
+
+
+def _ray(home: Path) -> dict[str, str]:
+    """Return the environment of a Ray that is this run's alone, quiet, and open to nobody else."""
+    return {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        # What keeps Ray on loopback: a node that will never be part of a cluster.
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        # Not a cluster that this user happens to have.
+        "RAY_ADDRESS": "local",
+        # In its usual place every user may replace its files.
+        "RAY_TMPDIR": str(home),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        "RAY_DEDUP_LOGS": "0",
+    }
+
+
+@contextmanager
+def _superlink(home: Path, directory: Path, bound: socket.socket) -> Iterator[None]:
+    host, port = bound.getsockname()
+    command = [sys.executable, "-m", SUPERLINK, str(bound.fileno()), str(os.getpid())]
+    command += ["--insecure", "--simulation", "--host", host, "--port", str(port)]
+    with (home / "superlink.log").open("w") as log:
+        process = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=environment(home) | _ray(home),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            pass_fds=[bound.fileno()],
+            # Ctrl-C is for fedsim, which then stops the SuperLink in order.
+            start_new_session=True,
+        )
+    bound.close()  # or it would still listen where the SuperLink has ended
+    try:
+        deadline = time.monotonic() + START_TIMEOUT
+        while not ports.listening("127.0.0.1", port, 1.0):
+            if process.poll() is not None or time.monotonic() > deadline:
+                last = (home / "superlink.log").read_text().strip().splitlines()[-1:]
+                raise FlowerError(f"Flower's SuperLink did not start: {' '.join(last)}")
+            time.sleep(0.1)
+        yield
+    finally:
+        stop(process.pid)
+        process.wait()
+
+
+def stop(pid: int) -> None:
+    """End a process in order, then whatever it leaves behind (the app's processes, Ray)."""
+    family = []
+    # One that ends by itself meanwhile is what is wanted, and no error to report instead.
+    with suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        family = [root, *root.children(recursive=True)]
+        root.terminate()
+    _, alive = psutil.wait_procs(family, timeout=STOP_TIMEOUT)
+    for process in alive:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(alive, timeout=STOP_TIMEOUT)

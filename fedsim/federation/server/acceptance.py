@@ -1,0 +1,285 @@
+"""Which replies the server takes, and when a round is refused.
+
+Strict where Flower's FedAvg is lenient: a missing or failed client ends the run, because a missing
+clipped sum or noise share changes the mechanism that was accounted for. Where the configuration
+tolerates missing clients the round goes on without them, as what it then is. With more missing it
+is refused, and nothing of it released.
+"""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from flwr.app import Message, MessageType
+from flwr.serverapp import Grid
+
+from fedsim.federation.protocol import messages, secure_aggregation
+from fedsim.federation.protocol.messages import Role
+from fedsim.federation.protocol.replies import (
+    check_array,
+    check_findings,
+    check_measurement,
+    check_records,
+    check_round,
+    finding_names,
+    sort_out,
+)
+from fedsim.federation.protocol.secure_aggregation import SecureSum
+from fedsim.federation.server.batch import Batch, Floats, Received, Round
+from fedsim.federation.server.requests import Sending
+from fedsim.federation.server.sum_bounds import LENIENT, longest_sum
+from fedsim.game import federation
+from fedsim.game.mechanisms import vantages
+from fedsim.game.observers import at_server
+from fedsim.privacy.mechanism import Neighbouring, sensitivity
+from fedsim.privacy.trust.model import Vantage
+
+LogEvent = Callable[..., None]
+
+
+class ClientFailedError(RuntimeError):
+    """A client did not answer, or answered with an error or with what it was not asked for."""
+
+
+def accept(
+    batch: Batch,
+    answers: Iterable[Message],
+    what: str,
+    tolerated: int = 0,
+    needed: int | None = None,
+    asked: Iterable[int] | None = None,
+    inspect: Callable[[Message], None] = lambda _: None,
+    log_event: LogEvent | None = None,
+) -> dict[int, Message]:
+    """Return the good replies by partition, sorted.
+
+    Args:
+        batch: the batch of trials.
+        answers: all messages that came.
+        what: was asked, for the error message.
+        tolerated: how many clients may be missing.
+        needed: the client that may not, None for nobody.
+        asked: who was asked, None for everybody.
+        inspect: raises ValueError for an invalid reply.
+        log_event: where missing clients are noted.
+
+    Raises:
+        ClientFailedError: with the clients' names, if too many or the needed one are missing.
+    """
+    clients = batch.nodes if asked is None else list(asked)
+    found = sort_out(answers, batch.nodes, clients, inspect)
+    lost = {client: f"client {client} failed: {why}" for client, why in found.failed.items()}
+    if found.missing:
+        silent = (
+            f"no answer from client {', '.join(map(str, found.missing))} within "
+            f"{batch.config.federation.timeout:g} s (federation.timeout)"
+        )
+        lost |= dict.fromkeys(found.missing, silent)
+    reasons = "; ".join(dict.fromkeys([*found.unsolicited, *lost.values()]))
+    if reasons and not tolerated:
+        raise ClientFailedError(f"{what}: {reasons}")
+    if len(lost) > tolerated:
+        raise ClientFailedError(
+            f"{what}: {len(lost)} of {len(clients)} clients are missing, more than "
+            f"federation.tolerated-dropouts = {tolerated}; nothing of it is released: {reasons}"
+        )
+    if needed in lost:
+        raise ClientFailedError(
+            f"{what}: the adversary's node is missing, without which there is no belief to "
+            f"report: {reasons}"
+        )
+    if log_event is not None:
+        for client, why in lost.items():
+            log_event(dropped=client, of=what, reason=why)
+        for why in found.unsolicited:
+            log_event(dropped=None, of=what, reason=why)
+    return found.accepted
+
+
+def accept_round(
+    batch: Batch,
+    round: Round,
+    answers: Iterable[Message],
+    secure: SecureSum | None,
+    log_event: LogEvent | None,
+) -> Received:
+    """Return the clients' good replies of a round.
+
+    Args:
+        batch: the batch of trials.
+        round: the round.
+        answers: all messages that came.
+        secure: the exchange that the messages are masked by; None where the server sees them.
+        log_event: where missing clients are noted.
+
+    Raises:
+        ClientFailedError: as of `accept`.
+    """
+    # Without its memory of a round the adversary could not go on.
+    follows = at_server.seat(batch.config).follows
+    accepted = accept(
+        batch,
+        answers,
+        f"round {round.number}",
+        batch.config.federation.tolerated_dropouts,
+        needed=batch.challenge.adversary if follows else None,
+        asked=batch.asked(round.number),
+        inspect=lambda reply: _check_reply(batch, round, secure, reply),
+        log_event=log_event,
+    )
+    return Received(
+        {client: reply for client, reply in accepted.items() if batch.sends(client, round.number)}
+    )
+
+
+def accept_findings(
+    batch: Batch, answers: Iterable[Message], rounds: int, log_event: LogEvent | None
+) -> Message:
+    """Return the adversary's reply.
+
+    Args:
+        batch: the batch of trials.
+        answers: all messages that came.
+        rounds: k, how many were run.
+        log_event: as of `accept`.
+
+    Raises:
+        ClientFailedError: as of `accept`.
+    """
+    config, needed = batch.config, None
+    if at_server.seat(config).follows and Vantage.PARTICIPANT in vantages.measured(config):
+        needed = f"ratios{vantages.suffix(Vantage.PARTICIPANT, config.federation.vantage)}"
+    (reply,) = accept(
+        batch,
+        answers,
+        "the adversary's findings",
+        asked=[batch.challenge.adversary],
+        inspect=lambda reply: check_findings(
+            reply, finding_names(config), len(batch.trials), rounds, needed
+        ),
+        log_event=log_event,
+    ).values()
+    return reply
+
+
+def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | None) -> Floats:
+    """Return how far the target moves a sum, as its client says, float64 [T].
+
+    Args:
+        sending: of the round that is about to begin.
+        grid: sends the question.
+        log_event: as of `accept`.
+
+    Raises:
+        ClientFailedError: as of `accept`.
+    """
+    batch = sending.batch
+    config, client = batch.config, batch.challenge.client
+    content = Sending(batch, sending.round, sending.arrays, sending.spent).to_everybody(
+        Role.TARGET_CLIENT
+    )
+    query = Message(content, batch.nodes[client], f"{MessageType.QUERY}.sensitivity")
+    replies = grid.send_and_receive([query], timeout=config.federation.timeout)
+    most = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+
+    def inspect(reply: Message) -> None:
+        check_round(reply, sending.round)
+        check_array(reply, messages.SENSITIVITY, [(len(batch.trials),)], np.float64)
+        norms = messages.only(messages.array_records(reply.content)[messages.SENSITIVITY])
+        if config.training.clipping and not np.all((norms >= 0) & (norms <= most * LENIENT)):
+            raise ValueError(f"its sensitivity is not between 0 and {most:g}")
+
+    (reply,) = accept(
+        batch,
+        replies,
+        f"the sensitivity of round {sending.round}",
+        asked=[client],
+        inspect=inspect,
+        log_event=log_event,
+    ).values()
+    return messages.only(messages.array_records(reply.content)[messages.SENSITIVITY]).astype(
+        np.float64
+    )
+
+
+def _check_reply(batch: Batch, round: Round, secure: SecureSum | None, reply: Message) -> None:
+    """Raise ValueError for a reply that is not what its client was asked for."""
+    config, partition = batch.config, int(messages.metric(reply, "partition"))
+    check_round(reply, round.number)
+    if not batch.sends(partition, round.number):
+        check_records(reply, {}, set())
+        return
+    if secure is None:
+        # Of a client whose records all candidates have there is one sum for all of them.
+        alike = (round.shape[0], 1, round.shape[-1])
+        shapes = [round.shape, alike] if batch.by_candidate else [round.shape]
+        dtype = np.float32 if round.grid is None else np.uint32
+        check_array(reply, messages.REPLY, shapes, dtype)
+        check_size(batch, round, reply)
+    else:
+        if reply.metadata.src_node_id not in secure.sharing:
+            raise ValueError("it had no part in the exchange of keys")
+        secure_aggregation.masked(reply, round.shape)
+    asked = {messages.REPLY: {"sum"}} if secure is None else {}
+    asked |= _asked_of(batch, partition)
+    check_records(reply, asked, {messages.DISTANCES} if config.audit.bayesian_pairs else set())
+    check_measurement(
+        reply,
+        len(batch.trials),
+        round.shape[-1],
+        config.candidates,
+        config.audit.evaluated(batch.trials),
+    )
+
+
+def check_size(batch: Batch, round: Round, reply: Message) -> None:
+    """Check that a sum is no longer than its client's can be, or within the grid.
+
+    Args:
+        batch: the batch of trials.
+        round: the round.
+        reply: of the client, with a sum of the round's shape.
+
+    Raises:
+        ValueError: it is not.
+    """
+    sent = messages.only(messages.array_records(reply.content)[messages.REPLY])
+    if round.grid is not None:
+        round.grid.check_range(sent, 1)
+        return
+    norms = np.linalg.norm(sent.astype(np.float64), axis=-1)
+    norms = norms.reshape(len(batch.trials), -1).max(axis=1)
+    most = longest_sum(
+        batch.config,
+        federation.load(batch.config),
+        batch.challenge,
+        int(messages.metric(reply, "partition")),
+        batch.noise_multiplier * round.sensitivities,
+        round.shape[-1],
+    )
+    if (norms > most).any():
+        worst = int(np.argmax(norms / most))
+        raise ValueError(
+            f"its sum has norm {norms[worst]:g}, but its records, clipped, and their noise "
+            f"allow {most[worst]:g}"
+        )
+
+
+def _asked_of(batch: Batch, partition: int) -> dict[str, set[str]]:
+    """Return the arrays beside its sum that a client's reply must have, by record."""
+    config, target = batch.config, batch.challenge
+    target_client, colluder = partition == target.client, partition in batch.colluders
+    if not at_server.seat(config).reads_noise:
+        discloses = colluder and not config.federation.trust.model.server_draws
+        return {messages.DISCLOSED: {"noise"}} if discloses else {}
+    measured = set()
+    if vantages.tells_noise(config, target_client, partition == target.adversary, colluder):
+        measured.add("noise")
+    if target_client:
+        measured.add("present")
+        if config.privacy.neighbouring is Neighbouring.REPLACE:
+            measured.add("absent")
+        if config.sampling_rate < 1:
+            measured.add("participation")
+        if batch.by_candidate:
+            measured.add("membership")
+    return {messages.MEASUREMENT: measured} if measured else {}

@@ -1,0 +1,85 @@
+"""All that the next round of a training depends on, in a file: where a killed server goes on.
+
+What the clients need of it the server sends them again; they keep nothing of the model.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.server.batch import Release
+
+FILE = "checkpoint.npz"
+
+OPTIMIZER = "optimizer_"
+"""What the names of the optimiser's arrays begin with."""
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A training after one of its rounds.
+
+    Attributes:
+        round: that was done last, from 1.
+        model: float32 [1, P], after it.
+        release: of that round.
+        optimizer: what the server's optimiser remembers, by PyTorch's names.
+    """
+
+    round: int
+    model: npt.NDArray[np.float32]
+    release: Release
+    optimizer: Mapping[str, Tensor]
+
+
+def write(directory: RunDirectory, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint in place of the one before.
+
+    Args:
+        directory: of the run.
+        checkpoint: that is kept; it holds what was released, and nothing of a single client.
+    """
+    arrays: Arrays = {
+        "round": np.asarray(checkpoint.round),
+        "run": np.frombuffer(directory.identity.encode(), dtype=np.uint8),
+        "model": checkpoint.model,
+        "aggregate": checkpoint.release.aggregate,
+        "participants": np.asarray(checkpoint.release.participants, dtype=np.int64),
+    }
+    for name, state in checkpoint.optimizer.items():
+        arrays[f"{OPTIMIZER}{name}"] = state.cpu().numpy()
+    directory.write_arrays(FILE, arrays)
+
+
+def read(directory: RunDirectory) -> Checkpoint | None:
+    """Return where a training goes on; None from the beginning.
+
+    Args:
+        directory: of the run.
+
+    Raises:
+        InputError: the file is damaged, or of another run.
+    """
+    if not directory.has(FILE):
+        return None
+    arrays = directory.read_arrays(FILE)
+    with directory.reading(FILE):
+        if arrays["run"].tobytes().decode("ascii") != directory.identity:
+            raise ValueError("it is of another run")
+        model, aggregate = arrays["model"], arrays["aggregate"]
+        if model.shape != aggregate.shape or model.ndim != 2 or model.dtype != np.float32:
+            raise ValueError(f"its model is {list(model.shape)} of {model.dtype}")
+        optimizer = {
+            name.removeprefix(OPTIMIZER): torch.from_numpy(array)
+            for name, array in arrays.items()
+            if name.startswith(OPTIMIZER)
+        }
+        participants = tuple(arrays["participants"].tolist())
+        return Checkpoint(
+            int(arrays["round"]), model, Release(aggregate, participants, None), optimizer
+        )

@@ -1,0 +1,140 @@
+"""One training of a model that is kept: nobody attacks, nothing is repeated.
+
+The rounds, messages, ledger and refusals are those of every run. After each round the state of the
+training is kept, so that a server that was killed goes on where it stopped.
+"""
+
+import time
+from collections.abc import Callable
+
+import torch
+from flwr.app import ArrayRecord
+from flwr.serverapp import Grid
+
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.common import device
+from fedsim.common.strict_json import strict_json
+from fedsim.federation.protocol import messages
+from fedsim.federation.runs.ledger import Ledger
+from fedsim.federation.runs.run_directory import CARD, RunDirectory
+from fedsim.federation.server import checkpoint
+from fedsim.federation.server.batch import Batch
+from fedsim.federation.server.connection import connected
+from fedsim.federation.server.plan import Plan
+from fedsim.federation.server.resumable import ResumableDPSGD
+from fedsim.game import challenge, federation
+from fedsim.game.federation import Federation
+from fedsim.learning.training import models, quality, saved_model
+from fedsim.report import model_card, training_report
+
+DISMISS_TIMEOUT = 30.0
+"""Seconds that an auditor has to fetch what it was sent last."""
+
+
+def carry_out(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
+    """Train what is left of a model, and write the model and its card.
+
+    Args:
+        grid: with a node for each client.
+        plan: of the training.
+        directory: of the run, whose lock the caller holds.
+
+    Raises:
+        InputError: the directory is damaged, or what is left costs more than was agreed to.
+        ClientFailedError: a client is missing that may not be.
+    """
+    start = time.perf_counter()
+    if directory.has(CARD):  # an interruption left its report alone
+        training_report.write(directory)
+        directory.log_event(phase="done", seconds=time.perf_counter() - start)
+        return
+    directory.log_event(phase="preparing")
+    known = plan.federation()
+    if known.device.type == "cpu":
+        device.single_threaded_kernels()
+    plan = plan.left(directory)
+    directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
+    theta = _train(grid, plan, known, directory)
+    directory.log_event(phase="reporting")
+    saved_model.write(directory.path, plan.config, known.model, known.split.dataset, theta)
+    model_card.write(
+        directory, plan.noise_multiplier, models.size(known.model), len(known.split.held_out)
+    )
+    training_report.write(directory)
+    directory.log_event(phase="done", seconds=time.perf_counter() - start)
+
+
+def _train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) -> torch.Tensor:
+    """Return the model [P] after the last round."""
+    config, left_off = plan.config, checkpoint.read(directory)
+    book = Ledger(config, directory)
+    nodes, auditors = connected(grid, config, directory)
+    once = range(1)
+    batch = Batch(
+        config,
+        plan.challenge(),
+        plan.noise_multiplier,
+        nodes,
+        once,
+        challenge.worlds(config.run.seed, 1, config.trials.worlds),
+    )
+    done = 0 if left_off is None else left_off.round
+    attempt = book.begin(once, plan.rounds, plan.noise_multiplier, first=done + 1)
+    strategy = ResumableDPSGD(batch, plan.rounds, attempt, directory.log_event, auditors, left_off)
+    theta = (
+        federation.initial_parameters(config, known, once).numpy()
+        if left_off is None
+        else left_off.model
+    )
+    directory.log_event(phase="training", rounds=plan.rounds)
+    result = strategy.start(
+        grid,
+        messages.array_record(parameters=theta),
+        num_rounds=plan.rounds - done,
+        timeout=config.federation.timeout,
+        evaluate_fn=_after_round(strategy, known, directory),
+    )
+    auditors.dismiss(grid, DISMISS_TIMEOUT)
+    directory.log_event(phase="batch", trials=[0, 1])
+    final = (
+        theta if result.arrays is None or not len(result.arrays) else messages.only(result.arrays)
+    )
+    return torch.tensor(final[0])
+
+
+def _told(directory: RunDirectory, number: int) -> bool:
+    """Return whether there is an event of a round."""
+    return any(event.get("round") == number for event, _ in directory.events())
+
+
+def _after_round(
+    strategy: ResumableDPSGD, known: Federation, directory: RunDirectory
+) -> Callable[[int, ArrayRecord], None]:
+    """Return what keeps a round's state, and tells how good the model is on held-out records."""
+    every, held_out = strategy.batch.config.run.checkpoint_every, known.held_out()
+
+    def after_round(server_round: int, arrays: ArrayRecord) -> None:
+        number = strategy.done + server_round
+        # Where a training goes on, its last round has its row and, unless a kill tore it, an event.
+        if not server_round and strategy.done and _told(directory, number):
+            return
+        if server_round and (number % every == 0 or number == strategy.last_round):
+            checkpoint.write(directory, strategy.checkpoint(arrays, server_round))
+        utility: dict[str, float] = {}
+        if len(held_out[1]):
+            parameters = torch.tensor(messages.only(arrays)).to(known.device)
+            loss, correct = known.evaluate(parameters, *held_out)
+            utility = {"loss": float(loss.mean()), "accuracy": float(correct.double().mean())}
+            utility["majority"] = quality.majority_share(held_out[1])
+            utility["balanced_accuracy"] = float(quality.balanced_accuracy(correct, held_out[1]))
+            area = quality.area_under_curve(loss, held_out[1], known.split.dataset.classes)
+            if area is not None:
+                utility["area_under_curve"] = float(area)
+        found: dict[str, object] = {}
+        if server_round and strategy.noise is not None:
+            found["noise_at_most"] = strategy.noise.limits(ALARM_CONFIDENCE)
+            found["noise_accused"] = strategy.noise.accused(ALARM_CONFIDENCE)
+        spent = {} if strategy.attempt is None else {"epsilon": strategy.attempt.epsilon}
+        directory.log_event(round=number, trials=[0, 1], **utility, **strict_json(spent | found))
+
+    return after_round

@@ -1,0 +1,404 @@
+"""The nodes of a run: one for every client, and auditors, who may come and go.
+
+A round waits for its clients and never for an auditor: an auditor's messages are sent beside those
+of the clients, and whether it answered is looked up a round later. One that fails is noted, and not
+written to until it joins again; so is one that is too far behind, until it answers.
+"""
+
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from flwr.app import Message, MessageType, RecordDict
+from flwr.serverapp import Grid
+
+from adversaries.errors import InputError
+from fedsim.common import reading
+from fedsim.federation.protocol import messages
+from fedsim.federation.protocol.flower_private import GONE
+from fedsim.federation.protocol.replies import failure, sort_out
+from fedsim.federation.runs.run_directory import RunDirectory
+
+IDENTIFY = f"{MessageType.QUERY}.identify"
+DIGEST = f"{MessageType.QUERY}.data"
+
+REGISTERED = "nodes.json"
+"""The file of a run's directory that says which node each client's key has, by partition."""
+
+POLL_INTERVAL = 0.5
+"""Seconds between two questions for answers that are missing."""
+
+INTRODUCTION = 5.0
+"""Seconds that nodes other than the clients' have, before the first round, to say who they are."""
+
+PATIENCE = 10.0
+"""Seconds after which it is said which clients are not there yet."""
+
+MOST_UNANSWERED = 8
+"""Messages that an auditor may be behind: each holds a model in the SuperLink's memory."""
+
+
+class Auditors:
+    """The auditors of a run.
+
+    Args:
+        clients: the Flower nodes of the clients.
+        auditors: the Flower nodes of the auditors that are there.
+        log_event: where comings and goings are noted.
+        asked: the nodes that were asked who they are and did not answer yet, by message; None for
+            none.
+
+    Attributes:
+        nodes: the Flower nodes of the auditors that are there.
+    """
+
+    def __init__(
+        self,
+        clients: Iterable[int],
+        auditors: Iterable[int],
+        log_event: Callable[..., None],
+        asked: Mapping[str, int] | None = None,
+    ) -> None:
+        self.nodes = set(auditors)
+        self._clients = set(clients)
+        self._awaited = dict(asked or {})
+        # Who is there and needs not be asked who it is.
+        self._known = {*self._clients, *self.nodes, *self._awaited.values()}
+        self._log_event = log_event
+        for node in sorted(self.nodes):
+            log_event(auditor=node, joined=True)
+
+    def look_around(self, grid: Grid) -> None:
+        """Read what auditors answered, and ask new nodes who they are; waits for nobody.
+
+        Args:
+            grid: with the messages of the run.
+        """
+        self._listen(grid)
+        present = set(grid.get_node_ids())
+        for node in sorted(self.nodes - present):
+            self._leave(node, "its node is gone")
+        # Whoever went away is asked again when it is back.
+        self._known &= present | self._clients
+        if new := sorted(present - self._known):
+            self._known.update(new)
+            self._send(grid, [Message(RecordDict(), node, IDENTIFY) for node in new])
+
+    def inform(self, grid: Grid, kind: str, content: Callable[[], RecordDict]) -> None:
+        """Send every auditor a message; waits for nobody.
+
+        Args:
+            grid: sends it.
+            kind: its Flower type.
+            content: returns what one of them is sent.
+        """
+        behind = Counter(self._awaited.values())
+        for node in sorted(self.nodes):
+            if behind[node] >= MOST_UNANSWERED:
+                self._leave(node, f"{behind[node]} messages are unanswered")
+        self._send(grid, [Message(content(), node, kind) for node in sorted(self.nodes)])
+
+    def dismiss(self, grid: Grid, timeout: float) -> None:
+        """Let the auditors fetch their last messages, then end the run.
+
+        Args:
+            grid: with the messages of the run.
+            timeout: how long they have, in seconds.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            self._listen(grid)
+            late = sorted({*self._awaited.values()} & self.nodes)
+            if not late or time.monotonic() > deadline:
+                break
+            time.sleep(POLL_INTERVAL)
+        for node in late:
+            self._leave(node, f"no answer within {timeout:g} s after the last round")
+
+    def _listen(self, grid: Grid) -> None:
+        if self._awaited:
+            for reply in grid.pull_messages(list(self._awaited)):
+                self._hear(reply)
+
+    def _send(self, grid: Grid, sent: list[Message]) -> None:
+        if sent:
+            nodes = [message.metadata.dst_node_id for message in sent]
+            # None for a message that Flower could not take: the node is gone.
+            # Nothing at all where they are too large for it.
+            ids: list[str | None] = list(grid.push_messages(sent)) or [None] * len(sent)
+            for id, node in zip(ids, nodes, strict=True):
+                if id is None:
+                    self._leave(node, "Flower took no message for its node")
+                else:
+                    self._awaited[id] = node
+
+    def _hear(self, reply: Message) -> None:
+        # Flower's own error replies do not come from the node that they are about.
+        node = self._awaited.pop(reply.metadata.reply_to_message_id, None)
+        if node is None:
+            return
+        if reply.has_error():
+            self._leave(node, failure(reply))
+            return
+        try:
+            partition = _claimed_partition(reply)
+        except RuntimeError as error:
+            self._leave(node, str(error))
+            return
+        if node not in self.nodes and partition == messages.AUDITOR:
+            self.nodes.add(node)
+            self._log_event(auditor=node, joined=True)
+
+    def _leave(self, node: int, reason: str) -> None:
+        if node in self.nodes:
+            self.nodes.discard(node)
+            self._log_event(auditor=node, joined=False, reason=reason)
+
+
+def registered_nodes(directory: RunDirectory) -> dict[int, int] | None:
+    """Return the node of each client, where a run's directory says which they are.
+
+    Args:
+        directory: of the run.
+
+    Returns:
+        Flower nodes by partition; None where it does not say.
+
+    Raises:
+        InputError: it says it in a way that cannot be read.
+    """
+    if not directory.has(REGISTERED):
+        return None
+    try:
+        found = directory.read_json(REGISTERED)
+        return {int(partition): int(node) for partition, node in found.items()}
+    except reading.DAMAGE as error:
+        raise InputError(f"cannot read {REGISTERED} in '{directory.path}': {error}") from None
+
+
+def connect(
+    grid: Grid,
+    clients: int,
+    timeout: float,
+    registered: Mapping[int, int] | None = None,
+    log_event: Callable[..., None] = lambda **_: None,
+) -> tuple[dict[int, int], list[int], dict[str, int]]:
+    """Return the nodes of a run, once every client's is there.
+
+    Args:
+        grid: with the nodes.
+        clients: how many there are.
+        timeout: how long they have to connect, in seconds.
+        registered: the one node that each partition is believed of, so that a node which is
+            nobody's cannot stop a run by what it says; None where anybody is believed.
+        log_event: where the clients are named that are absent after PATIENCE seconds.
+
+    Returns:
+        The node of each partition; those of auditors; and those that were asked who they are and
+        have not answered, by message: once the clients are complete they can only be unsolicited
+        nodes, or auditors, who have INTRODUCTION seconds more.
+
+    Raises:
+        InputError: too few distinct partitions answer in time, or a partition is claimed by a
+            client's node that it is not.
+        RuntimeError: a node answers with an error while clients are missing.
+    """
+    begun, named, complete = time.monotonic(), False, math.inf
+
+    roll = _Roll(clients, registered)
+    while True:
+        roll.ask(grid)
+        claims, failed = _introduced(grid, roll.asked, roll.reasons, registered)
+        for node, partition in claims.items():
+            roll.enter(node, partition)
+        now = time.monotonic()
+        # Complete: whoever has not answered yet has a little longer. Else wait, up to the timeout.
+        if not (absent := roll.absent()):
+            complete = min(complete, now)
+            if not roll.asked or now >= complete + INTRODUCTION:
+                nodes = {partition: roll.nodes[partition] for partition in range(clients)}
+                return nodes, roll.auditors, roll.asked
+        elif failed:
+            raise RuntimeError(failed[0])
+        elif now > begun + timeout:
+            raise InputError(
+                f"{len(roll.nodes)} of {clients} clients connected within {timeout:g} s, without "
+                f"{absent}; start as many SuperNodes as federation.clients, for a "
+                f"simulation with --federation-config 'num-supernodes={clients}'"
+                + "".join(f"; a node failed: {reason}" for reason in roll.reasons)
+            )
+        elif not named and now > begun + PATIENCE:
+            named = True
+            log_event(waiting=absent, reasons=list(roll.reasons))
+        time.sleep(POLL_INTERVAL)
+
+
+@dataclass
+class _Roll:
+    """Who is there, of those that said who they are.
+
+    clients, registered: as of `connect`; nodes: of each partition; auditors: their nodes; unknown:
+    the nodes that are nobody's; asked: the nodes that have not answered yet, by message; reasons:
+    why nodes are not believed, in the order in which that was found out.
+    """
+
+    clients: int
+    registered: Mapping[int, int] | None
+    nodes: dict[int, int] = field(default_factory=dict)
+    auditors: list[int] = field(default_factory=list)
+    unknown: set[int] = field(default_factory=set)
+    asked: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, None] = field(default_factory=dict)
+
+    def ask(self, grid: Grid) -> None:
+        """Ask every node that is new who it is."""
+        known = {*self.nodes.values(), *self.auditors, *self.asked.values(), *self.unknown}
+        new = sorted(set(grid.get_node_ids()) - known)
+        queries = [Message(RecordDict(), node, IDENTIFY) for node in new]
+        sent = grid.push_messages(queries) if queries else ()
+        # None for a node that went away meanwhile.
+        self.asked |= {id: node for id, node in zip(sent, new, strict=True) if id is not None}
+
+    def enter(self, node: int, partition: int) -> None:
+        """Believe what a node claims, or note it of one that is nobody's.
+
+        Raises InputError for a partition that is not there, another's, or claimed twice.
+        """
+        if partition == messages.AUDITOR:
+            self.auditors.append(node)
+            return
+        if _is_unknown(node, self.registered):
+            self.unknown.add(node)
+            why = f"node {node} claims partition {partition}, but its key is no client's"
+            self.reasons[why] = None
+            return
+        if not 0 <= partition < self.clients:
+            raise InputError(
+                f"a node holds partition {partition}, but federation.clients is {self.clients}; "
+                "start as many nodes as clients"
+            )
+        if self.registered is not None and self.registered.get(partition) != node:
+            raise InputError(
+                f"node {node} claims partition {partition}, but that client's key is the one of "
+                f"node {self.registered.get(partition)}; give it the partition-id of its own key"
+            )
+        if self.nodes.setdefault(partition, node) != node:
+            raise InputError(f"two nodes claim partition {partition}; give each its own")
+
+    def absent(self) -> str:
+        """Name the clients whose nodes have not introduced themselves, "" if all have."""
+        absent = [str(client) for client in range(self.clients) if client not in self.nodes]
+        return f"client{'s' * (len(absent) > 1)} {', '.join(absent)}" if absent else ""
+
+
+def check_data(
+    grid: Grid,
+    nodes: Mapping[int, int],
+    digest: Callable[[int, bool], str],
+    timeout: float,
+    log_event: Callable[..., None] = lambda **_: None,
+) -> None:
+    """Ask every client for the digest of its data, and compare it with what the server expects.
+
+    Args:
+        grid: sends the questions.
+        nodes: the Flower node of each partition.
+        digest: returns what is expected of a client, given whether its records themselves are told.
+        timeout: how long the clients have, in seconds.
+        log_event: where the clients are named whose records are protected, so that only place and
+            shape of theirs were compared.
+
+    Raises:
+        InputError: data are not what the server has for their clients, who are named: nobody would
+            notice, since each cuts its own files by index.
+        RuntimeError: a client does not answer.
+    """
+    queries = [Message(RecordDict(), node, DIGEST) for node in nodes.values()]
+    answers = grid.send_and_receive(queries, timeout=timeout)
+    found = sort_out(answers, nodes, nodes, _inspect_digest)
+    lost = [f"client {client} failed: {why}" for client, why in found.failed.items()]
+    lost += [f"client {client} did not answer" for client in found.missing]
+    if lost or found.unsolicited:
+        raise RuntimeError(f"the digest of the data: {'; '.join([*lost, *found.unsolicited])}")
+    differing = []
+    for client, reply in found.accepted.items():
+        answer = reply.content.config_records[messages.DATA]
+        expected = digest(client, bool(answer["records"]))
+        if answer["sha256"] != expected:
+            differing.append(
+                f"client {client} has {str(answer['sha256'])[:16]}… (not {expected[:16]}…)"
+            )
+    if differing:
+        raise InputError(
+            "the nodes disagree about the data (SHA-256 of a client's records, in order): "
+            f"{', '.join(differing)}; put the same files at every data-path"
+        )
+    protected = [
+        client
+        for client, reply in found.accepted.items()
+        if not reply.content.config_records[messages.DATA]["records"]
+    ]
+    if protected:
+        log_event(uncompared=protected)
+
+
+def _inspect_digest(reply: Message) -> None:
+    answer = reply.content.config_records[messages.DATA]
+    digest = answer["sha256"]
+    if not (isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest)):
+        raise ValueError("it has no SHA-256 of its data")
+    if not isinstance(answer["records"], bool):
+        raise ValueError("it does not say whether the SHA-256 is of its records")
+
+
+def _is_unknown(node: int, registered: Mapping[int, int] | None) -> bool:
+    """Whether a node is known to be no client's."""
+    return registered is not None and node not in registered.values()
+
+
+def _introduced(
+    grid: Grid,
+    asked: dict[str, int],
+    reasons: dict[str, None],
+    registered: Mapping[int, int] | None,
+) -> tuple[dict[int, int], list[str]]:
+    """Return the partition that each node claims which answered by now, and what failed.
+
+    asked: the nodes that did not answer before, by message, of which those that do are taken out;
+    reasons: where it is noted that a node is away, or that one failed which is no client's.
+    """
+    claims, failed = {}, []
+    for reply in grid.pull_messages(list(asked)) if asked else ():
+        node = asked.pop(reply.metadata.reply_to_message_id, None)
+        if node is None:  # a second answer to one question
+            continue
+        if reply.has_error() and reply.error.code in GONE:
+            # Listed for a minute after it was killed, and perhaps on its way back.
+            reasons[failure(reply)] = None
+            continue
+        try:
+            if reply.has_error():
+                raise RuntimeError(f"a node failed to identify itself: {failure(reply)}")
+            claims[node] = _claimed_partition(reply)
+        except RuntimeError as error:
+            if _is_unknown(node, registered):
+                reasons[str(error)] = None
+            else:
+                failed.append(str(error))
+    return claims, failed
+
+
+def _claimed_partition(reply: Message) -> int:
+    """Return the partition that a node says it holds. Raises RuntimeError for anything else."""
+    try:
+        claimed = messages.metric(reply, "partition")
+        if claimed != int(claimed):
+            raise ValueError(claimed)
+        return int(claimed)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise RuntimeError(
+            f"node {reply.metadata.src_node_id} failed to identify itself: invalid reply: {error!r}"
+        ) from None

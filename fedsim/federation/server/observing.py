@@ -1,0 +1,168 @@
+"""What is learnt at the server from a round: by the seat that looks, and by whoever audits."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord
+
+from fedsim.common.randomness import SERVER
+from fedsim.federation.protocol import messages
+from fedsim.federation.server.batch import Array, Batch, Received, Release, Round
+from fedsim.game import federation, one_run
+from fedsim.game.challenge import NOBODY
+from fedsim.game.mechanisms import vantages
+from fedsim.game.mechanisms.step import join
+from fedsim.game.observers import at_server, disclosed_noise
+from fedsim.game.observers.disclosed_noise import UnknownNoise
+from fedsim.game.observers.seat import Measured, Seen
+from fedsim.privacy.noise.mechanism import Learnt, Noised
+from fedsim.privacy.trust.model import Vantage
+
+
+class Observations:
+    """What was learnt over the rounds of a batch."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._seat = at_server.seat(batch.config)()
+        self._learnt: dict[Vantage, list[Learnt]] = {}
+        self._distances: list[Array] = []
+        self._canary_scores: Array | None = None
+
+    def observe(self, round: Round, received: Received, noised: Noised) -> None:
+        """Add what the adversaries conclude from a round, and what clients measured in it.
+
+        Nothing of a training, which nobody attacks. A noise mechanism that says itself what an
+        adversary learns is not asked about twice.
+
+        Args:
+            round: the round.
+            received: the clients' replies.
+            noised: the sum with its noise.
+        """
+        if self._batch.challenge is NOBODY:
+            return
+        learnt = noised.learnt or self._from_seat(round, received, noised)
+        for vantage, step in learnt.items():
+            self._learnt.setdefault(vantage, []).append(step)
+        if distances := received.records(messages.DISTANCES):
+            arrays = [messages.only(record) for record in distances.values()]
+            self._distances.append(np.concatenate(arrays, axis=1))
+
+    def _from_seat(
+        self, round: Round, received: Received, noised: Noised
+    ) -> Mapping[Vantage, Learnt]:
+        """Return what the seat learns; nothing of a target whose client was missing."""
+        batch = self._batch
+        watched = [
+            vantage
+            for vantage in vantages.measured(batch.config)
+            if vantage in vantages.EXACT and vantage in self._seat.vantages
+        ]
+        unknown_noise = {
+            vantage: _unknown_noise(batch, round, received, vantage) for vantage in watched
+        }
+        if not unknown_noise:
+            return {}
+        if batch.challenge.client not in received.replies:
+            return {
+                vantage: disclosed_noise.nothing(unknown.noise_std).learnt
+                for vantage, unknown in unknown_noise.items()
+            }
+        steps = self._seat.observe(_seen(batch, round, received, noised, unknown_noise))
+        return {vantage: step.learnt for vantage, step in steps.items()}
+
+    def score_canaries(self, round: Round, release: Release) -> None:
+        """Look for every canary in the released sum, as anybody can who is sent it.
+
+        Args:
+            round: the round.
+            release: of that round.
+        """
+        config = self._batch.config
+        if not config.canaries.count:
+            return
+        known = federation.load(config)
+        sent = (torch.tensor(array).to(known.device) for array in (round.model, release.aggregate))
+        found: Array = one_run.scores(config, known, *sent).cpu().numpy()
+        before = self._canary_scores
+        self._canary_scores = found if before is None else before + found
+
+    def findings(self) -> list[dict[str, Array]]:
+        """Return everything as named arrays; vantages but the configured one have an ending."""
+        config, found = self._batch.config, []
+        if self._distances:
+            found.append({"bayesian_distances": np.stack(self._distances, axis=1)})
+        if self._canary_scores is not None:
+            coins = one_run.included(config, self._batch.trials)
+            found.append({"canary_scores": self._canary_scores, "canaries_included": coins})
+        for vantage, rounds in self._learnt.items():
+            ending = vantages.suffix(vantage, config.federation.vantage)
+            found.append({f"{name}{ending}": array for name, array in join(rounds).items()})
+        return found
+
+
+def _seen(
+    batch: Batch,
+    round: Round,
+    received: Received,
+    noised: Noised,
+    unknown_noise: Mapping[Vantage, UnknownNoise],
+) -> Seen:
+    """Return what there is to see of a round in which the target's client took part."""
+    total = noised.total
+    if received.disclosed is not None:
+        total = total - sum(messages.arrays_of(received.disclosed).values())
+
+    def message(partition: int) -> Array:
+        reply = received.replies[partition]
+        return messages.only(messages.array_records(reply.content)[messages.REPLY])
+
+    return Seen(
+        batch.config,
+        batch.game(round.number),
+        received.participants,
+        unknown_noise,
+        round.model,
+        total,
+        message,
+        lambda: _measured(batch, received, noised),
+    )
+
+
+def _measured(batch: Batch, received: Received, noised: Noised) -> Measured:
+    """Return what clients and the server disclose to an oracle."""
+    records = received.records(messages.MEASUREMENT)
+    target = records[batch.challenge.client]
+
+    def noises() -> Iterator[tuple[int, torch.Tensor]]:
+        # One after the other: all of them together are clients x [T, P].
+        for partition, record in records.items():
+            if (noise := _tensor(record, "noise")) is not None:
+                yield partition, noise
+        if noised.noise is not None:
+            yield SERVER, torch.from_numpy(noised.noise)
+
+    present = _tensor(target, "present")
+    assert present is not None
+    return Measured(
+        torch.from_numpy(batch.worlds),
+        present,
+        _tensor(target, "absent"),
+        _tensor(target, "participation"),
+        noises(),
+    )
+
+
+def _unknown_noise(
+    batch: Batch, round: Round, received: Received, vantage: Vantage
+) -> UnknownNoise:
+    """Return what hides the target from a vantage that sees every round."""
+    sources = batch.unknown_noise(vantage, received.participants)
+    noise_std = torch.from_numpy(batch.towards(sources) * round.sensitivities)
+    return UnknownNoise(sources, noise_std)
+
+
+def _tensor(record: ArrayRecord, name: str) -> torch.Tensor | None:
+    return torch.from_numpy(record[name].numpy()) if name in record else None

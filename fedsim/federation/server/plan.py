@@ -1,0 +1,223 @@
+"""The preflight of a run: what is wrong is found, and what is decided is decided, once.
+
+`fedsim run`, `fedsim sweep`, `fedsim deploy run` and `flwr run` make a Plan before a directory is
+written or a message sent, and hand it on: no later step works any of it out again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from adversaries.errors import InputError
+from fedsim.audits.measurements import membership_audit
+from fedsim.config import Config
+from fedsim.federation.runs import batches, budget, run_directory
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.server import checkpoint
+from fedsim.game import challenge, federation, one_run
+from fedsim.game.challenge import Challenge
+from fedsim.game.federation import Federation
+from fedsim.game.mechanisms import fixed_point, joining, privacy
+from fedsim.game.observers import at_server, released_model
+from fedsim.learning.training import models, schedules
+from fedsim.learning.training.optimizers import ServerOptimizer
+from fedsim.privacy import identifiability
+from fedsim.privacy.accounting import accountant
+from fedsim.privacy.trust.model import Vantage
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is decided before the first round of a run.
+
+    Attributes:
+        config: the experiment, with batches of trials that fit in memory.
+        noise_multiplier: sigma over the sensitivity of what adds the noise, 0 under PAC noise.
+        rounds: how many every trial has: training.rounds, or as many as privacy.stop-at allows.
+        batches: the trials of each batch, in the order in which they are run.
+    """
+
+    config: Config
+    noise_multiplier: float
+    rounds: int
+    batches: tuple[range, ...]
+
+    @property
+    def path(self) -> Path:
+        """The directory that the run has or will have."""
+        return Path(self.config.run.out)
+
+    def challenge(self, searched: Callable[[float], None] | None = None) -> Challenge:
+        """Return the target and who attacks it, searched for once in a process.
+
+        Args:
+            searched: is told the fraction of the pairs that the search has compared.
+
+        Raises:
+            InputError: as of `challenge.choose`, or the target's client joins no round.
+        """
+        chosen, rounds = challenge.choose(self.config, searched), self.config.training.rounds
+        there = (joining.joined(self.config, round) for round in range(1, rounds + 1))
+        if not any(each is None or each[chosen.client] for each in there):
+            raise InputError(
+                f"client {chosen.client}, which holds the target, joins none of the {rounds} "
+                "rounds by the coins of run.seed; choose another with challenge.client, or take "
+                "more rounds or another seed"
+            )
+        return chosen
+
+    def federation(self) -> Federation:
+        """Return the data, the model and the device, with work in blocks that fit in memory.
+
+        Raises:
+            InputError: not even one example's does.
+        """
+        config = self.config
+        known = federation.load(config)
+        if not len(known.client_of):  # clients have records of their own, and the server none
+            return known
+        sampled = config.training.sampling_rate < 1
+        known.cut(config.trials.batch, sampled, config.candidates)
+        return known
+
+    def begin(self, searched: Callable[[float], None] | None = None) -> RunDirectory:
+        """Return the run's directory, made if it is not there, after the search for the target.
+
+        Args:
+            searched: is told the fraction of the pairs that the search has compared.
+
+        Raises:
+            InputError: as of `challenge.choose`, or the directory holds something else.
+        """
+        self.challenge(searched)
+        return RunDirectory.create(self.path, self.config)
+
+    def left(self, directory: RunDirectory) -> "Plan":
+        """Return the plan of what a directory's finished batches leave.
+
+        Args:
+            directory: of the run; the caller holds its lock.
+
+        Raises:
+            InputError: as of `budget.plan` and `batches.ranges`.
+        """
+        kept = checkpoint.read(directory)
+        done = 0 if kept is None else kept.round
+        rounds = budget.plan(self.config, self.noise_multiplier, directory, done)
+        return replace(self, rounds=rounds, batches=tuple(batches.ranges(self.config, directory)))
+
+
+def prepare(config: Config) -> Plan:
+    """Return the plan of an experiment, with nothing written.
+
+    Args:
+        config: the experiment, whose `run.out` is the directory. The batches of a run that this
+            directory holds stay as small as they are there.
+
+    Raises:
+        InputError: for what is wrong with it.
+    """
+    check(config)
+    fitting = _fitting(config)
+    run_directory.check(Path(fitting.run.out), fitting)
+    return preflight(fitting)
+
+
+def preflight(config: Config) -> Plan:
+    """Return the plan of a checked experiment whose batches fit.
+
+    The noise multiplier is searched for here and nowhere else.
+
+    Args:
+        config: the experiment.
+
+    Raises:
+        InputError: its noise, its budget or its report is impossible.
+    """
+    nominal = privacy.noise_multiplier(config)
+    made = Plan(config, nominal, config.training.rounds, tuple(batches.ranges(config)))
+    check_rounding(config, nominal, models.size(made.federation().model))
+    # What the report will need, before the work rather than after it.
+    mechanism = privacy.mechanism(config, nominal)
+    identifiability.bounds(mechanism, config.privacy.delta, config.privacy.accountant)
+    return replace(made, rounds=budget.plan(config, nominal))
+
+
+def default_directory(config: Config) -> Path:
+    """Return `run.out`, or a new directory under fedsim-runs/ named for experiment and time."""
+    if config.run.out:
+        return Path(config.run.out)
+    return Path("fedsim-runs") / f"{config.run.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+
+
+def check(config: Config) -> None:
+    """Check for what would fail in the middle of a run.
+
+    Args:
+        config: the experiment.
+
+    Raises:
+        InputError: something would.
+    """
+    ServerOptimizer(config.training, config.data.records)
+    schedules.factor(config.training, 1)
+    if config.run.job == "training":
+        return
+    _check_aggregation(config)
+    at_server.check(config)
+    released_model.check(config)
+    if config.canaries.count:
+        one_run.check(config, federation.load(config))
+    membership_audit.check(config)
+
+
+def _check_aggregation(config: Config) -> None:
+    """Raise InputError where a round has too few clients for secure aggregation to hide one.
+
+    A server that asked one half for keys and the other half for seeds would unmask a client.
+    """
+    if config.joining_rate == 1 or config.federation.secure_aggregation != "secagg+":
+        return
+    needed = max(2, 2 * config.federation.tolerated_dropouts + 1)
+    for round in range(1, config.training.rounds + 1):
+        there = len(joining.participants(config, round))
+        if 0 < there < needed:
+            raise InputError(
+                f"by the coins of run.seed {there} of the clients join round {round}, but secagg+ "
+                f"keeps messages secret only among {needed} or more; raise "
+                "federation.sampling-rate or federation.clients, or take another seed"
+            )
+
+
+def check_rounding(config: Config, nominal: float, parameters: int) -> None:
+    """Check that the integers of distributed trust are fine enough for its noise.
+
+    Args:
+        config: the experiment.
+        nominal: the noise multiplier.
+        parameters: P, of the model.
+
+    Raises:
+        InputError: they are too coarse.
+    """
+    if config.federation.trust.model.summed_securely:
+        delta = config.privacy.delta
+        chosen_accountant = accountant(config.privacy.accountant)
+        worst = max(
+            chosen_accountant.epsilon(
+                privacy.describe(config, nominal, vantage).towards(vantage), delta
+            )
+            for vantage in Vantage
+        )
+        grid = fixed_point.agreed(config, nominal, parameters)
+        fixed_point.check(grid, config.training.rounds, delta, worst)
+
+
+def _fitting(config: Config) -> Config:
+    """Return the experiment with batches that fit in memory, or that were found to, if smaller."""
+    path = Path(config.run.out)
+    if (path / "config.toml").is_file():
+        size = RunDirectory.open(path).config.trials.batch
+        return config.with_batch(min(size, config.trials.batch))
+    return federation.fit_batch(config)

@@ -1,0 +1,139 @@
+"""DP-SGD that goes on where an interrupted training stopped.
+
+Flower counts the rounds of every start from 1; here they go on being counted.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+
+from fedsim.federation.protocol import messages
+from fedsim.federation.server.batch import Floats, Received, Release
+from fedsim.federation.server.checkpoint import Checkpoint
+from fedsim.federation.server.strategy import DPSGD
+from fedsim.game.observers.noise_watch import NoiseWatch, claimed_std, watchable
+from fedsim.privacy.trust import Trust
+
+
+@dataclass
+class ResumableDPSGD(DPSGD):
+    """The aggregation strategy of a training whose state is kept.
+
+    It holds every message and every sum against the noise that they should have.
+
+    Attributes:
+        left_off: where it goes on; None from the beginning.
+        noise: what was found of it since then; None where it cannot be judged.
+    """
+
+    left_off: Checkpoint | None = None
+    noise: NoiseWatch | None = field(default=None, init=False)
+    _own_noise: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        config = self.batch.config
+        # Elsewhere a message has no noise, or a share that only the sum's makes whole.
+        self._own_noise = config.federation.trust is Trust.LOCAL
+        clients = config.federation.clients if self._own_noise else 0
+        self.noise = NoiseWatch(clients) if watchable(config) else None
+        if self.left_off is not None:
+            self._release = self.left_off.release
+            self._optimizer.resume(torch.tensor(self.left_off.model), self.left_off.optimizer)
+
+    @property
+    def done(self) -> int:
+        """The number of rounds that were done before this start."""
+        return 0 if self.left_off is None else self.left_off.round
+
+    def checkpoint(self, arrays: ArrayRecord, server_round: int) -> Checkpoint:
+        """Return all that the next round depends on.
+
+        Args:
+            arrays: the model after the round.
+            server_round: Flower's number of the round, from 1 in every start.
+        """
+        assert self._release is not None
+        return Checkpoint(
+            self.done + server_round,
+            messages.only(arrays),
+            self._release,
+            self._optimizer.state(),
+        )
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Return the clients' messages, as DPSGD does.
+
+        Args:
+            server_round: Flower's number of the round.
+            arrays: the model, float32 [1, P].
+            config: Flower's, not looked at.
+            grid: by which auditors are informed and keys exchanged.
+
+        Raises:
+            BudgetExceededError: the round would exceed privacy.stop-at.
+        """
+        return super().configure_train(self.done + server_round, arrays, config, grid)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord, MetricRecord]:
+        """Release the noisy sum and step with it, as DPSGD does.
+
+        Args:
+            server_round: Flower's number of the round.
+            replies: as they arrived.
+
+        Returns:
+            The next model, and the clients' computing time together.
+        """
+        return super().aggregate_train(self.done + server_round, replies)
+
+    def _released(self, round: int, received: Received, total: Floats) -> Release:
+        """Round the sum to what clients are sent, and look at its noise."""
+        release = super()._released(round, received, total)
+        if self.noise is not None:
+            config, nominal = self.batch.config, self.batch.noise_multiplier
+            sent = received.records(messages.REPLY) if self._own_noise else {}
+            self.noise.observe(
+                release.aggregate[0],
+                claimed_std(config, nominal, len(received.replies)),
+                {client: messages.only(record)[0] for client, record in sent.items()},
+                claimed_std(config, nominal, 1),
+            )
+        return release
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Inform auditors of the final model, as DPSGD does.
+
+        Args:
+            server_round: Flower's number of the round.
+            arrays: the model, float32 [1, P].
+            config: Flower's, not looked at.
+            grid: by which auditors are informed.
+
+        Returns:
+            No messages: nobody concludes anything from the model of a training.
+        """
+        return super().configure_evaluate(self.done + server_round, arrays, config, grid)
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Take in the answers to it, as DPSGD does.
+
+        Args:
+            server_round: Flower's number of the round.
+            replies: none.
+
+        Returns:
+            No time; None before the last round.
+        """
+        return super().aggregate_evaluate(self.done + server_round, replies)

@@ -1,0 +1,297 @@
+"""DP-SGD over a federation as a Flower strategy: Algorithm 1 of Bernau et al., T trials at once.
+
+A round is: charge, ask, accept, settle, sum, add noise, observe, release, step. What happens in
+each stands in `requests`, `acceptance`, `noise` and `observing`.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from fedsim.federation.protocol import messages, secure_aggregation
+from fedsim.federation.protocol.messages import Role
+from fedsim.federation.protocol.secure_aggregation import SecureSum
+from fedsim.federation.runs.attempt import Attempt
+from fedsim.federation.server import acceptance, noise
+from fedsim.federation.server.acceptance import ClientFailedError
+from fedsim.federation.server.batch import Array, Batch, Floats, Received, Release, Round
+from fedsim.federation.server.nodes import Auditors
+from fedsim.federation.server.observing import Observations
+from fedsim.federation.server.requests import Sending
+from fedsim.game.mechanisms import joining, summing
+from fedsim.learning.training.optimizers import ServerOptimizer
+
+
+@dataclass
+class DPSGD(Strategy):
+    """One batch of trials, from theta_0 to theta_k.
+
+    Attributes:
+        batch: the batch of trials.
+        rounds: how many are run, None for all that the configuration plans.
+        attempt: where they are charged.
+        log_event: where clients that are missing from a round are noted.
+        auditors: who else is sent what every client is sent.
+    """
+
+    batch: Batch
+    rounds: int | None = None
+    attempt: Attempt | None = None
+    log_event: Callable[..., None] | None = None
+    auditors: Auditors | None = None
+
+    def __post_init__(self) -> None:
+        config = self.batch.config
+        self._round: Round | None = None
+        self._release: Release | None = None
+        self._secure: SecureSum | None = None
+        self._noise = noise.begin(self.batch)
+        self._observations = Observations(self.batch)
+        self._optimizer = ServerOptimizer(config.training, config.normaliser)
+
+    @property
+    def last_round(self) -> int:
+        """The number of rounds that are run."""
+        return self.batch.config.training.rounds if self.rounds is None else self.rounds
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Return the messages to the clients of a round: the model, and the aggregate before it.
+
+        The round is charged first: once its messages are out it may be seen.
+
+        Args:
+            server_round: counts from 1.
+            arrays: the model, float32 [T, P].
+            config: Flower's, not looked at.
+            grid: by which auditors are informed and keys exchanged.
+
+        Raises:
+            BudgetExceededError: the round would exceed privacy.stop-at.
+        """
+        self._charge(server_round)
+        self._round = self._begin(server_round, arrays, grid)
+        asked = self.batch.asked(server_round)
+        requests = self._ask(MessageType.TRAIN, server_round, arrays, grid, asked)
+        return self._with_keys(requests, grid)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord, MetricRecord]:
+        """Release r = sum of the clients' messages + the server's noise; step with r / n.
+
+        Args:
+            server_round: counts from 1.
+            replies: as they arrived.
+
+        Returns:
+            The next model, and the clients' computing time.
+
+        Raises:
+            ClientFailedError: a client is missing that may not be, or its sum is false.
+        """
+        assert self._round is not None
+        received = self._accept(self._round, replies)
+        self._settle(server_round, received)
+        total = self._sum(self._round, received)
+        noised = noise.add(self._noise, self.batch, self._round, received, total)
+        self._observations.observe(self._round, received, noised)
+        self._release = self._released(server_round, received, noised.total)
+        self._observations.score_canaries(self._round, self._release)
+        return self._step(self._round, self._release), _computing_time(received.replies)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Return, after the last round, the messages with the final model and the last aggregate.
+
+        They go to whoever concludes from them: a client that has nothing more to do is not asked.
+
+        Args:
+            server_round: counts from 1; none before the last.
+            arrays: the model, float32 [T, P].
+            config: Flower's, not looked at.
+            grid: by which auditors are informed.
+        """
+        if server_round < self.last_round:
+            return []
+        return self._ask(
+            MessageType.EVALUATE, server_round + 1, arrays, grid, self.batch.concluding
+        )
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Check that the adversary received the final model; nobody says anything of its data.
+
+        Args:
+            server_round: counts from 1.
+            replies: as they arrived.
+
+        Returns:
+            The adversary's computing time; None before the last round.
+
+        Raises:
+            ClientFailedError: as of `acceptance.accept`.
+        """
+        if server_round < self.last_round:
+            return None
+        answered = acceptance.accept(
+            self.batch,
+            replies,
+            "the final evaluation",
+            self.batch.config.federation.tolerated_dropouts,
+            needed=self.batch.challenge.adversary,
+            asked=self.batch.concluding,
+            log_event=self.log_event,
+        )
+        return _computing_time(answered)
+
+    def summary(self) -> None:
+        """Say nothing: the run directory and the report describe the run."""
+
+    def findings(self, grid: Grid) -> list[dict[str, Array]]:
+        """Return what the adversary's node found, and what was observed at the server.
+
+        In an oracle audit the ratios are the auditor's own, and those of the server are never the
+        node's; arrays of other vantages than the configured one have it in their names. With
+        `audit.bayesian-pairs`, also what the clients found of their own records,
+        `bayesian_distances` [E, k, pairs].
+
+        Args:
+            grid: by which the node is asked.
+
+        Raises:
+            ClientFailedError: as of `acceptance.accept_findings`.
+        """
+        node = self.batch.nodes[self.batch.challenge.adversary]
+        query = Message(RecordDict(), node, f"{MessageType.QUERY}.findings")
+        replies = grid.send_and_receive([query], timeout=self.batch.config.federation.timeout)
+        reply = acceptance.accept_findings(self.batch, replies, self.last_round, self.log_event)
+        observations = [
+            messages.arrays_of(record) for record in messages.array_records(reply.content).values()
+        ]
+        return [*observations, *self._observations.findings()]
+
+    def _charge(self, round: int) -> None:
+        if self.attempt is not None:
+            self.attempt.charge(round, joining.charged(self.batch.config, round))
+
+    def _begin(self, number: int, arrays: ArrayRecord, grid: Grid) -> Round:
+        """Fix what the noise of a round is a multiple of, and the form of its messages."""
+        config, model = self.batch.config, messages.only(arrays)
+        trials, size = model.shape
+        local = config.privacy.sensitivity == "local"
+        if local:
+            sensitivities = acceptance.ask_local_sensitivity(
+                self._sending(number, arrays), grid, self.log_event
+            )
+        else:
+            bound = summing.sensitivity(config, self.batch.noise_multiplier, size)
+            sensitivities = np.full(trials, bound)
+        return Round(
+            number,
+            model,
+            sensitivities,
+            local and not config.federation.trust.model.server_draws,
+            summing.grid(config, self.batch.noise_multiplier, size),
+            (trials, config.candidates, size) if self.batch.by_candidate else (trials, size),
+        )
+
+    def _ask(
+        self, kind: str, round: int, arrays: ArrayRecord, grid: Grid, clients: Iterable[int]
+    ) -> list[Message]:
+        """Return the messages to some clients, once auditors were sent what all are sent."""
+        sending = self._sending(round, arrays)
+        if self.auditors is not None:
+            # Before the clients begin to compute.
+            self.auditors.look_around(grid)
+            self.auditors.inform(grid, kind, lambda: sending.to_everybody(Role.AUDITOR))
+        return sending.to_clients(kind, clients)
+
+    def _sending(self, round: int, arrays: ArrayRecord) -> Sending:
+        attempt, begun = self.attempt, self._round
+        return Sending(
+            self.batch,
+            round,
+            arrays,
+            (0, 0, 1) if attempt is None else attempt.before,
+            self._release if round > 1 else None,
+            begun.sensitivities if begun is not None and begun.local else None,
+        )
+
+    def _with_keys(self, requests: list[Message], grid: Grid) -> list[Message]:
+        """Add what clients need of each other's keys where their messages are masked."""
+        config, begun = self.batch.config, self._round
+        if not secure_aggregation.enabled(config):
+            return requests
+        assert begun is not None and begun.grid is not None
+        # Who only looks on sends no sum, and is asked for no keys.
+        there = joining.participants(config, begun.number)
+        summing_nodes = {client: self.batch.nodes[client] for client in there}
+        self._secure = None
+        if not there:
+            return requests
+        self._secure = SecureSum(
+            grid,
+            summing_nodes,
+            begun.grid,
+            secure_aggregation.agreed_setup(config, begun.number),
+            config.federation.timeout,
+        )
+        keys = self._secure.exchange_keys()
+        left = []
+        for request in requests:
+            node = request.metadata.dst_node_id
+            if node in keys:
+                request.content[secure_aggregation.CONFIGS] = keys[node]
+            if node in keys or node not in summing_nodes.values():
+                left.append(request)
+        return left
+
+    def _accept(self, round: Round, replies: Iterable[Message]) -> Received:
+        failed = () if self._secure is None else self._secure.failed.values()
+        return acceptance.accept_round(
+            self.batch, round, [*replies, *failed], self._secure, self.log_event
+        )
+
+    def _settle(self, round: int, received: Received) -> None:
+        """Enter the true noise of a round in the ledger, before its sum is released."""
+        if self.attempt is not None:
+            self.attempt.settle(round, received.replies)
+
+    def _sum(self, round: Round, received: Received) -> Floats:
+        return noise.summed(self.batch, round, received, self._secure, self.log_event)
+
+    def _released(self, round: int, received: Received, total: Floats) -> Release:
+        """Round the sum to what clients are sent: the model is stepped with that, to the last bit.
+
+        Raises:
+            ClientFailedError: where float32 cannot hold it.
+        """
+        aggregate = total.astype(np.float32)
+        if not np.isfinite(aggregate).all():
+            raise ClientFailedError(
+                f"round {round}: the sum of the clients' messages is beyond what float32 can "
+                "hold, so that at least one of them is false; nothing of it is released"
+            )
+        sent = received.for_auditors(self.batch.config)
+        return Release(aggregate, received.participants, received.disclosed, sent)
+
+    def _step(self, round: Round, release: Release) -> ArrayRecord:
+        stepped = self._optimizer.step(
+            torch.tensor(round.model), torch.from_numpy(release.aggregate), round.number
+        )
+        return messages.array_record(parameters=stepped.numpy())
+
+
+def _computing_time(replies: dict[int, Message]) -> MetricRecord:
+    """Return the clients' computing time together, in seconds."""
+    seconds = sum(messages.metric(reply, "seconds") for reply in replies.values())
+    return MetricRecord({"seconds": seconds})

@@ -1,0 +1,263 @@
+"""The records of a transcript: what one vantage point saw of a federation, in one file.
+
+A transcript is append-only. Each record carries a SHA-256 checksum chained to that of the record
+before it, so that nothing can be changed, left out or put in unnoticed by accident. A checksum has
+no key: it is no protection from somebody who rewrites the whole file. A writer that was killed
+leaves a torn last record, which readers drop and the next writer cuts off; any other damage is an
+error. The byte layout is in docs/how-to/transcripts.md.
+"""
+
+import hashlib
+import io
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from adversaries.errors import InputError
+from fedsim.common import reading
+from fedsim.federation.transcripts.encoding import text_of, unpacked, unpacked_round, whole_of
+from fedsim.federation.transcripts.records import Facts, ObservedRound
+
+MAGIC = b"fedsim transcript\n"
+VERSION = 1
+
+# A record: kind, payload length, 8 bytes of a checksum of these two; the payload; its checksum.
+# The short checksum tells a length that was damaged from a record that was not finished.
+PREFIX = struct.Struct("<4sQ")
+GUARD, DIGEST = 8, 32
+HEADER, ROUND, END = b"HEAD", b"ROND", b"STOP"
+
+LARGEST_RECORD = 2**36
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record whose checksum fitted.
+
+    Attributes:
+        kind: `HEADER`, `ROUND` or `END`.
+        payload: text and arrays, packed; empty where it was not read.
+        place: its name in messages.
+    """
+
+    kind: bytes
+    payload: memoryview
+    place: str
+
+    def facts(self) -> Facts:
+        """Return what the header says.
+
+        Raises:
+            InputError: it is no header, or malformed.
+        """
+        text, _ = self._unpacked()
+        try:
+            if self.kind != HEADER:
+                raise ValueError("it should be the header")
+            return Facts(
+                **{name: text_of(text[name]) for name in ("vantage", "recorder", "app", "run")},
+                node=None if text["node"] is None else whole_of(text["node"]),
+                versions={
+                    text_of(name): text_of(value) for name, value in text["versions"].items()
+                },
+            )
+        except reading.DAMAGE as error:
+            raise self._malformed(error) from None
+
+    def incomplete(self) -> str:
+        """Return why rounds are missing, as the end says; "" where it says nothing.
+
+        Raises:
+            InputError: it is malformed.
+        """
+        text, _ = self._unpacked()
+        return str(text.get("incomplete", ""))
+
+    def resumable(self) -> bool:
+        """Return whether the end says that another writer may go on.
+
+        Raises:
+            InputError: it is malformed.
+        """
+        text, _ = self._unpacked()
+        return text.get("resumable") is True
+
+    def round(self) -> ObservedRound:
+        """Return the round.
+
+        Raises:
+            InputError: it is malformed.
+        """
+        text, arrays = self._unpacked()
+        try:
+            return unpacked_round(text, arrays)
+        except reading.DAMAGE as error:
+            raise self._malformed(error) from None
+
+    def _unpacked(self) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
+        try:
+            return unpacked(self.payload)
+        except reading.DAMAGE as error:
+            raise self._malformed(error) from None
+
+    def _malformed(self, error: Exception) -> InputError:
+        return InputError(
+            f"{self.place} is malformed: {reading.reason(error)}; it cannot be audited"
+        )
+
+
+class Scan:
+    """Walks over the whole records of a file, and remembers where it stands.
+
+    Args:
+        file: open, unbuffered.
+        path: of the file, for messages.
+
+    Attributes:
+        position: bytes up to the end of the last whole record.
+        digest: the checksum of that record.
+
+    Raises:
+        InputError: it is no transcript, or of another version.
+    """
+
+    def __init__(self, file: io.FileIO, path: Path) -> None:
+        self._file, self._path, self._count, self._ended = file, path, 0, False
+        expected = beginning()
+        start = start_of(file)
+        if start[: len(MAGIC)] != MAGIC:
+            raise InputError(
+                f"'{path}' is no fedsim transcript; give a file that a recorder of fedsim wrote"
+            )
+        (version,) = struct.unpack("<I", start[len(MAGIC) :].ljust(4, b"\0"))
+        if version != VERSION:
+            raise InputError(
+                f"the transcript '{path}' has version {version}; this fedsim reads version "
+                f"{VERSION}: use the fedsim that wrote it, or a newer one"
+            )
+        self.position, self.digest = len(expected), hashlib.sha256(expected).digest()
+
+    def records(self, only: Sequence[bytes] = (HEADER, ROUND, END)) -> Iterator[Record]:
+        """Yield whole records from here on.
+
+        A record that its writer cuts off meanwhile is one that is not finished.
+
+        Args:
+            only: the kinds whose payloads are read and checked; without the others it is a quick
+                walk to the end.
+
+        Raises:
+            InputError: a record is damaged or out of place.
+        """
+        size = os.fstat(self._file.fileno()).st_size
+        overhead = PREFIX.size + GUARD
+        while size - self.position >= overhead:
+            place = f"record {self._count} of '{self._path}'"
+            self._file.seek(self.position)
+            start = _read(self._file, PREFIX.size + GUARD)
+            if len(start) < PREFIX.size + GUARD:
+                return
+            prefix, found = bytes(start[: PREFIX.size]), bytes(start[PREFIX.size :])
+            if found != guard(self.digest, prefix):
+                raise self._damaged(place)
+            kind, length = PREFIX.unpack(prefix)
+            if length > LARGEST_RECORD or kind not in (HEADER, ROUND, END):
+                raise self._damaged(place)
+            if (kind == HEADER) != (self._count == 0) or self._ended:
+                raise InputError(f"{place} is out of place; it cannot be audited")
+            if size - self.position < overhead + length + DIGEST:
+                return  # not finished, or not finished yet
+            payload = memoryview(b"")
+            if kind in only:
+                payload = _read(self._file, length)
+            else:
+                self._file.seek(length, os.SEEK_CUR)
+            stored = bytes(_read(self._file, DIGEST))
+            if len(stored) < DIGEST:
+                return
+            if kind in only:
+                fits = hashlib.sha256(self.digest + prefix)
+                fits.update(payload)
+                if stored != fits.digest():
+                    raise self._damaged(place)
+            self.digest = stored
+            self.position += overhead + length + DIGEST
+            self._count += 1
+            self._ended = kind == END
+            yield Record(kind, payload, place)
+
+    def _damaged(self, place: str) -> InputError:
+        return InputError(
+            f"{place} is damaged (byte {self.position}): its checksum does not fit; "
+            "restore the file from a copy"
+        )
+
+
+def opened(path: Path) -> io.FileIO:
+    """Return a file opened to read, unbuffered: a buffer keeps what the next writer has cut off.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        InputError: it cannot be opened.
+    """
+    try:
+        return path.open("rb", buffering=0)
+    except OSError as error:
+        raise InputError(f"cannot read the transcript '{path}': {error.strerror}") from None
+
+
+def empty(path: Path) -> InputError:
+    """Return the error for a transcript without a header."""
+    return InputError(f"the transcript '{path}' ends before its header; nothing was recorded")
+
+
+def beginning() -> bytes:
+    """Return the bytes that every transcript starts with."""
+    return MAGIC + struct.pack("<I", VERSION)
+
+
+def start_of(file: io.FileIO) -> bytes:
+    """Return the bytes of a file that must be `beginning`, fewer where it is shorter."""
+    file.seek(0)
+    return bytes(_read(file, len(MAGIC) + 4))
+
+
+def _read(file: io.FileIO, length: int) -> memoryview:
+    """Return that many bytes, fewer at the end of the file; one system call may bring only some."""
+    buffer = memoryview(bytearray(length))
+    filled = 0
+    while filled < length:
+        count = file.readinto(buffer[filled:])
+        if not count:
+            break
+        filled += count
+    return buffer[:filled].toreadonly()
+
+
+def write_bytes(file: io.FileIO, content: bytes) -> None:
+    """Write all of it; one system call may take only some.
+
+    Args:
+        file: open, unbuffered.
+        content: to be written.
+    """
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def guard(digest: bytes, prefix: bytes) -> bytes:
+    """Return the short checksum of a record's beginning.
+
+    Args:
+        digest: the checksum of the record before.
+        prefix: kind and length, packed.
+    """
+    return hashlib.sha256(digest + prefix).digest()[:GUARD]

@@ -1,0 +1,67 @@
+"""The scores of a run's canaries, by what an auditor's node recorded of it."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adversaries.errors import InputError
+from fedsim.config import KNOWN_KEYS, Config, from_run_config
+from fedsim.federation.transcripts.records import ObservedRound, not_of_an_auditor
+from fedsim.game.federation import load as federation_of
+from fedsim.game.one_run import Scored, included, needs_data, scores
+
+
+def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> Scored:
+    """Return the scores of a run's canaries by what an auditor's node recorded of it.
+
+    Rounds that it missed add nothing: a score is the sum over those it saw.
+
+    Args:
+        rounds: of the transcript, in its order.
+        data_root: where this machine has the records, for scores that are made with them; "" for
+            where the run's configuration says.
+
+    Raises:
+        InputError: the transcript is of something else, of a run without canaries, or without a
+            sum.
+    """
+    found: dict[int, Tensor] = {}
+    previous: dict[int, ObservedRound] = {}
+    config, known = None, None
+    for observed in rounds:
+        first = observed.mechanism.get("request.first-trial")
+        if not isinstance(first, int) or "parameters" not in observed.model:
+            raise not_of_an_auditor(observed)
+        if config is None:
+            config = _recorded(observed, data_root)
+            known = federation_of(config) if needs_data(config) else None
+        before = previous.get(first)
+        if before is not None and observed.round <= before.round:
+            found.pop(first, None)  # the batch of trials began anew
+        elif before is not None and observed.round == before.round + 1 and "sum" in observed.model:
+            place = torch.device("cpu") if known is None else known.device
+            sent = before.model["parameters"], observed.model["sum"]
+            scored = scores(config, known, *(torch.tensor(array).to(place) for array in sent)).cpu()
+            found[first] = found[first] + scored if first in found else scored
+        previous[first] = observed
+    if config is None or not found:
+        raise InputError("this transcript has no released sum yet; wait for the second message")
+    batches = {first: range(first, first + len(found[first])) for first in sorted(found)}
+    return Scored(
+        np.concatenate([np.asarray(batch) for batch in batches.values()]),
+        np.concatenate([included(config, batch) for batch in batches.values()]),
+        torch.cat([found[first] for first in batches]).numpy(),
+    )
+
+
+def _recorded(observed: ObservedRound, data_root: str) -> Config:
+    """Return the configuration in a recorded round. Raises InputError if it has no canaries."""
+    given = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
+    config = from_run_config(given | {"run.device": "auto", "run.threads": 0})
+    if not config.canaries.count:
+        raise InputError(
+            "this run has no canaries to score (canaries.count is 0); plant them before it begins"
+        )
+    return config.reading_data_from(data_root, as_they_are=True) if data_root else config

@@ -1,0 +1,156 @@
+"""The mechanism that a configuration describes, as each vantage sees it."""
+
+from collections.abc import Callable
+
+from fedsim.config import Config
+from fedsim.game.mechanisms import joining
+from fedsim.game.mechanisms.joining import History
+from fedsim.privacy import calibration
+from fedsim.privacy.accounting import accountant
+from fedsim.privacy.identifiability import epsilon_of_rho_beta
+from fedsim.privacy.mechanism import (
+    Mechanism,
+    Steps,
+    effective_noise_multiplier,
+    nominal_noise_multiplier,
+)
+from fedsim.privacy.releases import Releases, Rounds
+from fedsim.privacy.trust.model import Vantage
+
+
+def noise_multiplier(config: Config) -> float:
+    """Return the nominal noise multiplier: sigma over the sensitivity of what adds the noise.
+
+    A target rho-beta, rho-alpha, epsilon or mutual information is meant for the configured vantage,
+    with the configured colluders, and for the case that as many clients as are tolerated are
+    missing in every round. A noise multiplier that is given is taken as it is.
+
+    Args:
+        config: the experiment.
+
+    Returns:
+        0 for noise that is no multiple of a sensitivity.
+
+    Raises:
+        InputError: no noise multiplier reaches the target.
+    """
+    privacy, federation = config.privacy, config.federation
+    if privacy.noise_multiplier:
+        return privacy.noise_multiplier
+    if privacy.noise.mechanism.by_candidate:
+        return 0.0
+    requirement, found = _requirement(config), 0.0
+    for history in joining.histories(config):
+
+        def towards_vantage(nominal: float, history: History = history) -> Mechanism:
+            return _releases(config, nominal, history).towards(federation.vantage)
+
+        # Whoever is worst off decides.
+        if not found or requirement.excess(towards_vantage(found)) > 0:
+            found = _least_nominal(config, requirement, history)
+    return found
+
+
+def _least_nominal(config: Config, requirement: calibration.Requirement, history: History) -> float:
+    """Return the least nominal multiplier for which a client's rounds satisfy a requirement."""
+    federation, steps = config.federation, config.training.local_steps
+
+    def converted(conversion: Callable[..., float], multiplier: float, there: int) -> float:
+        return conversion(
+            multiplier,
+            federation.trust,
+            federation.vantage,
+            federation.clients,
+            steps,
+            there,
+            federation.colluding,
+            config.joining_rate,
+        )
+
+    first, _ = history[0]
+    converted(nominal_noise_multiplier, 1.0, first)  # raises where no noise helps
+    # Searched for is the effective multiplier of one kind of round; others are in proportion.
+    shares = [converted(effective_noise_multiplier, 1.0, there) for there, _ in history]
+    ratios = [share / shares[0] for share in shares]
+
+    def mechanism(multiplier: float) -> Mechanism:
+        groups = (
+            Steps(multiplier * ratio, count * steps, config.sampling_rate)
+            for ratio, (_, count) in zip(ratios, history, strict=True)
+        )
+        return Mechanism(tuple(groups), config.privacy.neighbouring)
+
+    effective = calibration.least_multiplier(requirement, mechanism)
+    return converted(nominal_noise_multiplier, effective, first)
+
+
+def _requirement(config: Config) -> calibration.Requirement:
+    privacy = config.privacy
+    if privacy.rho_alpha:
+        return calibration.advantage_at_most(privacy.rho_alpha)
+    if privacy.mutual_information:
+        return calibration.information_at_most(privacy.mutual_information)
+    epsilon = privacy.epsilon or epsilon_of_rho_beta(privacy.rho_beta)
+    return calibration.epsilon_at_most(epsilon, privacy.delta, privacy.accountant)
+
+
+def describe(config: Config, nominal: float, vantage: Vantage | None = None) -> Releases:
+    """Return all rounds that the configuration plans.
+
+    Of the client who is worst off, where who joins is public. With as many clients missing as are
+    tolerated. Without clipping there is no sensitivity that the noise could be a multiple of: it is
+    0.
+
+    Args:
+        config: the experiment.
+        nominal: the noise multiplier.
+        vantage: towards whom a client is worst off; None for the configured one.
+    """
+    first, *others = joining.histories(config)
+    described = _releases(config, nominal, first)
+    if not (others and nominal and config.training.clipping):
+        return described
+    seen_by, privacy = vantage or config.federation.vantage, config.privacy
+    chosen_accountant = accountant(privacy.accountant)
+
+    def epsilon(releases: Releases) -> float:
+        return chosen_accountant.epsilon(releases.towards(seen_by), privacy.delta)
+
+    return max((described, *(_releases(config, nominal, each) for each in others)), key=epsilon)
+
+
+def _releases(config: Config, nominal: float, history: History) -> Releases:
+    """Return the planned rounds of a client."""
+    federation, training = config.federation, config.training
+    rounds = tuple(
+        Rounds(
+            nominal if training.clipping else 0.0,
+            count,
+            config.sampling_rate,
+            training.local_steps,
+            None if there == federation.clients else there,
+        )
+        for there, count in history
+    )
+    return Releases(
+        rounds,
+        config.privacy.neighbouring,
+        federation.trust,
+        federation.clients,
+        training.clipping_norm,
+        federation.colluding,
+        federation.summed_in_the_clear,
+        config.joining_rate,
+    )
+
+
+def mechanism(config: Config, nominal: float) -> Mechanism:
+    """Return the mechanism that stands between the configured vantage and the challenge record.
+
+    Its steps are all noisy steps that a client takes, also those within a round.
+
+    Args:
+        config: the experiment.
+        nominal: the noise multiplier.
+    """
+    return describe(config, nominal).towards(config.federation.vantage)

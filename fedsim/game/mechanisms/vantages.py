@@ -1,0 +1,47 @@
+"""Whose beliefs a run computes, and which of the noise hides the challenge from whom.
+
+The belief at a vantage point is a matter of the noise that it does not know. Everybody who adds
+noise is a source of it: the clients by their partition numbers, and the server.
+"""
+
+from fedsim.config import Config
+from fedsim.privacy.trust.model import Vantage
+
+EXACT = (Vantage.SERVER, Vantage.PARTICIPANT)
+"""The vantage points that see every round, whose belief is the exact posterior."""
+
+
+def measured(config: Config) -> tuple[Vantage, ...]:
+    """Return the vantage points whose beliefs are computed, the configured one first."""
+    primary = config.federation.vantage
+    if config.audit.vantages == "configured":
+        return (primary,)
+    return (primary, *(vantage for vantage in Vantage if vantage is not primary))
+
+
+def suffix(vantage: Vantage, primary: Vantage) -> str:
+    """Return what the transcript appends to the names of a vantage point's arrays.
+
+    Nothing for the configured one; else for example "_released_model".
+
+    Args:
+        vantage: whose arrays they are.
+        primary: the configured one.
+    """
+    return "" if vantage is primary else "_" + vantage.value.replace("-", "_")
+
+
+def tells_noise(config: Config, target_client: bool, adversary: bool, colluder: bool) -> bool:
+    """Return whether the auditor of an oracle audit asks a client for the noise that it added.
+
+    Args:
+        config: the experiment.
+        target_client: whether the client holds the challenge, or is it.
+        adversary: whether it is the curious participant.
+        colluder: whether it tells its noise.
+    """
+    return any(
+        config.federation.trust.model.hides(vantage, target_client, adversary, colluder)
+        for vantage in measured(config)
+        if vantage in EXACT
+    )

@@ -1,0 +1,71 @@
+"""Who looks at the server, by `audit.mode`; a class of a user's own as "package.module:name"."""
+
+from collections.abc import Mapping
+
+from adversaries.errors import InputError
+from adversaries.registry import lookup
+from fedsim.config import Config
+from fedsim.game.mechanisms import vantages
+from fedsim.game.observers.oracle import Oracle
+from fedsim.game.observers.seat import Seat
+from fedsim.game.observers.server_adversary import CuriousServer
+from fedsim.privacy.trust.model import Vantage
+
+SEATS: Mapping[str, type[Seat]] = {
+    "participant": CuriousServer,
+    "oracle": Oracle,
+}
+"""Who looks at the server, by `audit.mode`."""
+
+
+def seat(config: Config) -> type[Seat]:
+    """Return who looks at the server.
+
+    Args:
+        config: the experiment, whose `audit.mode` names the seat.
+
+    Raises:
+        InputError: there is no such seat.
+    """
+    return lookup(SEATS, config.audit.mode, "audit.mode")
+
+
+def is_exact(config: Config, vantage: Vantage) -> bool:
+    """Return whether the log-odds at a vantage point are the exact posterior's.
+
+    Args:
+        config: the experiment.
+        vantage: who looks.
+    """
+    exact = vantage in vantages.EXACT and config.training.local_steps == 1
+    if vantage is Vantage.PARTICIPANT and config.federation.adversary_rounds == "own":
+        return False
+    return exact and seat(config).exact
+
+
+def check(config: Config) -> None:
+    """Check that the adversary at the server knows what it needs, and looks where it is to.
+
+    Args:
+        config: the experiment.
+
+    Raises:
+        InputError: it does not.
+    """
+    found, primary = seat(config), config.federation.vantage
+    if not (
+        primary in found.vantages
+        or (primary is Vantage.PARTICIPANT and found.follows)
+        or primary is Vantage.RELEASED_MODEL
+    ):
+        raise InputError(
+            f"federation.vantage is '{primary}', but audit.mode is '{config.audit.mode}', which "
+            f"looks from the {' and the '.join(found.vantages)}; set federation.vantage to that"
+        )
+    sampled = config.sampling_rate < 1
+    if sampled and config.noise_seed is None and not found.reads_noise:
+        raise InputError(
+            "privacy.noise-source is 'system' with training.sampling-rate below 1: the adversary's "
+            "background knowledge, which of the other records take part, is known to their clients "
+            'alone; choose audit.mode = "oracle" or noise-source = "seed"'
+        )

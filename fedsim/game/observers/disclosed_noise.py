@@ -1,0 +1,136 @@
+"""The beliefs at several vantages, computed from the noise by an auditor who may read it.
+
+The adversary has to know f(D), so in every step it computes the gradients of all other clients'
+records once more: a second training. But r minus what is common to both worlds is noise, and
+perhaps one gradient: whoever is handed the noise, as the auditor of a simulated campaign is, needs
+the challenge's gradients alone, and arrives at the same log-odds. A measurement of the mechanism,
+never part of it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from adversaries.attacks.posterior import ratio_of_scores, ratio_without_noise
+from fedsim.game.mechanisms.step import Step
+from fedsim.privacy.trust.model import Vantage
+
+
+@dataclass(frozen=True)
+class UnknownNoise:
+    """What one vantage point cannot see through.
+
+    Attributes:
+        sources: whose noise, by the keys of the noises.
+        noise_std: [T] float64, sigma of their sum; 0 for a vantage that sees the sums as they are.
+    """
+
+    sources: frozenset[int]
+    noise_std: Tensor
+
+
+def measure(
+    present: Tensor,
+    absent: Tensor | None,
+    noises: Iterable[tuple[int, Tensor]],
+    worlds: Tensor,
+    participation: Tensor | None,
+    unknowns: Mapping[Vantage, UnknownNoise],
+    sampling_rate: float,
+) -> dict[Vantage, Step]:
+    """Return what each vantage point would conclude from r = rest + B (b g + (1 - b) g') + w.
+
+    At q = 1, lambda = ((b - 1/2) |g - g'|^2 + <w, g - g'>)/sigma^2; else the mixtures of the
+    posterior, with s = (B <b g + (1 - b) g', g> + <w, g> - |g|^2/2)/sigma^2 and the same with g'.
+    Without any w the contribution itself is seen, and the ratio may be infinite.
+
+    Args:
+        present: g, the clipped gradient of the challenge record, float64 [T, P].
+        absent: g', that of its replacement, float64 [T, P]; None if there is none.
+        noises: by source, the parts of all noise, float64 [T, P], of which inner products are taken
+            one by one and once for everybody.
+        worlds: b, bool [T].
+        participation: B, bool [T]; None if the record surely takes part.
+        unknowns: which of the parts are the w of a vantage point.
+        sampling_rate: q.
+
+    Raises:
+        ValueError: the noise of a source of a vantage point is missing, disclosed twice, or not
+            [T, P].
+    """
+    difference = present if absent is None else present - absent
+    sensitivity, present_norm = _norm(difference), _norm(present)
+    absent_norm = torch.zeros_like(present_norm) if absent is None else _norm(absent)
+    taking_part = torch.ones_like(worlds) if participation is None else participation
+    # The scores' parts from the challenge alone: along g - g', or along g and along g'.
+    if sampling_rate == 1:
+        directions, signals = [difference], [(worlds.double() - 0.5) * sensitivity**2]
+    else:
+        with_present, with_absent = taking_part & worlds, taking_part & ~worlds
+        directions, signals = [present], [(with_present.double() - 0.5) * present_norm**2]
+        if absent is not None:
+            both = _inner(present, absent)
+            directions.append(absent)
+            signals[0] = signals[0] + with_absent * both
+            signals.append(with_present * both + (with_absent.double() - 0.5) * absent_norm**2)
+    heard = _with_noise(signals, directions, noises, unknowns)
+
+    def concluded(vantage: Vantage, unknown: UnknownNoise) -> Step:
+        if unknown.sources:
+            scores = [signal / unknown.noise_std**2 for signal in heard[vantage]]
+            ratios = ratio_of_scores(scores, sampling_rate, sensitivity)
+        else:
+            seen = taking_part * torch.where(worlds, 1, 2)
+            ratios = ratio_without_noise(
+                seen, present_norm, absent_norm, sensitivity, sampling_rate
+            )
+        return Step(ratios, sensitivity, unknown.noise_std, present_norm, absent_norm)
+
+    return {vantage: concluded(vantage, unknown) for vantage, unknown in unknowns.items()}
+
+
+def _with_noise(
+    signals: list[Tensor],
+    directions: list[Tensor],
+    noises: Iterable[tuple[int, Tensor]],
+    unknowns: Mapping[Vantage, UnknownNoise],
+) -> dict[Vantage, list[Tensor]]:
+    """Return the signals [T] with the noise along their directions [T, P] that hides from each."""
+    heard = {vantage: list(signals) for vantage in unknowns}
+    disclosed = set()
+    for source, noise in noises:
+        if source in disclosed or noise.shape != directions[0].shape:
+            raise ValueError(f"the noise of source {source} is {list(noise.shape)}, or sent twice")
+        disclosed.add(source)
+        listening = [vantage for vantage, unknown in unknowns.items() if source in unknown.sources]
+        parts = [_inner(noise, direction) for direction in directions if listening]
+        for vantage in listening:
+            heard[vantage] = [s + part for s, part in zip(heard[vantage], parts, strict=True)]
+    for vantage, unknown in unknowns.items():
+        # Its belief would be more certain than the noise allows.
+        if undisclosed := sorted(unknown.sources - disclosed):
+            raise ValueError(
+                f"the noise of {undisclosed}, which hides from {vantage}, was not disclosed"
+            )
+    return heard
+
+
+def nothing(noise_std: Tensor) -> Step:
+    """Return a step that says nothing, because the record's client was missing.
+
+    Args:
+        noise_std: sigma of the noise that a vantage point does not know, float64 [T].
+    """
+    zero = torch.zeros_like(noise_std)
+    return Step(zero, zero, noise_std, zero, zero)
+
+
+def _inner(left: Tensor, right: Tensor) -> Tensor:
+    """Return the inner products [T] of rows; no third [T, P] array is made, as * would."""
+    return torch.einsum("tp,tp->t", left, right)
+
+
+def _norm(rows: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(rows, dim=-1)

@@ -1,0 +1,86 @@
+"""A participant that is itself sampled: it sees the models of its own rounds, and the last one.
+
+Between two of them it sees the sum of several rounds at once, at models that it did not see. Their
+way is taken from a replay without noise, bent to end at the model that it saw, and the sum for
+Gaussian around it: an attack. Exact where the two are of consecutive rounds, in which nothing had
+to be guessed. As everybody here it is granted the coins of all clients but the target.
+"""
+
+import torch
+from torch import Tensor
+
+from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio
+from fedsim.config import Config
+from fedsim.game.federation import Federation
+from fedsim.game.observers.participant import HISTORY, Memory, entered
+from fedsim.game.observers.released_model import noise_std, sums
+from fedsim.game.round_game import RoundGame
+
+
+def observe(
+    memory: Memory,
+    config: Config,
+    federation: Federation,
+    game: RoundGame,
+    start: Tensor,
+    end: Tensor,
+    rounds: int,
+) -> Memory:
+    """Return the memory after a model of a later round: in its last column what both say together.
+
+    With R the sum of the L aggregates between, and the target in each by a coin of rate q, it is
+    the mixture over Bin(L, q) of `adversaries.attacks.posterior.drawn_mixture`, for the mean of the
+    target's updates along the way.
+
+    Args:
+        memory: of the rounds before `game.round`.
+        config: the experiment, whose server takes plain steps of one size.
+        federation: its data and model.
+        game: the round that `start` is the model of, its trials and the target.
+        start: float32 [T, P], the model that was seen then.
+        end: float32 [T, P], that of a later round.
+        rounds: L, how much later.
+    """
+    step = config.training.learning_rate / config.normaliser
+    path = _path(config, federation, game, start, end, rounds)
+    known, difference = torch.zeros_like(end).double(), torch.zeros_like(end).double()
+    for place, model in enumerate(path):
+        common, present, _ = sums(config, federation, game.at(game.round + place), model)
+        known += common
+        difference += present
+    # In `sums` the target is there by a share q.
+    update = difference / (rounds * config.sampling_rate)
+    std = noise_std(config, game.noise_multiplier, update, game.round) * rounds**0.5
+    expected = hypotheses(known, update, None, std, config.sampling_rate, rounds)
+    ratios = log_likelihood_ratio(expected, (start.double() - end.double()) / step)
+    # What is known only at the end stands in the column of the last round.
+    silent = dict.fromkeys(HISTORY, torch.zeros_like(ratios)) | {"noise_stds": std}
+    for _ in range(rounds - 1):
+        memory = entered(memory, silent)
+    found = {
+        "ratios": ratios,
+        "sensitivities": expected.sensitivity,
+        "present_norms": expected.present_norm,
+    }
+    return entered(memory, silent | found)
+
+
+def _path(
+    config: Config,
+    federation: Federation,
+    game: RoundGame,
+    start: Tensor,
+    end: Tensor,
+    rounds: int,
+) -> list[Tensor]:
+    """Return the models that the rounds began with: replayed without noise, bent to the end."""
+    step = config.training.learning_rate / config.normaliser
+    path = [start]
+    for place in range(rounds):
+        known, present, _ = sums(config, federation, game.at(game.round + place), path[-1])
+        # Halfway between the two worlds.
+        path.append((path[-1].double() - step * (known + present / 2)).float())
+    surprise = end.double() - path.pop().double()
+    return [
+        (model.double() + place / rounds * surprise).float() for place, model in enumerate(path)
+    ]

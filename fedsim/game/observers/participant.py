@@ -1,0 +1,438 @@
+"""The participant: an ordinary client that also keeps a posterior belief about the challenge.
+
+It learns from the messages that every client receives (the model before a step, the aggregate after
+it) and from its stated background knowledge: D, D', the mechanism and theta_0, and, where steps are
+sampled, which of the records other than the challenge's take part. Nothing here takes a world bit,
+the challenge record's coin or another client's noise.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from adversaries.attacks import membership
+from adversaries.attacks.posterior import Hypotheses, hypotheses, log_likelihood_ratio
+from adversaries.attacks.residuals import Residual, nothing, residual
+from fedsim.config import Config
+from fedsim.game import participation
+from fedsim.game.client import (
+    challenge_contributions,
+    clean_sum,
+    common_part,
+    local_step_size,
+    local_steps,
+)
+from fedsim.game.federation import Federation
+from fedsim.game.mechanisms import joining, summing
+from fedsim.game.observers.known_round import KnownRound
+from fedsim.game.round_game import RoundGame
+from fedsim.privacy.mechanism import Neighbouring, aggregate_noise_multiplier
+from fedsim.privacy.trust.model import Vantage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """What the adversary remembers between rounds, in arrays that fit its Flower state.
+
+    A history is float64 [T, i], a column for each aggregate seen so far; statistics of the
+    residuals are those of `adversaries.attacks.residuals.Residual`. After local steps, whose
+    aggregate has no known law, `known` and `past` are None, `present_norms` are |Delta| and
+    `absent_norms` 0.
+
+    Attributes:
+        pending: the hypotheses about the aggregate of the current round.
+        known: float32 [T, P], what that aggregate contains in both worlds but for their directions.
+        past: float32 [T, P], the sum of the residuals before it; None where there are none.
+        batch: float64 [T], how many of the other records take part in it; None if all do.
+        ratios: history of the log-likelihood ratios of D to D'.
+        sensitivities: history of |g - g'|.
+        noise_stds: history of sigma.
+        present_norms: history of |g|.
+        absent_norms: history of |g'|.
+        batch_sizes: history of `batch`, 0 without sampling.
+        residual_squares: history of `Residual.squares`.
+        residual_freedoms: history of `Residual.freedoms`.
+        residual_repeats: history of `Residual.repeats`.
+        residual_scales: history of `Residual.scales`.
+        residual_signals: history of `Residual.signals`.
+        residual_shapes: history of `Residual.shapes`.
+    """
+
+    pending: Hypotheses | None
+    known: Tensor | None
+    past: Tensor | None
+    batch: Tensor | None
+    ratios: Tensor
+    sensitivities: Tensor
+    noise_stds: Tensor
+    present_norms: Tensor
+    absent_norms: Tensor
+    batch_sizes: Tensor
+    residual_squares: Tensor
+    residual_freedoms: Tensor
+    residual_repeats: Tensor
+    residual_scales: Tensor
+    residual_signals: Tensor
+    residual_shapes: Tensor
+
+    @classmethod
+    def empty(cls, trials: int) -> "Memory":
+        """Return the memory of an adversary that has seen nothing."""
+        column = torch.empty(trials, 0, dtype=torch.float64)
+        return cls(
+            pending=None, known=None, past=None, batch=None, **dict.fromkeys(HISTORY, column)
+        )
+
+    def to_arrays(self) -> dict[str, npt.NDArray[np.floating[Any]]]:
+        """Return the memory as named arrays."""
+        arrays = {name: getattr(self, name).cpu().numpy() for name in HISTORY}
+        for name in BETWEEN:
+            if (kept := getattr(self, name)) is not None:
+                arrays[BETWEEN_ROUNDS + name] = kept.cpu().numpy()
+        if self.pending is not None:
+            for field in fields(Hypotheses):
+                value = getattr(self.pending, field.name)
+                array = value.cpu().numpy() if isinstance(value, Tensor) else np.asarray([value])
+                arrays[PENDING + field.name] = array
+        return {name.replace("_", "-"): array for name, array in arrays.items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], device: torch.device) -> "Memory":
+        """Return the memory of named arrays, the inverse of `to_arrays`.
+
+        Args:
+            arrays: by name.
+            device: where the hypotheses go.
+
+        Raises:
+            KeyError: an array is missing.
+        """
+        tensors = {name.replace("-", "_"): torch.tensor(array) for name, array in arrays.items()}
+        pending = None
+        if any(name.startswith(PENDING) for name in tensors):
+            values: dict[str, Any] = {
+                field.name: tensors[PENDING + field.name].to(device) for field in fields(Hypotheses)
+            }
+            values["sampling_rate"] = float(values["sampling_rate"])
+            values["draws"] = int(values["draws"])
+            pending = Hypotheses(**values)
+        known, past, batch = (
+            tensors[BETWEEN_ROUNDS + name].to(device) if BETWEEN_ROUNDS + name in tensors else None
+            for name in BETWEEN
+        )
+        history = {name: tensors[name] for name in HISTORY}
+        return cls(pending=pending, known=known, past=past, batch=batch, **history)
+
+
+BETWEEN = ("known", "past", "batch")
+"""What is kept from a round to the next beside the hypotheses."""
+
+HISTORY = tuple(field.name for field in fields(Memory) if field.name not in ("pending", *BETWEEN))
+"""The arrays that grow by a column with every aggregate."""
+
+BETWEEN_ROUNDS = "between_"
+"""What their names begin with."""
+
+LOSS_TRAJECTORY, POPULATION_LOSSES = "loss-trajectory", "population-losses"
+"""The challenge's losses [T, k + 1] at all global models, and those of non-members [T, h]."""
+
+POISON_SCORES = "poison-scores"
+"""What a crafted record does to the final model, [T]."""
+
+MEMBERSHIP = (
+    "true-positive-rate",
+    "false-positive-rate",
+    "challenge-is-member",
+    "challenge-loss",
+    POPULATION_LOSSES,
+)
+"""What `infer_membership` returns."""
+
+POPULATION = 64
+"""How many non-members at most: the standard error of a share of them is 1/16."""
+
+PENDING = "pending_"
+"""What the names of the hypotheses' arrays begin with."""
+
+
+def expect(
+    memory: Memory,
+    seen: KnownRound,
+    adversary: int,
+    own_message: Tensor,
+    missing: Collection[int] = (),
+    unknown_shares: int | None = None,
+) -> Memory:
+    """Return the memory with two hypotheses about the aggregate that answers this round's model.
+
+    Args:
+        memory: after the rounds before.
+        seen: the round, as the adversary knows it.
+        adversary: its partition.
+        own_message: [T, P], what the adversary itself sent, its own noise included, which is
+            therefore no uncertainty to it, and the noise that colluders disclosed to it.
+        missing: clients that the aggregate is without, where that is known; if the challenge's is
+            one of them there is nothing to tell apart.
+        unknown_shares: of how many clients the adversary does not know the noise; None: of all
+            others that join the round.
+    """
+    config, federation, game, parameters = seen.config, seen.federation, seen.game, seen.parameters
+    bound = summing.sensitivity(config, game.noise_multiplier, parameters.shape[1])
+    multiplier = _unknown_multiplier(config, game, adversary, unknown_shares)
+    if config.training.local_steps > 1:
+        expected = _replayed_hypotheses(seen, adversary, own_message, multiplier * bound)
+        return replace(memory, pending=expected, known=None, batch=None)
+    # What the aggregate has in both worlds, and what the challenge adds in each.
+    known = common_part(
+        config,
+        federation,
+        set(range(config.federation.clients)) - {adversary, *missing},
+        parameters,
+        game,
+        seen.participation,
+    )
+    known += own_message
+    present, absent = challenge_contributions(config, federation, parameters, game)
+    if game.target_client in missing:
+        present, absent = torch.zeros_like(present), torch.zeros_like(absent)
+    pending = hypotheses(
+        known,
+        present,
+        absent if config.privacy.neighbouring is Neighbouring.REPLACE else None,
+        multiplier * _scale(config, bound, present, absent),
+        config.sampling_rate,
+    )
+    # With x^' where it surely takes part: what is left then differs by g - g' alone.
+    common = known if config.sampling_rate < 1 else known + absent
+    batch = _batch(config, game, seen.participation)
+    return replace(memory, pending=pending, known=common.float(), batch=batch)
+
+
+def _unknown_multiplier(
+    config: Config, game: RoundGame, adversary: int, unknown_shares: int | None
+) -> float:
+    """Return sigma of the noise that the adversary does not know, over the sensitivity."""
+    trust = config.federation.trust
+    if unknown_shares is None:
+        there = joining.participants(config, game.round)
+        unknown_shares = len(
+            trust.model.unknown_noise(Vantage.PARTICIPANT, there, game.target_client, adversary)
+        )
+    if not (unknown_shares or trust.model.server_draws):
+        return 0.0  # nobody else joins: there is no noise but the adversary's own
+    return aggregate_noise_multiplier(
+        game.noise_multiplier, trust, config.expected_clients, unknown_shares
+    )
+
+
+def _replayed_hypotheses(
+    seen: KnownRound, adversary: int, own_message: Tensor, step_std: float
+) -> Hypotheses:
+    """Return the hypotheses about a sum over local steps; step_std: of the noise of each step."""
+    known, difference = _replay(seen, adversary)
+    std = seen.parameters.new_tensor(step_std, dtype=torch.float64)
+    return of_local_steps(seen.config, known + own_message, difference, std)
+
+
+def of_local_steps(
+    config: Config, known: Tensor, difference: Tensor, step_std: Tensor
+) -> Hypotheses:
+    """Return the hypotheses about a sum over local steps whose path was replayed.
+
+    The noise of all steps adds up, as if none of it had moved a later step. A sampled record is in
+    the sum as often as its coins say, each time with its mean gradient along the replay.
+
+    Args:
+        config: the experiment.
+        known: [T, P], the sum under D'.
+        difference: [T, P], what D is expected to add, all steps together.
+        step_std: of the noise of each step, [T] or a scalar.
+    """
+    steps, rate = config.training.local_steps, config.sampling_rate
+    noise_std = step_std * math.sqrt(steps)
+    if rate == 1:
+        return hypotheses(known, difference, None, noise_std)
+    return hypotheses(known, difference / (rate * steps), None, noise_std, rate, steps)
+
+
+def _scale(config: Config, bound: float, present: Tensor, absent: Tensor) -> Tensor:
+    """Return what the noise is in proportion to, float64 [T]: the bound, or how far they differ."""
+    if config.privacy.sensitivity == "local":
+        return (present - absent).norm(dim=-1)
+    return torch.full(present.shape[:1], bound, dtype=torch.float64, device=present.device)
+
+
+def _batch(config: Config, game: RoundGame, taking_part: Tensor | None) -> Tensor | None:
+    """Return how many records besides the challenge's take part, float64 [T]; None if all do."""
+    if taking_part is None or config.privacy.unit == "client":  # whose coins all trials share
+        return None
+    # The challenge record's own coin is not for the adversary to know.
+    others = taking_part.sum(dim=1) - taking_part[:, game.the_record].long()
+    return others.double()
+
+
+def replay_target(seen: KnownRound) -> tuple[Tensor, Tensor]:
+    """Return what the target client would send without noise: under D and D'.
+
+    Where records are sampled, with the coins of the others; the record's own coin is unknown, and
+    it takes part by a share q.
+
+    Args:
+        seen: the round, with the model that the client's local steps begin with.
+
+    Returns:
+        float64 [T, P], twice: the sums over the local steps.
+    """
+    federation, game, parameters = seen.federation, seen.game, seen.parameters
+    record, replacement, trials = game.record, game.replacement, len(parameters)
+    # Both worlds in one pass, one after the other along the axis of the trials.
+    worlds = torch.arange(2 * trials, device=parameters.device) < trials
+
+    def clean(theta: Tensor, step: int) -> Tensor:
+        coins = participation.coins(seen.config, federation, game, step)
+        if coins is not None:
+            coins = coins.to(theta)
+            coins[:, game.the_record] = seen.config.sampling_rate
+            coins = coins.repeat(2, 1)
+        client = game.target_client
+        return clean_sum(federation, client, theta, record, replacement, worlds, coins)
+
+    both = local_steps(
+        clean,
+        parameters.repeat(2, 1),
+        seen.config.training.local_steps,
+        local_step_size(seen.config, game.round),
+    )
+    return both[:trials], both[trials:]
+
+
+def _replay(seen: KnownRound, adversary: int) -> tuple[Tensor, Tensor]:
+    """Return what the other clients would send without noise: under D', and D minus D', [T, P].
+
+    The adversary does not see the iterates between the local steps of a client. It takes those of a
+    replay without noise instead, and the aggregate for Gaussian around their sums. What the noise
+    of a step does to the gradients of later ones is left out: an attack, not an exact posterior.
+    """
+    config, game, parameters = seen.config, seen.game, seen.parameters
+    steps, step_size = config.training.local_steps, local_step_size(config, game.round)
+    present, absent = replay_target(seen)
+    known = absent.clone()
+    for client in sorted(set(range(config.federation.clients)) - {adversary, game.target_client}):
+
+        def sum_of(theta: Tensor, step: int, client: int = client) -> Tensor:
+            coins = participation.coins(config, seen.federation, game, step)
+            return clean_sum(seen.federation, client, theta, participation=coins)
+
+        known += local_steps(sum_of, parameters, steps, step_size)
+    return known, present - absent
+
+
+def observe(memory: Memory, aggregate: Tensor) -> Memory:
+    """Return the memory after the aggregate of the round before.
+
+    Args:
+        memory: with hypotheses about it.
+        aggregate: [T, P], as received.
+
+    Raises:
+        RuntimeError: there are no hypotheses.
+    """
+    pending = memory.pending
+    if pending is None:
+        raise RuntimeError("an aggregate arrived for a round that the adversary did not see begin")
+    found, past = nothing(len(aggregate)), None
+    batch = pending.noise_std.new_zeros(len(aggregate)) if memory.batch is None else memory.batch
+    if memory.known is not None:
+        past = torch.zeros_like(memory.known) if memory.past is None else memory.past
+        found, past = residual(pending, memory.known, past, aggregate)
+    columns = {
+        "ratios": log_likelihood_ratio(pending, aggregate),
+        "sensitivities": pending.sensitivity,
+        "noise_stds": pending.noise_std,
+        "present_norms": pending.present_norm,
+        "absent_norms": pending.absent_norm,
+        "batch_sizes": batch,
+        **{f"residual_{field.name}": getattr(found, field.name) for field in fields(Residual)},
+    }
+    return entered(memory, columns, past)
+
+
+def entered(memory: Memory, columns: Mapping[str, Tensor], past: Tensor | None = None) -> Memory:
+    """Return the memory with one more round.
+
+    Args:
+        memory: after the rounds before.
+        columns: [T] for each name of `HISTORY`.
+        past: [T, P], the sum of the residuals so far; None where there are none.
+    """
+    history = {name: _append(getattr(memory, name), columns[name]) for name in HISTORY}
+    return Memory(pending=None, known=None, past=past, batch=None, **history)
+
+
+def infer_membership(
+    federation: Federation,
+    target_records: npt.NDArray[np.intp],
+    parameters: Tensor,
+    losses: bool = False,
+) -> dict[str, npt.NDArray[np.generic]]:
+    """Return what an attack on the final models finds by their losses alone, for comparison.
+
+    The threshold is the mean loss over the members that are the same in both worlds.
+
+    Args:
+        federation: its data and model.
+        target_records: the positions in D of the target's records: one, or all of a client's.
+        parameters: float32 [T, P], the final models.
+        losses: whether to return what attacks with shadow models compare besides.
+
+    Returns:
+        By name (`MEMBERSHIP`), for each trial: the true and false positive rates among single
+        records, and whether the challenge is taken for a member: whether its mean loss is at most
+        the threshold. With `losses` also the challenge's mean loss [T], and the losses [T, h] of
+        some records that no model was trained on.
+
+    Source:
+        Yeom et al.
+    """
+    certain = np.delete(np.arange(len(federation.client_of)), target_records)
+    members, _ = federation.evaluate(parameters, *federation.members(certain))
+    non_members, _ = federation.evaluate(parameters, *federation.held_out())
+    target, _ = federation.evaluate(parameters, *federation.members(target_records))
+    true_positives, false_positives = membership.yeom(members, non_members)
+    found: dict[str, npt.NDArray[np.generic]] = {
+        "true-positive-rate": true_positives,
+        "false-positive-rate": false_positives,
+        "challenge-is-member": membership.yeom_challenge(target.mean(1), members),
+    }
+    if losses:
+        found["challenge-loss"] = target.mean(1).cpu().numpy()
+        found[POPULATION_LOSSES] = non_members[:, :POPULATION].cpu().numpy()
+    return found
+
+
+def challenge_loss(
+    federation: Federation, target_records: npt.NDArray[np.intp], parameters: Tensor
+) -> npt.NDArray[np.float64]:
+    """Return the mean loss of the target's records, along training.
+
+    Args:
+        federation: its data and model.
+        target_records: the positions in D of these records.
+        parameters: float32 [T, P], the models of a round.
+
+    Returns:
+        float64 [T], in nats.
+    """
+    losses, _ = federation.evaluate(parameters, *federation.members(target_records))
+    mean: npt.NDArray[np.float64] = losses.mean(1).cpu().numpy()
+    return mean
+
+
+def _append(history: Tensor, column: Tensor) -> Tensor:
+    return torch.cat([history, column.cpu()[:, None]], dim=1)

@@ -1,0 +1,213 @@
+"""The belief of somebody who sees the released model alone: theta_k, knowing theta_0.
+
+Where the server's optimiser is linear in the aggregates, theta_0 - theta_k = sum_i c_i r_i, one
+Gaussian observation around what the clients summed along the way. The way itself was not seen: its
+models are taken from a replay without noise, bent to end at the model that was released. An attack,
+not an exact posterior, unless there was one round only, in which nothing had to be guessed.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from adversaries.errors import InputError
+from fedsim.config import Config
+from fedsim.game import participation
+from fedsim.game.client import challenge_contributions, common_part
+from fedsim.game.federation import Federation, initial_parameters
+from fedsim.game.mechanisms import joining, summing
+from fedsim.game.mechanisms.step import Step, join
+from fedsim.game.round_game import RoundGame
+from fedsim.learning.training.optimizers import LINEAR, ServerOptimizer
+from fedsim.privacy.mechanism import aggregate_noise_multiplier
+from fedsim.privacy.trust.model import Vantage
+
+Floats = npt.NDArray[np.float64]
+
+
+def why_not(config: Config) -> str | None:
+    """Return why the released model is not attacked, None where it is."""
+    training = config.training
+    if training.optimizer not in LINEAR:
+        return (
+            f"the model is no linear function of the aggregates under the optimiser "
+            f"'{training.optimizer}'"
+        )
+    if training.local_steps > 1:
+        return "clients took steps of their own, whose models would have to be guessed as well"
+    if config.federation.tolerated_dropouts:
+        return "which clients took part in which round is known to those who saw the rounds alone"
+    if (noise := config.privacy.noise.mechanism).own_law:
+        return f"the law of {noise.title} depends on the way there, which was not seen"
+    if config.sampling_rate < 1 and config.noise_seed is None:
+        return "which of the others took part is known to themselves alone"
+    return None
+
+
+def check(config: Config) -> None:
+    """Check that the released model can be attacked if it is the configured vantage.
+
+    Args:
+        config: the experiment.
+
+    Raises:
+        InputError: it is, and cannot be.
+    """
+    reason = why_not(config)
+    if config.federation.vantage is Vantage.RELEASED_MODEL and reason:
+        raise InputError(
+            f"federation.vantage is 'released-model', but {reason}; choose 'participant', whose "
+            "bound is an upper bound for the released model"
+        )
+
+
+def responses(config: Config, rounds: int) -> Floats:
+    """Return how the model answers the aggregates: theta_0 - theta_i = sum_j a_ij r_j.
+
+    From unit impulses, one in each round, pushed through the server's optimiser.
+
+    Args:
+        config: the experiment.
+        rounds: k.
+
+    Returns:
+        a, float64 [k, k].
+    """
+    optimizer = ServerOptimizer(config.training, config.normaliser)
+    moved, still = torch.zeros(rounds, 1), torch.zeros(rounds, 1)
+    answers, total = [], torch.zeros(rounds, dtype=torch.float64)
+    for round in range(1, rounds + 1):
+        impulse = torch.zeros(rounds, 1)
+        impulse[round - 1] = 1
+        moved = optimizer.step(still, impulse, round)
+        total = total - moved[:, 0].double()
+        answers.append(total)
+    return torch.stack(answers).numpy()
+
+
+def shares(answers: Floats) -> Floats:
+    """Return which share of a surprise at theta_k was there after each round, [k].
+
+    Of noise alike in all rounds, the displacement W_i given W_k is expected to be W_k cov(W_i,
+    W_k)/var(W_k): the Gaussian bridge, i/k for plain SGD.
+
+    Args:
+        answers: [k, k] as of `responses`.
+    """
+    final: Floats = answers[-1]
+    bridge: Floats = answers @ final / (final @ final)
+    return bridge
+
+
+def attack(
+    config: Config,
+    federation: Federation,
+    game: RoundGame,
+    released: Tensor,
+    bridged: bool = True,
+) -> dict[str, Floats]:
+    """Return what theta_k says, in all rounds together: the score is the log-likelihood ratio.
+
+        <R - sum_i c_i (known_i + middle_i), D> / (sum_i c_i^2 sigma_i^2),   D = sum_i c_i q Delta_i
+
+    with R = theta_0 - theta_k, and D and sigma divided by |c| so that they are in the units of a
+    clipped sum. Where records or clients are sampled the others' coins are known and the target's
+    is replaced by its mean q. Costs two trainings.
+
+    Args:
+        config: the experiment.
+        federation: its data and model.
+        game: of round k, the last; the numbers of its trials say, with the configuration, theta_0.
+        released: theta_k, float32 [T, P].
+        bridged: whether the models along the way are bent to end at theta_k; False stays on the
+            replay.
+
+    Returns:
+        The arrays [T, k] of a `Step` each round. Everything is in the last column, since nothing is
+        seen before.
+    """
+    rounds = game.round
+    theta = initial_parameters(config, federation, game.trials).to(released.device)
+    answers = responses(config, rounds)
+    weights, bridge = answers[-1], shares(answers)
+    path = _path(config, federation, game, theta)
+    # Bent to end at the model that was released, and each round's sums at the bent models.
+    surprise = released.double() - path[-1].double()
+    observed = theta.double() - released.double()
+    scale = float(np.linalg.norm(weights))
+    difference, variance = torch.zeros_like(observed), torch.zeros_like(observed[:, 0])
+    for round, weight in enumerate(weights, start=1):
+        model = path[round - 1]
+        if bridged and round > 1:
+            model = (model.double() + float(bridge[round - 2]) * surprise).float()
+        known, present, absent = sums(config, federation, game.at(round), model)
+        observed -= weight * (known + (present + absent) / 2)
+        difference += weight * (present - absent)
+        std = noise_std(config, game.noise_multiplier, present - absent, round)
+        variance += weight**2 * std**2
+    # One Gaussian observation of all rounds together.
+    distance = difference.norm(dim=-1)
+    score = torch.linalg.vecdot(observed, difference) / variance
+    last = Step(
+        torch.where(distance == 0, 0.0, score),
+        distance / scale,
+        variance.sqrt() / scale,
+        distance / scale,
+        torch.zeros_like(distance),
+    )
+    nothing = torch.zeros_like(distance)
+    before = Step(nothing, nothing, last.noise_stds, nothing, nothing)
+    return join([*[before.learnt] * (rounds - 1), last.learnt])
+
+
+def _path(config: Config, federation: Federation, game: RoundGame, theta: Tensor) -> list[Tensor]:
+    """Return the models from theta_0 on without noise, halfway between the two worlds."""
+    path = [theta]
+    optimizer = ServerOptimizer(config.training, config.normaliser)
+    for round in range(1, game.round + 1):
+        known, present, absent = sums(config, federation, game.at(round), theta)
+        theta = optimizer.step(theta, (known + (present + absent) / 2).float(), round)
+        path.append(theta)
+    return path
+
+
+def sums(
+    config: Config, federation: Federation, game: RoundGame, parameters: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the sum that both worlds have in a round, and what D and D' are expected to add.
+
+    Args:
+        config: the experiment.
+        federation: its data and model.
+        game: the round, its trials and the target.
+        parameters: float32 [T, P], the models that the round begins with.
+
+    Returns:
+        float64 [T, P], three times; of a sampled target a share q of what it would add.
+    """
+    rate, taking_part = config.sampling_rate, participation.coins(config, federation, game)
+    everybody = range(config.federation.clients)
+    known = common_part(config, federation, everybody, parameters, game, taking_part)
+    present, absent = challenge_contributions(config, federation, parameters, game)
+    return known, rate * present, rate * absent
+
+
+def noise_std(config: Config, nominal: float, difference: Tensor, round: int) -> Tensor:
+    """Return sigma of a round's noise [T], from all who add some.
+
+    Args:
+        config: the experiment.
+        nominal: the noise multiplier.
+        difference: [T, P], how far the two worlds' sums are apart.
+        round: counts from 1.
+    """
+    trust, there = config.federation.trust, joining.participants(config, round)
+    sources = 1 if trust.model.server_draws else len(there)
+    multiplier = aggregate_noise_multiplier(nominal, trust, config.expected_clients, sources)
+    if not sources:  # of nobody there is nothing, nor any noise
+        multiplier = 0.0
+    if config.privacy.sensitivity == "local":
+        return multiplier * difference.norm(dim=-1) / config.training.sampling_rate
+    bound = summing.sensitivity(config, nominal, difference.shape[1])
+    return torch.full_like(difference[:, 0], multiplier * bound)

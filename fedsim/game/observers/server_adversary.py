@@ -1,0 +1,105 @@
+"""An honest but curious server: the posterior of whoever receives the clients' messages.
+
+It knows what the participant knows (D, D', the mechanism, theta_0 and, where steps are sampled,
+which records other than the challenge's take part), and sees more: every message by itself, or the
+sum of all where secure aggregation hides them. It follows the protocol.
+"""
+
+from collections.abc import Collection, Mapping
+
+import torch
+from torch import Tensor
+
+from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio, ratio_without_noise
+from fedsim.game import federation as data
+from fedsim.game import participation
+from fedsim.game.client import challenge_contributions, common_part
+from fedsim.game.mechanisms.step import Step
+from fedsim.game.observers.known_round import KnownRound
+from fedsim.game.observers.participant import of_local_steps, replay_target
+from fedsim.game.observers.seat import Seat, Seen
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.privacy.trust.model import Vantage
+
+ROUNDING = 1e-5
+"""The share of a clean float32 sum below which a difference may be rounding, and says nothing."""
+
+
+class CuriousServer(Seat):
+    """The server itself, beside a participant who keeps a belief of its own."""
+
+    vantages = (Vantage.SERVER,)
+    follows = True
+
+    def observe(self, seen: Seen) -> Mapping[Vantage, Step]:
+        """Return what follows from the target's message, or from the sum of all."""
+        if Vantage.SERVER not in seen.unknown_noise:
+            return {}
+        config, game = seen.config, seen.game
+        known, target = data.load(config), game.target_client
+        message, within = seen.total, seen.participants
+        if not config.federation.trust.model.summed_securely:
+            message, within = seen.message(target), (target,)
+        of_round = KnownRound(
+            config,
+            known,
+            game,
+            torch.tensor(seen.model).to(known.device),
+            participation.coins(config, known, game),
+        )
+        noise_std = seen.unknown_noise[Vantage.SERVER].noise_std.to(known.device)
+        step = conclude(of_round, within, noise_std, torch.tensor(message).to(known.device))
+        return {Vantage.SERVER: step}
+
+
+def conclude(seen: KnownRound, summed: Collection[int], noise_std: Tensor, message: Tensor) -> Step:
+    """Return what the server learns from one round, on the CPU.
+
+    Args:
+        seen: the round.
+        summed: the clients whose messages are in what it received, one or several.
+        noise_std: of the noise in it that the server does not know, float64 [T], 0 for none; of one
+            step where clients take several.
+        message: [T, P], what it received, less the noise that was disclosed to it.
+    """
+    config, federation, game, parameters = seen.config, seen.federation, seen.game, seen.parameters
+    steps, rate = config.training.local_steps, config.sampling_rate
+    if steps > 1:
+        with_record, known = replay_target(seen)
+        present, absent = with_record - known, torch.zeros_like(known)
+        expected = of_local_steps(config, known, present, noise_std)
+    else:
+        known = common_part(config, federation, summed, parameters, game, seen.participation)
+        present, absent = challenge_contributions(config, federation, parameters, game)
+        replaced = absent if config.privacy.neighbouring is Neighbouring.REPLACE else None
+        expected = hypotheses(known, present, replaced, noise_std, rate)
+    if bool(noise_std.any()):
+        ratios = log_likelihood_ratio(expected, message)
+    else:
+        rest = message.double() - known
+        distinguishable = expected.sensitivity > ROUNDING * message.double().norm(dim=-1)
+        ratios = ratio_without_noise(
+            _nearest(rest, present, absent, rate),
+            expected.present_norm,
+            expected.absent_norm,
+            expected.sensitivity * distinguishable,
+            rate,
+        )
+    columns = (
+        ratios,
+        expected.sensitivity,
+        expected.noise_std,
+        expected.present_norm,
+        expected.absent_norm,
+    )
+    return Step(*(column.cpu() for column in columns))
+
+
+def _nearest(rest: Tensor, present: Tensor, absent: Tensor, sampling_rate: float) -> Tensor:
+    """Return which of nothing (0), g (1) and g' (2) the rest [T, P] of a clean sum is, int [T]."""
+    distances = torch.stack(
+        [rest.norm(dim=-1), (rest - present).norm(dim=-1), (rest - absent).norm(dim=-1)]
+    )
+    if sampling_rate == 1:
+        return 1 + distances[1:].argmin(dim=0)
+    return distances.argmin(dim=0)

@@ -1,0 +1,98 @@
+"""Datasets: public originals, and files of the user's own.
+
+A loader turns files into arrays; `DATASETS` names the loaders, one module for each format. Data are
+never changed, so they are loaded once for each process and shared read-only.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+
+from adversaries.registry import lookup
+from fedsim.learning.data.loaders import (
+    abalone,
+    adult,
+    bundled,
+    cifar,
+    csv_file,
+    hugging_face,
+    idx,
+    image_folder,
+    npz,
+    purchase,
+)
+from fedsim.learning.data.loaders.dataset import Dataset, Indices, Records, only
+from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.splitting import Split, split
+
+__all__ = [
+    "BUNDLED",
+    "DATASETS",
+    "Dataset",
+    "Indices",
+    "Records",
+    "Source",
+    "Split",
+    "load",
+    "only",
+    "split",
+]
+
+Loader = Callable[[Source], Dataset]
+DATASETS: dict[str, Loader] = {
+    "digits": bundled.digits,
+    "breast-cancer": bundled.breast_cancer,
+    "mnist": idx.mnist,
+    "fashion-mnist": idx.fashion_mnist,
+    "cifar-10": cifar.cifar10,
+    "purchase-100": purchase.purchase100,
+    "adult": adult.adult,
+    "abalone": abalone.abalone,
+    "idx": idx.own,
+    "npz": npz.own,
+    "csv": csv_file.own,
+    "images": image_folder.own,
+    "hf": hugging_face.own,
+}
+"""Loaders by name. A loader takes a `Source` and raises InputError."""
+
+BUNDLED = ("digits", "breast-cancer")
+"""Those that a package brings: nothing is read from a folder that somebody must name."""
+
+
+def load(
+    name: str,
+    root: str = "",
+    label: str = "label",
+    exclude: tuple[str, ...] = (),
+    image_size: int = 0,
+    download: bool = False,
+    classes: tuple[str, ...] = (),
+) -> Dataset:
+    """Return the named dataset.
+
+    Args:
+        name: a key of `DATASETS`, or "package.module:name" of a loader.
+        root: the folder or file that it is read from.
+        label: of a table, the column of the labels.
+        exclude: of a table, the columns that are no features.
+        image_size: the side of the squares that pictures are brought to, 0 to leave them.
+        download: whether missing originals may be fetched into `root`.
+        classes: the labels that are kept, as of `only`; none for all.
+
+    Raises:
+        InputError: there is no such dataset, or its files or labels are not as they must be.
+    """
+    source = Source(name, root, label, exclude, image_size, download)
+    return _only(source, classes) if classes else _load(source)
+
+
+@lru_cache(maxsize=4)
+def _load(source: Source) -> Dataset:
+    # Code of a user's own may call its data something else.
+    return replace(lookup(DATASETS, source.name, "data.name")(source), name=source.name)
+
+
+@lru_cache(maxsize=4)
+def _only(source: Source, classes: tuple[str, ...]) -> Dataset:
+    return only(_load(source), classes)

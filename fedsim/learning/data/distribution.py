@@ -1,0 +1,279 @@
+"""Data distribution: the records of D by client and label, and how far that is from a random
+deal."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+from scipy.special import entr
+
+from adversaries.errors import InputError
+from fedsim.config import Config
+from fedsim.config.federation import CLIENT, OWN
+from fedsim.learning import data
+from fedsim.learning.data import Dataset, Split, own_records
+from fedsim.learning.data.partition import FLOWER, partition
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+LABEL = "label"
+"""The name of the labels where a column is asked for: `partition-key = "label"` deals classes."""
+
+SHOWN_COLUMNS = 20
+"""How many columns are named where there may be hundreds."""
+
+
+@dataclass(frozen=True, eq=False)
+class DataDistribution:
+    """How many records of each label each client has.
+
+    Attributes:
+        counts: int64 [clients, classes]. Every client has a record.
+    """
+
+    counts: Ints
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Records of each client [clients]."""
+        return self.counts.sum(axis=1)
+
+    @cached_property
+    def classes(self) -> Ints:
+        """How many labels each client has at least one record of [clients]."""
+        return np.count_nonzero(self.counts, axis=1)
+
+    @cached_property
+    def effective_classes(self) -> Floats:
+        """The exponential of the entropy of each client's labels [clients], in 1..classes.
+
+        So many equally frequent labels have the same entropy (Hill, 1973, the number of order 1).
+        """
+        shares = self.counts / self.sizes[:, None]
+        effective: Floats = np.exp(entr(shares).sum(axis=1))
+        return effective
+
+    @cached_property
+    def label_skew(self) -> Floats:
+        """Total variation distance of each client's labels from those of all of D [clients], 0..1.
+
+        The share of its records that would need another label for its mix to be that of D.
+        """
+        shares = self.counts / self.sizes[:, None]
+        distance: Floats = np.abs(shares - self._overall).sum(axis=1) / 2
+        return distance
+
+    @cached_property
+    def chance_skew(self) -> Floats:
+        """The expectation of `label_skew` if clients of these sizes drew their records at random.
+
+        Small samples of one mix differ from it; what is above this is skew. Exact: each count is
+        hypergeometric, X of n records where K of N have the label, with mean absolute deviation
+        2(K − m)(n − m)P(X = m)/N for m = ⌊nK/N⌋ (Diaconis & Zabell, 1991, Closed form summation
+        for classical distributions). [clients]
+        """
+        N, K, n = int(self.sizes.sum()), self.counts.sum(axis=0), self.sizes[:, None]
+        m = n * K // N  # in integers: a mean that is whole is not rounded below itself
+        deviation = 2 * (K - m) * (n - m) * scipy.stats.hypergeom.pmf(m, N, K, n) / N
+        expected: Floats = (deviation / n).sum(axis=1) / 2
+        return expected
+
+    def mean(self, skew: Floats) -> float:
+        """Return the mean over clients, weighted by their records.
+
+        Args:
+            skew: [clients], `label_skew` or `chance_skew`.
+        """
+        return float(np.average(skew, weights=self.sizes))
+
+    def skew_summary(self) -> dict[str, float]:
+        """Return the mean label skew, and what a random deal is expected to have, for a report."""
+        return {
+            "measured": round(self.mean(self.label_skew), 4),
+            "by chance": round(self.mean(self.chance_skew), 4),
+        }
+
+    @cached_property
+    def _overall(self) -> Floats:
+        shares: Floats = self.counts.sum(axis=0) / self.sizes.sum()
+        return shares
+
+
+def held(config: Config, client: int | None = None) -> tuple[Split, Ints]:
+    """Return D, the pool and the held-out records, and who holds which of D.
+
+    Where clients have records of their own, D is what this process may read: a client's are its
+    own, a server has none, and whoever rehearses a training has all of them.
+
+    Args:
+        config: the experiment.
+        client: whose own records are read; None for a server, or all.
+
+    Returns:
+        The split, and the client of each record of D, int64 [n].
+
+    Raises:
+        InputError: as of `dataset`, `draw`, `divide` and `own_records`.
+    """
+    if config.data.name != OWN:
+        split = draw(config, dataset(config))
+        return split, divide(config, split)
+    clients: Iterable[int] = () if client is None else (client,)
+    if config.run.job == "rehearsal":
+        clients = range(config.federation.clients)
+    return _own(config, tuple(clients))
+
+
+def dataset(config: Config) -> Dataset:
+    """Return the dataset that a configuration names; of clients' own, what is public.
+
+    Args:
+        config: the experiment.
+
+    Raises:
+        InputError: as of `data.load` and `own_records`.
+    """
+    source = config.data
+    if source.name == OWN:
+        text, public = source.public_schema, source.public_root
+        return own_records.dataset(text, (), public, config.model.weights)
+    exclude = tuple(filter(None, (column.strip() for column in source.exclude.split(","))))
+    classes = tuple(filter(None, (label.strip() for label in source.classes.split(","))))
+    return data.load(
+        source.name, source.root, source.label, exclude, source.image_size, source.download, classes
+    )
+
+
+def _own(config: Config, clients: tuple[int, ...]) -> tuple[Split, Ints]:
+    """Return the own records of some clients as D, and the public ones as held out and pool."""
+    source = config.data
+    paths = tuple(source.root.replace(CLIENT, str(client)) for client in clients)
+    if len(clients) > 1 and len(set(paths)) < len(paths):
+        raise InputError(
+            f"data.root is '{source.root}', the same for all clients; put {CLIENT} where the "
+            "number of the client belongs"
+        )
+    text, directory = source.public_schema, config.model.weights  # where a tokenizer lies
+    found = own_records.dataset(text, paths, source.public_root, directory)
+    sizes = [own_records.count(text, path, directory) for path in paths]
+    own = sum(sizes)
+    if len(clients) > 1 and own != source.records:
+        raise InputError(
+            f"the clients have {own} records together, but data.records is {source.records}, by "
+            f"which sums are divided; rehearse with data.records = {own}"
+        )
+    generator = np.random.Generator(np.random.Philox(key=source.seed))
+    public = own + generator.permutation(len(found.train) - own)
+    split = Split(found, np.arange(own), public[: source.held_out], public[source.held_out :])
+    return split, np.repeat(np.asarray(clients, dtype=np.int64), sizes)
+
+
+def draw(config: Config, source: Dataset) -> Split:
+    """Return the records of D, the pool and those held out.
+
+    Args:
+        config: the experiment.
+        source: the dataset.
+
+    Raises:
+        InputError: it has too few records.
+    """
+    chosen = config.data
+    return data.split(source, chosen.records, chosen.held_out, chosen.pool, chosen.seed)
+
+
+def divide(config: Config, split: Split) -> Ints:
+    """Return the client of each record of D, int64 [n].
+
+    Args:
+        config: the experiment.
+        split: with D.
+
+    Raises:
+        InputError: as of `keys` and `partition`.
+    """
+    federation = config.federation
+    return partition(
+        split.members_records.labels,
+        federation.clients,
+        federation.partition,
+        federation.dirichlet_alpha,
+        config.data.seed,
+        keys(config, split),
+        federation.partition_options,
+    )
+
+
+def keys(config: Config, split: Split) -> npt.NDArray[Any] | None:
+    """Return what each record of D has in the column that is not to be split.
+
+    Args:
+        config: the experiment.
+        split: with D.
+
+    Returns:
+        [n]; None where no column is named.
+
+    Raises:
+        InputError: the column is not there, or the scheme would split it, or the labels are meant
+            where a column of the dataset's own has the same name.
+    """
+    name, scheme = config.federation.partition_key, config.federation.partition
+    by_key = scheme == "key" or (scheme.startswith(FLOWER) and name)
+    if not by_key:
+        if name:
+            raise InputError(
+                f"federation.partition-key is '{name}', but federation.partition is '{scheme}', "
+                "which splits it; set federation.partition=key, or leave the column out"
+            )
+        return None
+    columns = columns_of(split.dataset)
+    if name not in columns:
+        raise InputError(
+            f"federation.partition-key is '{name}', but the columns of {split.dataset.name} are "
+            f"{named(columns)}; name one of them"
+        )
+    if name == LABEL and LABEL in split.dataset.columns:
+        raise InputError(
+            f"federation.partition-key is '{LABEL}', which are the labels of every dataset, but "
+            f"{split.dataset.name} also has a column of that name; give that column another"
+        )
+    return columns[name][split.members]
+
+
+def columns_of(source: Dataset) -> dict[str, npt.NDArray[Any]]:
+    """Return what records can be dealt by: the original columns [N] by name, and the labels.
+
+    A column that is called as the labels are is hidden by them.
+
+    Args:
+        source: the dataset, of N training records.
+    """
+    own = {name: values for name, values in source.columns.items() if name != LABEL}
+    return {LABEL: source.train.labels, **own}
+
+
+def named(columns: Iterable[str]) -> str:
+    """Return the names in one line, the first of them where there are many."""
+    names = list(columns)
+    more = len(names) - SHOWN_COLUMNS
+    return ", ".join(names[:SHOWN_COLUMNS]) + (f" and {more} more" if more > 0 else "")
+
+
+def hold(split: Split, client_of: Ints, clients: int) -> DataDistribution:
+    """Return how many records of D each client has, by label.
+
+    Args:
+        split: with D.
+        client_of: int64 [n], the client of each record of D.
+        clients: how many there are.
+    """
+    classes = split.dataset.classes
+    cells = client_of * classes + split.members_records.labels
+    counts = np.bincount(cells, minlength=clients * classes).reshape(clients, classes)
+    return DataDistribution(counts)

@@ -1,0 +1,133 @@
+"""Partitioners of Flower Datasets: what `flwr-datasets` has need not be written again here."""
+
+import inspect
+import io
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries.errors import InputError
+
+if TYPE_CHECKING:
+    from fedsim.learning.data.partition import Division
+
+PARTITIONERS = {
+    "iid": "IidPartitioner",
+    "dirichlet": "DirichletPartitioner",
+    "pathological": "PathologicalPartitioner",
+    "shard": "ShardPartitioner",
+    "continuous": "ContinuousPartitioner",
+    "linear": "LinearPartitioner",
+    "square": "SquarePartitioner",
+    "exponential": "ExponentialPartitioner",
+    "natural-id": "NaturalIdPartitioner",
+    "grouped-natural-id": "GroupedNaturalIdPartitioner",
+}
+"""Flower's classes by what follows flwr: in the name of a scheme."""
+
+BY, POSITION = "by", "position"
+"""Columns of what Flower divides: what it goes by, and where each record is in D."""
+
+
+def divide(
+    name: str, division: "Division", generator: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """Return the client of each record as a partitioner of Flower has it.
+
+    It goes by the key if one is named, else by the labels. The number of clients, alpha and the
+    seed are the experiment's; what else its class takes are the division's options, in Flower's
+    names.
+
+    Args:
+        name: a key of `PARTITIONERS`.
+        division: what is to be divided.
+        generator: of this draw.
+
+    Returns:
+        int64 [n].
+
+    Raises:
+        InputError: flwr-datasets is not installed, an option is not the partitioner's, or it
+            refuses, or leaves a record without a client.
+    """
+    scheme = f"federation.partition is 'flwr:{name}'"
+    try:
+        from datasets import Dataset  # noqa: PLC0415
+        from flwr_datasets import partitioner as flower  # noqa: PLC0415
+    except ImportError as error:
+        raise InputError(
+            f"{scheme}, which flwr-datasets makes: pip install flwr-datasets ({error})"
+        ) from None
+    made = getattr(flower, PARTITIONERS[name])
+    arguments = _arguments(scheme, made, division, generator)
+    by = division.labels if division.keys is None else division.keys
+    table = {BY: by.tolist(), POSITION: np.arange(len(by)).tolist()}
+    try:
+        with _quiet():
+            partitioner = made(**arguments)
+            partitioner.dataset = Dataset.from_dict(table)
+            count = partitioner.num_partitions
+            parts = [partitioner.load_partition(client)[POSITION] for client in range(count)]
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        said = " ".join(str(error).split())
+        raise InputError(f"{scheme}, which refuses: {said}") from None
+    if count != division.clients:
+        raise InputError(
+            f"{scheme}, which makes {count} clients of these records, but federation.clients is "
+            f"{division.clients}; set it to {count}"
+        )
+    client_of = np.full(len(by), -1, dtype=np.int64)
+    for client, positions in enumerate(parts):
+        client_of[positions] = client
+    if left := int((client_of < 0).sum()):
+        raise InputError(
+            f"{scheme}, which leaves {left} of the {len(by)} records of D without a client; choose "
+            "other federation.partition-options, or another number of clients"
+        )
+    return client_of
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep progress bars and warnings of a library from between the lines of a command."""
+    with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _arguments(
+    scheme: str, made: Any, division: "Division", generator: np.random.Generator
+) -> dict[str, Any]:
+    """Return what a partitioner's class is called with. Raises InputError."""
+    parameters = inspect.signature(made).parameters
+    own = {
+        "num_partitions": division.clients,
+        "partition_by": BY,
+        "alpha": division.alpha,
+        "min_partition_size": 1,
+        "seed": int(generator.integers(2**31)),
+    }
+    chosen = {name.replace("-", "_"): value for name, value in division.options.items()}
+    free = [name for name in parameters if name not in {*own} - {"min_partition_size"}]
+    if unknown := sorted(set(chosen) - set(free)):
+        known = ", ".join(name.replace("_", "-") for name in free) or "none"
+        raise InputError(
+            f"federation.partition-options names '{unknown[0].replace('_', '-')}', but {scheme}, "
+            f"whose options are {known}"
+        )
+    arguments = {name: value for name, value in (own | chosen).items() if name in parameters}
+    missing = [
+        name.replace("_", "-")
+        for name, parameter in parameters.items()
+        if parameter.default is parameter.empty and name not in arguments
+    ]
+    if missing:
+        raise InputError(
+            f"{scheme}, which needs {missing[0]}: set federation.partition-options = "
+            f'"{missing[0]}=2", or another number'
+        )
+    return arguments

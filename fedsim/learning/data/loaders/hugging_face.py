@@ -1,0 +1,201 @@
+"""A data set of Hugging Face from a local directory: pictures, lists of numbers, or a table."""
+
+import io
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries.errors import InputError
+from fedsim.common import reading
+from fedsim.learning.data.loaders import arrow, image_folder, npz, table
+from fedsim.learning.data.loaders.dataset import Dataset
+from fedsim.learning.data.loaders.source import Source
+
+if TYPE_CHECKING:
+    import datasets
+
+SAVED, SAVED_SPLITS = "state.json", "dataset_dict.json"
+"""The files by which a directory is known that `save_to_disk` wrote, of one split or of several."""
+
+TRAIN = "train"
+"""The split that is read where there are several."""
+
+
+def own(source: Source) -> Dataset:
+    """Return the data set of a directory that `save_to_disk` wrote, or of Parquet files.
+
+    Its pictures are the features, or its lists of numbers; where it has neither, all columns but
+    the label are, as of a CSV file. What is no feature stays a column, to divide the records by.
+
+    Args:
+        source: the directory, the label's column, and those that are no features.
+
+    Raises:
+        InputError: the library is not installed, or the directory holds no such data set.
+    """
+    path = source.path
+    files = _files(path)
+    with reading.damage(partial(_refusal, path)), arrow.limited(files):
+        found = _read(path, files)
+        features, columns = _columns(source, found)
+        values = _values(found, features, path, source.image_size) if features else None
+    if values is None:
+        return _of_table(source, columns)
+    arrays = {name: np.asarray(values) for name, values in columns.items()}
+    return npz.of_arrays(source.name, path, values, arrays.pop(source.label), arrays)
+
+
+def _columns(source: Source, found: "datasets.Dataset") -> tuple[str, dict[str, list[Any]]]:
+    """Return the name of the column of features, "" for a table, and the values of the others.
+
+    Raises InputError.
+    """
+    path = source.path
+    named = ", ".join(found.column_names)
+    for key, chosen in (("data.label", (source.label,)), ("data.exclude", source.exclude)):
+        for column in chosen:
+            if column not in found.column_names:
+                raise InputError(f"{key} names '{column}', but the columns of '{path}' are {named}")
+    features = [
+        name
+        for name, kind in found.features.items()
+        if name not in {source.label, *source.exclude} and _is_array(kind)
+    ]
+    if len(features) > 1:
+        raise InputError(
+            f"'{path}' has several columns of pictures or lists: {', '.join(features)}; leave all "
+            "but one out with data.exclude"
+        )
+    scalars = [name for name, kind in found.features.items() if _is_scalar(kind)]
+    if source.label not in scalars:
+        raise InputError(f"column '{source.label}' of '{path}' is no label; name one in data.label")
+    columns = {name: found.with_format("python")[name][:] for name in scalars}
+    for name, values in columns.items() if features else ():
+        if None in values:
+            raise InputError(
+                f"record {values.index(None)} of '{path}' has no '{name}'; fill it in, or leave "
+                "the record out"
+            )
+    return (features or [""])[0], columns
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the files that are read. Raises InputError."""
+    try:
+        import datasets  # noqa: F401, PLC0415
+        from PIL import Image  # noqa: F401, PLC0415  (nothing is imported in limited memory)
+        from pyarrow import parquet  # noqa: F401, PLC0415
+    except ImportError as error:
+        raise InputError(
+            f"data.name is 'hf', which the library datasets reads: pip install datasets ({error})"
+        ) from None
+    if not path.is_dir():
+        raise InputError(f"there is no folder '{path}'; name one with data.root=PATH")
+    if _was_saved(path):
+        return [file for file in path.rglob("*") if not file.is_dir()]
+    files = sorted(path.rglob("*.parquet"))
+    if not files:
+        raise InputError(
+            f"'{path}' has neither a data set that save_to_disk wrote nor Parquet files; "
+            "download one with huggingface-cli, or save one with dataset.save_to_disk(path)"
+        )
+    return [file for file in files if TRAIN in file.name] or files
+
+
+def _was_saved(path: Path) -> bool:
+    return (path / SAVED).is_file() or (path / SAVED_SPLITS).is_file()
+
+
+def _read(path: Path, files: list[Path]) -> "datasets.Dataset":
+    """Return the one split, or that for training. Raises of `reading.DAMAGE`."""
+    import datasets  # noqa: PLC0415
+    from pyarrow import concat_tables, parquet  # noqa: PLC0415
+
+    if _was_saved(path):
+        loaded = datasets.load_from_disk(str(path))
+        return _split(path, loaded) if isinstance(loaded, dict) else loaded
+    tables = [parquet.ParquetFile(file, pre_buffer=False) for file in files]
+    return datasets.Dataset(concat_tables([each.read(use_threads=False) for each in tables]))
+
+
+def _split(path: Path, splits: "datasets.DatasetDict") -> "datasets.Dataset":
+    if TRAIN not in splits and len(splits) > 1:
+        raise InputError(
+            f"'{path}' has the splits {', '.join(splits)} and none is called {TRAIN}; save the one "
+            "that is meant by itself"
+        )
+    return splits[TRAIN] if TRAIN in splits else next(iter(splits.values()))
+
+
+def _refusal(path: Path, reason: str) -> InputError:
+    return InputError(f"'{path}' is damaged, or no data set of Hugging Face ({reason})")
+
+
+def _is_scalar(kind: Any) -> bool:
+    """Return whether a column has one number, word or class for each record."""
+    from datasets import ClassLabel, Value  # noqa: PLC0415
+
+    return isinstance(kind, ClassLabel | Value)
+
+
+def _is_array(kind: Any) -> bool:
+    """Return whether a column has pictures, or lists of numbers."""
+    from datasets import Image  # noqa: PLC0415
+
+    inner = kind
+    while getattr(inner, "feature", None) is not None:  # a list of lists
+        inner = inner.feature
+    words = getattr(inner, "dtype", "") in ("string", "large_string")
+    return isinstance(kind, Image) or not (_is_scalar(kind) or isinstance(kind, dict) or words)
+
+
+def _values(
+    found: "datasets.Dataset", name: str, path: Path, size: int
+) -> npt.NDArray[np.number[Any]]:
+    """Return pictures as uint8 [N, C, H, W], or lists as numbers [N, ...]. Raises InputError."""
+    from datasets import Image  # noqa: PLC0415
+
+    if isinstance(found.features[name], Image):
+        # Undecoded: what is decoded here is in the file, and no path or address in it is followed.
+        raw = found.cast_column(name, Image(decode=False))[name]
+        names = [f"{name} of record {number}" for number in range(len(raw))]
+        pictures = [_picture(one, of, size) for one, of in zip(raw, names, strict=True)]
+        return image_folder.stack(pictures, names)
+    try:
+        return np.asarray(found.with_format("python")[name][:])
+    except ValueError:
+        raise InputError(
+            f"lists of column '{name}' of '{path}' differ in length; make them equal, or leave the "
+            "column out with data.exclude"
+        ) from None
+
+
+def _picture(stored: Any, name: str, size: int) -> npt.NDArray[np.uint8]:
+    if not stored or not stored.get("bytes"):
+        raise InputError(
+            f"{name} is not in the file; save the data set anew with its pictures embedded "
+            "(save_to_disk does, and push_to_hub)"
+        )
+    with (
+        reading.damage(lambda reason: InputError(f"{name} is damaged ({reason}); remove it")),
+        image_folder.opened(io.BytesIO(stored["bytes"])) as picture,
+    ):
+        return image_folder.pixels(picture, name, size)
+
+
+def _of_table(source: Source, found: dict[str, list[Any]]) -> Dataset:
+    """Return the columns as of a file of comma-separated values. Raises InputError."""
+    texts = [["" if value is None else str(value) for value in found[name]] for name in found]
+    rows = [list(row) for row in zip(*texts, strict=True)]
+    whole = table.complete(rows)
+    if not whole:
+        raise InputError(f"no row of '{source.path}' is without missing values; give whole ones")
+    columns = {
+        name: np.asarray(values, dtype=np.str_)
+        for name, values in zip(found, zip(*whole, strict=True), strict=True)
+    }
+    dropped = len(rows) - len(whole)
+    return table.encode(source.name, source.path, columns, source.label, source.exclude, dropped)

@@ -1,0 +1,146 @@
+"""Arrays of the user's own, in NumPy's .npz; objects in it, which are pickles, are refused."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries.errors import InputError
+from fedsim.common import reading
+from fedsim.learning.data.loaders.dataset import Dataset, Records
+from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.validation import class_numbers, finite
+
+GREY_OR_COLOUR = (1, 3)
+
+
+def own(source: Source) -> Dataset:
+    """Return the dataset of an archive's `features` and `labels`.
+
+    features: images [N, H, W], [N, C, H, W] or [N, H, W, C] of 1 or 3 channels, bytes or numbers
+    between 0 and 1, or a table [N, F], which is taken as it is; labels: [N] numbers or text, or
+    one-hot [N, classes]. Every other array of length N is a column.
+
+    Args:
+        source: its file.
+
+    Raises:
+        InputError: an array is missing, or not of such a kind.
+    """
+    path = source.file
+    found = arrays(path)
+    if missing := {"features", "labels"} - set(found):
+        raise InputError(
+            f"'{path}' has no array '{min(missing)}', it has {', '.join(sorted(found)) or 'none'}; "
+            "save it with numpy.savez(file, features=..., labels=...)"
+        )
+    features, labels = found.pop("features"), numbered(found.pop("labels"))
+    return of_arrays(source.name, path, features, labels, found)
+
+
+def of_arrays(
+    name: str,
+    path: Path,
+    values: npt.NDArray[Any],
+    raw_labels: npt.NDArray[Any],
+    found: dict[str, npt.NDArray[Any]],
+) -> Dataset:
+    """Return the dataset of features, labels and other columns.
+
+    Args:
+        name: of the dataset.
+        path: of the file, for error messages.
+        values: the features, as of `own`.
+        raw_labels: [N] numbers or text.
+        found: the other columns [N], by name.
+
+    Raises:
+        InputError: an array is not of such a kind.
+    """
+    if values.dtype.kind not in "buif" or values.ndim not in (2, 3, 4) or not values.size:
+        raise InputError(
+            f"features of '{path}' are {values.dtype} {values.shape}; give numbers [N, F], or "
+            "images [N, H, W] or [N, C, H, W]"
+        )
+    for column, array in (("labels", raw_labels), *found.items()):
+        if array.ndim != 1 or len(array) != len(values):
+            raise InputError(
+                f"{column} of '{path}' have shape {array.shape}; give one value for each of the "
+                f"{len(values)} features"
+            )
+    if raw_labels.dtype.kind not in "buiUS":
+        raise InputError(f"labels of '{path}' are {raw_labels.dtype}; give whole numbers or text")
+    labels, classes = class_numbers(raw_labels, path, "labels")
+    if values.ndim > 2:
+        records = Records(_images(values, path), labels)
+        return Dataset(name, records, None, classes, "image", columns=found)
+    names = tuple(f"x{number}" for number in range(values.shape[1]))
+    if twice := set(names) & set(found):
+        raise InputError(
+            f"array '{min(twice)}' of '{path}' has the name of a feature; give it another"
+        )
+    return Dataset(
+        name,
+        Records(finite(values, path), labels),
+        None,
+        classes,
+        "tabular",
+        attributes=names,
+        columns=dict(zip(names, values.T, strict=True)) | found,
+        column_of=np.arange(len(names), dtype=np.int64),
+        categorical=frozenset(name for name, array in found.items() if array.dtype.kind in "US"),
+    )
+
+
+def arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Return the named arrays of a .npz file.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        InputError: it is none, or has Python objects.
+    """
+
+    def refusal(reason: str) -> InputError:
+        return InputError(
+            f"'{path}' is damaged or no .npz of plain arrays ({reason}); save it with "
+            "numpy.savez, without objects"
+        )
+
+    with reading.damage(refusal):
+        return reading.arrays(path)
+
+
+def numbered(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return labels [N] as they are, and the position of the 1 in one-hot ones [N, classes]."""
+    one_hot = (
+        labels.ndim == 2
+        and labels.shape[1] > 1
+        and labels.dtype.kind in "buif"
+        and bool(((labels == 0) | (labels == 1)).all() and (labels.sum(axis=1) == 1).all())
+    )
+    return labels.argmax(axis=1) if one_hot else labels
+
+
+def _images(values: npt.NDArray[Any], path: Path) -> npt.NDArray[np.float32]:
+    """Return images float32 [N, C, H, W] between 0 and 1."""
+    if values.ndim == 3:
+        values = values[:, None]
+    elif values.shape[1] not in GREY_OR_COLOUR:
+        values = np.moveaxis(values, -1, 1)
+    if values.shape[1] not in GREY_OR_COLOUR:
+        raise InputError(
+            f"images of '{path}' have {values.shape[1]} channels; give 1 (grey) or 3 (red, green, "
+            "blue)"
+        )
+    if values.dtype == np.uint8:
+        return np.divide(values, 255, dtype=np.float32)
+    numbers = finite(values, path)
+    if numbers.min() < 0 or numbers.max() > 1:
+        raise InputError(
+            f"images of '{path}' lie between {numbers.min():g} and {numbers.max():g}; give bytes "
+            "(uint8), or numbers between 0 and 1"
+        )
+    return numbers

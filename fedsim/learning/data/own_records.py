@@ -1,0 +1,249 @@
+"""A client's own records: read where they lie, made features as the public schema says.
+
+Nothing is computed on them that would have to agree with other clients' (no minimum, no mean, no
+list of categories), so that nothing about them need leave the client.
+
+| what the path names | format |
+|---|---|
+| `FILE.csv` | a table, with a header |
+| `FILE.parquet` | a table |
+| `FILE.npz` | a table's columns and its label by name, or `features` and `labels` of pictures |
+| a folder with `train-images-idx3-ubyte` | MNIST's format |
+| any other folder | pictures, a subfolder for each class |
+| `package.module:name` | a function of the node's owner, which returns what an .npz would hold |
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries import registry
+from adversaries.errors import InputError
+from fedsim.learning.data import schema as schemas
+from fedsim.learning.data import tokens
+from fedsim.learning.data.loaders import arrow, csv_file, idx, image_folder, npz, originals
+from fedsim.learning.data.loaders.dataset import Dataset, Records
+from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.schema import Schema
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+FEATURES, LABELS = "features", "labels"
+"""What pictures and their labels are called among arrays."""
+
+
+@dataclass(frozen=True, eq=False)
+class Raw:
+    """What a reader finds, before the schema is applied.
+
+    Attributes:
+        columns: a table's, [N] by name, or pictures as `FEATURES`, [N, C, H, W].
+        labels: as text [N]; None where there are none, of records to be predicted.
+    """
+
+    columns: Arrays
+    labels: list[str] | None
+
+
+def records(path: str, schema: Schema, labelled: bool = True, directory: str = "") -> Records:
+    """Return the records of a file, a folder or a function, as the schema says.
+
+    Args:
+        path: of a format above.
+        schema: that all clients share.
+        labelled: whether they need labels; without, labels are 0.
+        directory: of texts, with their tokenizer, as of `tokens`.
+
+    Raises:
+        InputError: there are none, or one is not as the schema says; one line that names it.
+    """
+    raw, where = _read(path, schema), f"'{path}'"
+    if schema.image is None:
+        columns = {name: _as_text(values) for name, values in raw.columns.items()}
+        if schema.text is None:
+            features = schema.table(columns, where)
+        else:
+            texts = schema.texts(columns, where)
+            features = tokens.numbers(texts, schema.text.length, directory)
+    elif FEATURES in raw.columns:
+        features = schema.pixels(_channels_first(raw.columns[FEATURES], where), where)
+    else:
+        raise InputError(f"{where} holds a table, but the schema's records are pictures")
+    if not len(features):
+        raise InputError(f"{where} has no records; give some")
+    if not labelled:
+        return Records(features, np.zeros(len(features), dtype=np.int64))
+    if raw.labels is None:
+        raise InputError(f"{where} has no labels ('{_label(schema)}'); give each record one")
+    if len(raw.labels) != len(features):
+        raise InputError(
+            f"{where} has {len(features)} records and {len(raw.labels)} labels; give each one"
+        )
+    return Records(features, schema.numbers(raw.labels, where))
+
+
+def dataset(text: str, paths: tuple[str, ...], public: str, directory: str = "") -> Dataset:
+    """Return the records of some clients and, behind them, those that are public.
+
+    Args:
+        text: of the schema.
+        paths: of the clients' records, in order.
+        public: where records lie that nobody trains on; "" for none.
+        directory: as of `records`.
+
+    Raises:
+        InputError: as of `records`.
+    """
+    schema = schemas.parse(text)
+    parts = [_cached(path, text, directory) for path in (*paths, public) if path]
+    none = Records(np.zeros((0, *schema.shape), dtype=np.float32), np.zeros(0, dtype=np.int64))
+    joined = Records(
+        np.concatenate([none.features, *(part.features for part in parts)]),
+        np.concatenate([none.labels, *(part.labels for part in parts)]),
+    )
+    return Dataset(
+        "own",
+        joined,
+        None,
+        len(schema.classes),
+        "tabular" if schema.image is None else "image",
+        attributes=schema.features,
+    )
+
+
+def count(text: str, path: str, directory: str = "") -> int:
+    """Return how many records a client has; not to leave it.
+
+    Args:
+        text: of the schema.
+        path: of the records.
+        directory: as of `records`.
+
+    Raises:
+        InputError: as of `records`.
+    """
+    return len(_cached(path, text, directory))
+
+
+@lru_cache(maxsize=64)
+def _cached(path: str, text: str, directory: str) -> Records:
+    # A client is called once for each message.
+    return records(path, schemas.parse(text), directory=directory)
+
+
+def _read(path: str, schema: Schema) -> Raw:
+    if registry.is_code(path):
+        return _of_arrays(registry.lookup({}, path, "data-path")(), schema, f"'{path}'")
+    place = Path(path).expanduser()
+    if place.is_dir():
+        is_idx = originals.present(_source(place), idx.TRAIN[:1], (".", "raw"))
+        return _idx(place) if is_idx else _pictures(place, schema)
+    if not place.is_file():
+        raise InputError(f"there is no file or folder '{path}'; give its records' path")
+    if place.suffix not in FILES:
+        raise InputError(
+            f"'{path}' is of no known format; give {', '.join(FILES)}, or a folder of pictures"
+        )
+    return FILES[place.suffix](place, schema)
+
+
+def _csv(path: Path, schema: Schema) -> Raw:
+    names, *rows = csv_file.rows(path)
+    csv_file.check_names(names, path)
+    columns = {name: np.asarray([row[at] for row in rows]) for at, name in enumerate(names)}
+    return _table(columns, schema)
+
+
+def _parquet(path: Path, schema: Schema) -> Raw:
+    wanted = [schema.label, *schema.columns, *([schema.text.column] if schema.text else ())]
+    columns = arrow.parquet_columns(path, wanted)
+    return _table({name: np.asarray(values, object) for name, values in columns.items()}, schema)
+
+
+def _npz(path: Path, schema: Schema) -> Raw:
+    return _of_arrays(npz.arrays(path), schema, f"'{path}'")
+
+
+def _of_arrays(arrays: Arrays, schema: Schema, where: str) -> Raw:
+    arrays = {name: np.asarray(array) for name, array in arrays.items()}
+    if schema.image is None:
+        return _table(arrays, schema)
+    if FEATURES not in arrays:
+        raise InputError(
+            f"{where} has no array '{FEATURES}', it has {', '.join(arrays) or 'none'}; save "
+            f"pictures with numpy.savez(file, {FEATURES}=..., {LABELS}=...)"
+        )
+    labels = arrays.get(LABELS)
+    return Raw(
+        {FEATURES: arrays[FEATURES]},
+        None if labels is None else _as_text(npz.numbered(labels)),
+    )
+
+
+def _table(columns: Arrays, schema: Schema) -> Raw:
+    labels = columns.get(schema.label)
+    return Raw(columns, None if labels is None else _as_text(labels))
+
+
+def _idx(path: Path) -> Raw:
+    images, labels = originals.find(_source(path), idx.TRAIN, (".", "raw"))
+    pixels = idx.read_idx(images, dimensions=3)[:, None]
+    return Raw({FEATURES: pixels}, _as_text(idx.read_idx(labels, dimensions=1)))
+
+
+def _pictures(path: Path, schema: Schema) -> Raw:
+    if schema.image is None:
+        raise InputError(f"'{path}' is a folder, but the schema's records are a table: give a file")
+    _, height, width = schema.image.shape
+    pixels, labels, _ = image_folder.pictures(path, 0, empty=True, only=(height, width))
+    return Raw({FEATURES: pixels}, labels)
+
+
+FILES: Mapping[str, Callable[[Path, Schema], Raw]] = {
+    ".csv": _csv,
+    ".parquet": _parquet,
+    ".npz": _npz,
+}
+"""Readers of files, by what their names end with."""
+
+
+def _source(path: Path) -> Source:
+    return Source("own", str(path))
+
+
+def _label(schema: Schema) -> str:
+    return schema.label if schema.image is None else LABELS
+
+
+def _as_text(values: npt.NDArray[Any]) -> list[str]:
+    """Return a column as text; a whole number is the same, however it is stored."""
+    return [_written(value) for value in values.tolist()]
+
+
+def _written(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace")
+    return str(value).strip()
+
+
+def _channels_first(images: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+    """Return pictures [N, C, H, W]."""
+    if images.dtype.kind not in "buif" or images.ndim not in (3, 4):
+        raise InputError(
+            f"{where} has {FEATURES} of {images.dtype} {images.shape}; give numbers [N, H, W], "
+            "[N, C, H, W] or [N, H, W, C]"
+        )
+    if images.ndim == 3:
+        return images[:, None]
+    if images.shape[1] not in npz.GREY_OR_COLOUR:
+        return np.moveaxis(images, -1, 1)
+    return images

@@ -1,0 +1,191 @@
+"""Which client holds which record of D."""
+
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries.errors import InputError
+from adversaries.registry import lookup
+from fedsim.learning.data import flower_partition
+
+REDRAWS = 100
+"""Draws before a partition that leaves a client without a record is refused."""
+
+
+@dataclass(frozen=True, eq=False)
+class Division:
+    """What is to be divided among clients.
+
+    Attributes:
+        labels: int64 [n].
+        clients: how many there are.
+        alpha: concentration of the skewed schemes, above 0.
+        keys: [n], what each record has in the column that must not be split; None where no column
+            was named.
+        options: what a partitioner of Flower is given besides, by name.
+    """
+
+    labels: npt.NDArray[np.int64]
+    clients: int
+    alpha: float
+    keys: npt.NDArray[Any] | None = None
+    options: Mapping[str, int | float | str | bool] = field(default_factory=dict)
+
+
+def _iid(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Deal the records like cards: sizes differ by at most one."""
+    return generator.permutation(np.arange(len(division.labels)) % division.clients)
+
+
+def _dirichlet(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Draw each class's shares from Dirichlet(alpha), and its records' clients from those shares.
+
+    Label skew: small alpha gives a class to few clients; as alpha grows, all clients get the same
+    mix. Source: Yurochkin et al. (2019), Bayesian nonparametric federated learning, section 4.
+    """
+    classes, class_of = np.unique(division.labels, return_inverse=True)
+    shares = generator.dirichlet(np.full(division.clients, division.alpha), size=len(classes))
+    upper = shares.cumsum(axis=1)[:, :-1]
+    above = generator.random((len(division.labels), 1)) >= upper[class_of]
+    client_of: npt.NDArray[np.int64] = above.sum(axis=1, dtype=np.int64)
+    return client_of
+
+
+def _quantity(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Draw the clients' shares of all records from Dirichlet(alpha), whatever the labels.
+
+    Quantity skew: small alpha gives nearly all to few clients. Everyone gets one record beforehand,
+    so that any alpha will do. Source: Li et al. (2022), Federated learning on non-IID data silos,
+    "quantity skew", with the shares rounded by a multinomial draw.
+    """
+    shares = generator.dirichlet(np.full(division.clients, division.alpha))
+    sizes = 1 + generator.multinomial(len(division.labels) - division.clients, shares)
+    return generator.permutation(np.repeat(np.arange(division.clients), sizes))
+
+
+def _key(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Give all records of one value of the key to one client, and clients about as many records.
+
+    The values come in random order, each to the client with the fewest records so far (the first of
+    these), so that sizes differ by at most the records of the commonest value.
+    """
+    if division.keys is None:
+        raise InputError(
+            "federation.partition is 'key', but no column is named; name one with "
+            "federation.partition-key"
+        )
+    values, value_of, counts = np.unique(division.keys, return_inverse=True, return_counts=True)
+    if len(values) < division.clients:
+        raise InputError(
+            f"the column of federation.partition-key has {len(values)} values in D, too few for "
+            f"{division.clients} clients, for a value is never split; lower federation.clients or "
+            "name another column"
+        )
+    holder = np.empty(len(values), dtype=np.int64)
+    held = [(0, client) for client in range(division.clients)]
+    for value in generator.permutation(len(values)):
+        records, client = held[0]
+        holder[value] = client
+        heapq.heapreplace(held, (records + int(counts[value]), client))
+    return holder[value_of]
+
+
+FLOWER = "flwr:"
+"""What the names of Flower's partitioners begin with."""
+
+Scheme = Callable[[Division, np.random.Generator], npt.NDArray[np.int64]]
+PARTITIONS: dict[str, Scheme] = {
+    "iid": _iid,
+    "dirichlet": _dirichlet,
+    "quantity": _quantity,
+    "key": _key,
+    **{
+        f"{FLOWER}{name}": partial(flower_partition.divide, name)
+        for name in flower_partition.PARTITIONERS
+    },
+}
+"""Schemes by name: (what is to be divided, generator) -> client of each record [n]."""
+
+
+def partition(
+    labels: npt.NDArray[np.int64],
+    clients: int,
+    scheme: str,
+    alpha: float,
+    seed: int,
+    keys: npt.NDArray[Any] | None = None,
+    options: str = "",
+) -> npt.NDArray[np.int64]:
+    """Return the client of each record, from the seed alone.
+
+    Every client gets a record: a draw that leaves one without is repeated.
+
+    Args:
+        labels: int64 [n].
+        clients: how many there are.
+        scheme: a key of `PARTITIONS`.
+        alpha: concentration of "dirichlet" and "quantity", above 0; other schemes ignore it.
+        seed: of the data.
+        keys: [n], what "key" goes by, and a partitioner of Flower instead of the labels.
+        options: of a partitioner of Flower, as "name=value, name=value".
+
+    Returns:
+        int64 [n] in 0..clients-1.
+
+    Raises:
+        InputError: the scheme is unknown, or no draw gives every client a record.
+    """
+    draw_clients = lookup(PARTITIONS, scheme, "federation.partition")
+    if not 1 <= clients <= len(labels):
+        raise InputError(
+            f"{len(labels)} records cannot give each of {clients} clients one; lower "
+            "federation.clients or raise data.records"
+        )
+    if not alpha > 0:
+        raise InputError(f"federation.dirichlet-alpha is {alpha}; give a number above 0")
+    if options and not scheme.startswith(FLOWER):
+        raise InputError(
+            f"federation.partition-options is '{options}', but federation.partition is '{scheme}', "
+            "which has none; leave them out"
+        )
+    division = Division(labels, clients, alpha, keys, _options(options))
+    for draw in range(REDRAWS):
+        # Hashed, and keyed by the draw: the split of the dataset uses the bare seed as its key.
+        key = np.random.SeedSequence(seed, spawn_key=(draw,))
+        generator = np.random.Generator(np.random.Philox(key))
+        client_of = draw_clients(division, generator)
+        if len(np.unique(client_of)) == clients:
+            return client_of
+    raise InputError(
+        f"with federation.dirichlet-alpha = {alpha}, {REDRAWS} draws left some of the {clients} "
+        "clients without a record; raise it or data.records, or lower federation.clients"
+    )
+
+
+def _options(text: str) -> dict[str, int | float | str | bool]:
+    """Return the options of "name=value, name=value": numbers, true and false, or words."""
+    found: dict[str, int | float | str | bool] = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        name, equals, value = (one.strip() for one in part.partition("="))
+        if not (name and equals and value):
+            raise InputError(
+                f"federation.partition-options has '{part}'; write name=value, with commas between"
+            )
+        found[name] = _value(value)
+    return found
+
+
+def _value(text: str) -> int | float | str | bool:
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

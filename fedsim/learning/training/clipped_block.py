@@ -1,0 +1,261 @@
+"""One block of trials and records: its gradients, and what clipping makes of them."""
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from fedsim.common.blocks import Pool
+from fedsim.common.device import Precision, reduced
+from fedsim.common.memory import Footprint, footprint
+from fedsim.learning.training.gradients import Dense, Gradient, formed, weighted_sum
+from fedsim.learning.training.layerwise import LayerwiseModel, fallbacks
+from fedsim.learning.training.losses import per_example
+from fedsim.learning.training.models import flatten, parameter_shapes, unflatten
+
+MARGIN = 2.0**-17
+"""The share of C that clipping leaves to rounding: of norms, of factors and of exact sums."""
+
+Gradients = Callable[[Tensor, Tensor, Tensor], Sequence[Gradient]]
+"""Parameters, features and labels, as `LayerwiseModel.gradients` takes them -> unclipped gradients.
+"""
+
+
+@dataclass(frozen=True)
+class Method:
+    """How the gradients of records of one kind are computed, and what memory that takes.
+
+    Attributes:
+        fallbacks: why layers go through `torch.func`, by their names; '' for the whole model.
+        gradients: what computes them, one for each thread at a time.
+        footprint: of a block's clipped sum.
+    """
+
+    fallbacks: dict[str, str]
+    gradients: Pool[Gradients]
+    footprint: Footprint
+
+    @classmethod
+    def of(
+        cls,
+        model: nn.Module,
+        clipping_norm: float,
+        record: Tensor,
+        label: Tensor,
+        *,
+        precision: Precision,
+        layer_by_layer: bool,
+        own: bool,
+        exact: bool,
+    ) -> Self:
+        """Return how records of one kind are computed, once the memory that it takes is measured.
+
+        Args:
+            model: whose gradients they are.
+            clipping_norm: C; infinite for no clipping.
+            record: [*shape], like all of its kind.
+            label: its label, a scalar.
+            precision: of forward and backward passes.
+            layer_by_layer: False for `torch.func` alone.
+            own: whether every trial has records of its own.
+            exact: whether sums are float64.
+        """
+        reasons = fallbacks(model, record) if layer_by_layer else {"": "as asked"}
+
+        def make() -> Gradients:
+            if "" in reasons:
+                return _by_torch_func(model, precision)
+            return LayerwiseModel(model, precision).gradients
+
+        gradients = Pool(make)
+        parameters = flatten(model).expand(3, -1)
+
+        def block(trials: int, records: int) -> Tensor:
+            features, labels = (x.expand(records, *x.shape) for x in (record, label))
+            if own:  # a copy for each trial, as gathering makes
+                features, labels = (x.expand(trials, *x.shape).clone() for x in (features, labels))
+            some = parameters[:trials]
+            return clipped_sum(gradients, clipping_norm, some, features, labels, exact=exact)
+
+        return cls(reasons, gradients, footprint(block, record.device))
+
+
+def clipped_sum(
+    pool: Pool[Gradients],
+    clipping_norm: float,
+    parameters: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    weights: Tensor | None = None,
+    *,
+    exact: bool = False,
+) -> Tensor:
+    """Return one block of the clipped sum, [t, P].
+
+    Args:
+        pool: lends what computes gradients.
+        clipping_norm: C; infinite for no clipping.
+        parameters: float32 [t, P].
+        features: [n, *shape], or [t, n, *shape] where each trial has its own.
+        labels: [n] or [t, n] integers.
+        weights: [t, n]; None for all ones.
+        exact: whether the sum is float64, and what is not finite is left out of it, as by
+            `clipped`; else it is float32.
+
+    Raises:
+        FloatingPointError: a gradient or the sum is not finite.
+    """
+    with pool.lend() as gradients_of:
+        gradients = gradients_of(parameters, features, labels)
+    if clipping_norm == math.inf:
+        # No norms are needed: what is not finite stays so in the sum, even weighted by 0.
+        scale = torch.ones_like(parameters[:, :1]).expand(-1, labels.shape[-1])
+    else:
+        gradients, scale = clipped(gradients, clipping_norm, exact)
+    if weights is not None:
+        # w = 0 must remove a record exactly, and 0 * g does for every finite g.
+        scale = scale * weights.to(scale)
+    total = weighted_sum(gradients, scale)
+    _check_finite(total.sum(-1))
+    return total
+
+
+def clipped_sums(
+    pool: Pool[Gradients],
+    clipping_norm: float,
+    parameters: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    masks: Tensor,
+    *,
+    exact: bool = False,
+) -> Tensor:
+    """Return one block of the clipped sums of m selections, [t, m, P].
+
+    Args:
+        pool: lends what computes gradients.
+        clipping_norm: C.
+        parameters: float32 [t, P].
+        features: [n, *shape].
+        labels: [n] integers.
+        masks: [m, n], the weights of each selection's records.
+        exact: as of `clipped_sum`.
+
+    Raises:
+        FloatingPointError: a gradient is not finite.
+    """
+    with pool.lend() as gradients_of:
+        gradients = gradients_of(parameters, features, labels)
+    gradients, scale = clipped(gradients, clipping_norm, exact)
+    sums = scale.new_empty(len(scale), len(masks), parameters.shape[1])
+    for position, mask in enumerate(masks.to(scale)):
+        sums[:, position] = weighted_sum(gradients, scale * mask)
+    return sums
+
+
+def clipped_gradients(
+    pool: Pool[Gradients],
+    clipping_norm: float,
+    parameters: Tensor,
+    features: Tensor,
+    labels: Tensor,
+) -> Tensor:
+    """Return the clipped gradient of every record of one block, float64 [t, n, P].
+
+    Args:
+        pool: lends what computes gradients.
+        clipping_norm: C.
+        parameters: float32 [t, P].
+        features: [n, *shape], or [t, n, *shape] where each trial has its own.
+        labels: [n] or [t, n] integers.
+
+    Raises:
+        FloatingPointError: a gradient is not finite.
+    """
+    with pool.lend() as gradients_of:
+        gradients = gradients_of(parameters, features, labels)
+    each = formed(gradients).double()
+    # By their own norms, which are exact where those from inputs and errors are rounded.
+    return each.mul_(clipping_factors(joint_norms([Dense(each)]), clipping_norm)[..., None])
+
+
+def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
+    """Return a function that differentiates record by record, for one thread at a time."""
+    model, shapes = copy.deepcopy(model), parameter_shapes(model)
+
+    def loss(values: dict[str, Tensor], feature: Tensor, label: Tensor) -> Tensor:
+        return per_example(functional_call(model, values, (feature[None],)), label[None])[0]
+
+    def gradients(parameters: Tensor, features: Tensor, labels: Tensor) -> list[Dense]:
+        own = 0 if labels.dim() == 2 else None
+        per_record = vmap(grad(loss), in_dims=(None, 0, 0))
+        per_trial = vmap(per_record, in_dims=(0, own, own))
+        # The fused kernels of attention have no rule for a batch of batches.
+        with reduced(precision, features.device), sdpa_kernel(SDPBackend.MATH):
+            found = per_trial(unflatten(parameters, shapes), features, labels)
+        shape = (len(parameters), labels.shape[-1], -1)
+        return [Dense(gradient.reshape(shape)) for gradient in found.values()]
+
+    return gradients
+
+
+def clipped(
+    gradients: Sequence[Gradient], clipping_norm: float, exact: bool
+) -> tuple[Sequence[Gradient], Tensor]:
+    """Return gradients and what clips each, [T, n], in the type in which they are to be added.
+
+    Args:
+        gradients: of each parameter.
+        clipping_norm: C.
+        exact: whether to add in float64, with zeros for gradients that are not finite. An error
+            would tell a server, which chose the model, something about a record that is not
+            charged.
+
+    Raises:
+        FloatingPointError: a gradient is not finite, unless exact.
+    """
+    norms = joint_norms(gradients)
+    if exact and bool((dropped := ~torch.isfinite(norms)).any()):
+        gradients = [gradient.without(dropped) for gradient in gradients]
+        norms = norms.masked_fill(dropped, 0.0)
+    factors = clipping_factors(norms, clipping_norm)
+    return gradients, factors if exact else factors.float()
+
+
+def joint_norms(gradients: Sequence[Gradient]) -> Tensor:
+    """Return the norms over all parameters together, float64 [T, n], never too small.
+
+    Args:
+        gradients: of each parameter.
+    """
+    return torch.stack([gradient.norms() for gradient in gradients]).square().sum(0).sqrt()
+
+
+def clipping_factors(norms: Tensor, clipping_norm: float) -> Tensor:
+    """Return min(1, C (1 - MARGIN)/|g|), float64 like the norms.
+
+    No gradient times its factor is longer than C, whatever the model: |g| is never too small.
+
+    Args:
+        norms: |g|, float64.
+        clipping_norm: C.
+
+    Raises:
+        FloatingPointError: a norm is not finite.
+    """
+    _check_finite(norms)
+    return (clipping_norm * (1 - MARGIN) / norms).clamp(max=1.0)
+
+
+def _check_finite(values: Tensor) -> None:
+    if not bool(torch.isfinite(values).all()):
+        raise FloatingPointError(
+            "a per-example gradient is not finite: the model diverged; "
+            "lower training.learning-rate or training.clipping-norm"
+        )

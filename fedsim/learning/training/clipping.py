@@ -1,0 +1,386 @@
+"""Per-example clipped gradients of T models at once.
+
+Trials are the leading axis: parameters are [T, P], and the inclusion of a record in a trial is a
+weight on its clipped gradient, so that both worlds of the challenge, and Poisson sampling, are one
+computation. Gradients come layer by layer from one backward pass
+(`fedsim.learning.training.layerwise`), or
+for a model that does not allow it from `torch.func`, in blocks of trials and records that bound
+memory.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from adversaries.errors import InputError
+from fedsim.common.blocks import even, run, slices
+from fedsim.common.device import Precision
+from fedsim.common.memory import readable
+from fedsim.learning.training import clipped_block, cutting
+from fedsim.learning.training.clipped_block import Method
+from fedsim.learning.training.cutting import Cut
+from fedsim.learning.training.models import size
+
+BLOCK_BYTES = {"cpu": 2**25, "cuda": 2**32}
+"""Memory of a block's examples: what caches nearly hold, and what fills a GPU."""
+
+FIXED_ROWS, FEWEST_ROWS = 256, 16
+"""Records of every block of an exact sum: so many, or fewer by what one takes, but no fewer than
+the second. The number never follows how many records there are."""
+
+SAMPLED = 0.8
+"""The share of records, below which each trial's are gathered instead of weighting all of them."""
+
+
+@dataclass(frozen=True)
+class Clipper:
+    """Clips the gradient of every record over all trained parameters together.
+
+    Attributes:
+        model: the structure, and the values of what is not trained; all others come with each call
+            as [T, P] float32.
+        clipping_norm: C, the largest norm of a record's gradient; infinite for no clipping.
+        threads: that work on different blocks, whose cut depends on them only where max_memory
+            binds.
+        max_memory: bytes of working memory, beside the arguments and the result; None for no bound.
+        precision: of forward and backward passes.
+        layer_by_layer: False for `torch.func` alone.
+        exact: as real noise needs it: sums are float64 throughout, so that their rounding, too, is
+            within C, and a record whose gradient is not finite adds nothing. Otherwise a block is
+            summed in float32, and what is not finite is an error.
+    """
+
+    model: nn.Module
+    clipping_norm: float
+    threads: int = 1
+    max_memory: int | None = None
+    precision: Precision = "float32"
+    layer_by_layer: bool = True
+    exact: bool = False
+    _methods: dict[tuple[object, ...], Method] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def clipped_sum(
+        self,
+        parameters: Tensor,
+        features: Tensor,
+        labels: Tensor,
+        weights: Tensor | None = None,
+        positions: Tensor | None = None,
+    ) -> Tensor:
+        """Return sum_x w(x) g(x) min(1, C/|g(x)|) of every trial.
+
+        No record's own term is longer than C, for every model and record, rounding included. With
+        `exact`, leaving a record out moves a trial's sum by at most C: blocks have one fixed shape.
+        Without, the float32 sum of a block of b records may round by another b^2 2^-23 C.
+
+        Args:
+            parameters: float32 [T, P], a model for each trial.
+            features: [n, *shape], the same records for all trials.
+            labels: [n] integers.
+            weights: w, [T, n]; a record of weight 0 is left out exactly. None for all ones.
+            positions: [T, m] among the n records, which each trial takes; its weights are then
+                [T, m]. None for all.
+
+        Returns:
+            float64 [T, P].
+
+        Raises:
+            FloatingPointError: a gradient is not finite, which clipping would otherwise hide.
+            InputError: max_memory is too little for one record of one trial.
+        """
+        if self.exact and len(labels):
+            positions, weights = self._slots(features, labels, weights, positions, len(parameters))
+        total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
+        # Where few records take part each trial gathers its own, else all share one batch.
+        chosen = positions
+        if chosen is None and weights is not None and (chosen := _chosen(weights)) is not None:
+            weights = weights.gather(1, chosen)
+        own = chosen is not None
+        records = len(labels) if chosen is None else chosen.shape[1]
+        if not records:
+            return total
+        record, label = self._example(features, labels)
+        pool = self._method(record, label, self.precision, own).gradients
+        summed = partial(clipped_block.clipped_sum, pool, self.clipping_norm, exact=self.exact)
+        cut = self.cut(record, label, len(parameters), records, own)
+
+        # The clipped sum of some trials over some records.
+        def block(trials: slice, part: slice) -> Tensor:
+            inside = None if weights is None else weights[trials, part]
+            here = part if chosen is None else chosen[trials, part]
+            return summed(parameters[trials], features[here], labels[here], inside)
+
+        _add_up(total, block, cut.blocks(len(parameters), records), self.threads)
+        return total
+
+    def clipped_sums(
+        self, parameters: Tensor, features: Tensor, labels: Tensor, masks: Tensor
+    ) -> Tensor:
+        """Return sum_x w_j(x) g(x) min(1, C/|g(x)|) for m selections, from one backward pass.
+
+        Args:
+            parameters: float32 [T, P].
+            features: [n, *shape].
+            labels: [n] integers.
+            masks: w_j, [m, n], the same for all trials.
+
+        Returns:
+            float64 [T, m, P].
+
+        Raises:
+            FloatingPointError: a gradient is not finite.
+            InputError: max_memory is too little for one record of one trial.
+        """
+        shape = (len(parameters), len(masks), parameters.shape[1])
+        total = torch.zeros(shape, dtype=torch.float64, device=parameters.device)
+        if not len(labels):
+            return total
+        pool = self._method(features[0], labels[0], self.precision).gradients
+        summed = partial(clipped_block.clipped_sums, pool, self.clipping_norm, exact=self.exact)
+        cut = self.cut(features[0], labels[0], len(parameters), len(labels), sums=len(masks))
+
+        def block(trials: slice, part: slice) -> Tensor:
+            return summed(parameters[trials], features[part], labels[part], masks[:, part])
+
+        _add_up(total, block, cut.blocks(len(parameters), len(labels)), self.threads)
+        return total
+
+    def clipped_gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+        """Return the clipped gradient of each of a few records, float64 [T, n, P].
+
+        Always in full precision: this is what a belief rests on.
+
+        Args:
+            parameters: float32 [T, P].
+            features: [n, *shape].
+            labels: [n] integers.
+
+        Raises:
+            FloatingPointError: a gradient is not finite.
+        """
+        method = self._method(features[0], labels[0], "float32")
+        clipped = partial(clipped_block.clipped_gradients, method.gradients, self.clipping_norm)
+        each = 16 * parameters[0].numel() * len(labels) + method.footprint.bytes(1, len(labels))
+        limit = self.block_bytes(parameters.device)
+
+        def block(trials: slice) -> Tensor:
+            return clipped(parameters[trials], features, labels)
+
+        blocks = [(part,) for part in slices(len(parameters), max(1, int(limit / each)))]
+        return torch.cat(list(run(block, blocks, self.threads)))
+
+    def formed_at_once(self, record: Tensor, label: Tensor) -> int:
+        """Return of how many records a thread may hold the clipped gradients at once, 1 at least.
+
+        Args:
+            record: [*shape], like those whose gradients `clipped_gradients` is to form.
+            label: its label, a scalar.
+        """
+        need = self._method(record, label, "float32").footprint
+        # Formed in float32, then in float64 before and after clipping.
+        each = need.example + need.record + 24 * size(self.model)
+        return max(1, int((self.block_bytes(record.device) - need.fixed - need.trial) / each))
+
+    def block_bytes(self, device: torch.device) -> float:
+        """Return the memory of one thread's block.
+
+        Args:
+            device: that it is on.
+        """
+        limit = BLOCK_BYTES[device.type]
+        return limit if self.max_memory is None else min(limit, self.max_memory // self.threads)
+
+    def clipped_distances(
+        self, parameters: Tensor, features: Tensor, labels: Tensor, groups: Tensor
+    ) -> Tensor:
+        """Return |g(x)|, or |g(x) - g(x')|, of clipped gradients, float64 [T, m].
+
+        In full precision, as `clipped_gradients`; gradients exist for one block of trials and
+        groups at a time.
+
+        Args:
+            parameters: float32 [T, P].
+            features: [n, *shape].
+            labels: [n] integers.
+            groups: [T, m, 1] for the records x, or [T, m, 2] for the pairs x, x': positions among
+                the n records, each trial its own.
+
+        Raises:
+            FloatingPointError: a gradient is not finite.
+        """
+        method = self._method(features[0], labels[0], "float32", True)
+        clipped = partial(clipped_block.clipped_gradients, method.gradients, self.clipping_norm)
+        members = groups.shape[-1]
+        limit = self.block_bytes(parameters.device)
+        # Formed in float32, then float64, clipped, subtracted and squared. Groups fill a block
+        # first, then trials.
+        each = members * (method.footprint.example + 32 * size(self.model))
+        at_once = even(groups.shape[1], limit / each)
+        trials_at_once = max(1, int(limit / (at_once * each + method.footprint.trial)))
+
+        def block(trials: slice, part: slice) -> Tensor:
+            # The members of these groups, [t, groups * members], are each trial's own batch.
+            here = groups[trials, part].flatten(1)
+            each = clipped(parameters[trials], features[here], labels[here])
+            # [t, groups, members, P]
+            each = each.unflatten(1, (-1, members))
+            found = each[:, :, 0] if members == 1 else each[:, :, 0] - each[:, :, 1]
+            return torch.linalg.vector_norm(found, dim=-1)
+
+        blocks = cutting.blocks(len(parameters), trials_at_once, groups.shape[1], at_once)
+        distances = torch.empty(groups.shape[:2], dtype=torch.float64, device=parameters.device)
+        for place, found in zip(blocks, run(block, blocks, self.threads), strict=True):
+            distances[place] = found
+        return distances
+
+    def fallbacks(self, record: Tensor, label: Tensor) -> dict[str, str]:
+        """Return why layers go through `torch.func`, by their names; '' stands for the whole model.
+
+        Args:
+            record: [*shape].
+            label: its label, a scalar.
+        """
+        return self._method(record, label, self.precision).fallbacks
+
+    def cut(
+        self,
+        record: Tensor,
+        label: Tensor,
+        trials: int,
+        records: int,
+        own: bool = False,
+        sums: int = 1,
+    ) -> Cut:
+        """Return how T trials of n records are cut into blocks.
+
+        Args:
+            record: [*shape], like all n.
+            label: its label, a scalar.
+            trials: T.
+            records: n.
+            own: whether every trial has records of its own, as where they are sampled.
+            sums: how many are made of each trial's gradients.
+
+        Raises:
+            InputError: max_memory is too little for one record of one trial.
+        """
+        need = self._method(record, label, self.precision, own).footprint
+
+        def held(trials: int, records: int) -> float:
+            waiting = (
+                (self.threads + 1) * (8 if self.exact else 4) * trials * sums * size(self.model)
+            )
+            return self.threads * need.bytes(trials, records) + waiting
+
+        examples = BLOCK_BYTES[record.device.type] / need.example
+        if self.exact and own:
+            rows = fixed_rows(need.example)
+            at_once = even(trials, examples / rows), rows
+        else:
+            at_once = cutting.examples_at_once(need, examples, trials, records)
+        limit = math.inf if self.max_memory is None else self.max_memory
+        while held(*at_once) > limit:
+            if at_once == (1, 1):
+                raise InputError(
+                    f"run.max-memory leaves {readable(limit)} for gradients, but one record takes "
+                    f"{readable(held(1, 1))} with run.threads = {self.threads}; allow more memory "
+                    "or fewer threads"
+                )
+            at_once = cutting.halved(*at_once)
+        return Cut(*at_once, held(*at_once))
+
+    def _slots(
+        self,
+        features: Tensor,
+        labels: Tensor,
+        weights: Tensor | None,
+        positions: Tensor | None,
+        trials: int,
+    ) -> tuple[Tensor, Tensor]:
+        """Return positions and weights [T, m] that fill blocks of one fixed size.
+
+        A kernel rounds differently for another number of rows, and a hostile model makes that
+        rounding as large as a gradient. With blocks of one shape, a record's absence changes no
+        other record's gradient. What fills the last block has weight 0.
+        """
+        if positions is None:
+            if weights is None:
+                weights = torch.ones(trials, len(labels), device=labels.device)
+            present = weights != 0
+            most = int(present.sum(1).max())
+            order = present.byte().sort(dim=1, descending=True, stable=True).indices
+            positions = order[:, :most]
+            weights = weights.gather(1, positions)
+        elif weights is None:
+            weights = torch.ones(positions.shape, device=labels.device)
+        record, label = self._example(features, labels)
+        need = self._method(record, label, self.precision, own=True).footprint
+        missing = -positions.shape[1] % fixed_rows(need.example)
+        return functional.pad(positions, (0, missing)), functional.pad(weights, (0, missing))
+
+    def _example(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a record and its label to try the network on; no client's own, where exact."""
+        record, label = features[0], labels[0]
+        return (
+            (torch.zeros_like(record), torch.zeros_like(label)) if self.exact else (record, label)
+        )
+
+    def _method(
+        self, record: Tensor, label: Tensor, precision: Precision, own: bool = False
+    ) -> Method:
+        """Return how records of this kind are computed; found out once."""
+        kind = (record.shape, record.dtype, record.device, precision, own)
+        if kind not in self._methods:
+            self._methods[kind] = Method.of(
+                self.model,
+                self.clipping_norm,
+                record,
+                label,
+                precision=precision,
+                layer_by_layer=self.layer_by_layer,
+                own=own,
+                exact=self.exact,
+            )
+        return self._methods[kind]
+
+
+def fixed_rows(example: float) -> int:
+    """Return how many records every block of an exact sum has: a power of two.
+
+    Args:
+        example: bytes of working memory for one of them.
+    """
+    rows = FIXED_ROWS
+    while rows > FEWEST_ROWS and rows * example > cutting.WORTH_A_BLOCK:
+        rows //= 2
+    return rows
+
+
+def _add_up(
+    total: Tensor,
+    block: Callable[[slice, slice], Tensor],
+    blocks: Sequence[tuple[slice, slice]],
+    threads: int,
+) -> None:
+    """Add what all blocks come to to a total in float64, in their order."""
+    for (trials, _), added in zip(blocks, run(block, blocks, threads), strict=True):
+        total[trials].add_(added)
+
+
+def _chosen(weights: Tensor) -> Tensor | None:
+    """Return each trial's records of weight other than 0, [T, m]; None if that is most of them.
+
+    Trials that have fewer than m are filled up with records of weight 0.
+    """
+    present = weights != 0
+    most = int(present.sum(1).max()) if weights.numel() else 0
+    if most >= SAMPLED * weights.shape[1]:
+        return None
+    return present.byte().sort(dim=1, descending=True, stable=True).indices[:, :most]

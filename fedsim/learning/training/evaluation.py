@@ -1,0 +1,116 @@
+"""Losses and predictions of T models on the same records."""
+
+import copy
+from collections.abc import Callable
+from functools import lru_cache
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from fedsim.common.blocks import Pool, run, slices
+from fedsim.learning.training.layerwise import LayerwiseModel, fallbacks
+from fedsim.learning.training.losses import correct, per_example
+from fedsim.learning.training.models import parameter_shapes, unflatten
+
+BLOCK_SCALARS = {"cpu": 2**20, "cuda": 2**28}
+"""Scalars of parameters, and about as many of layer outputs, in one block: 4 MiB and 1 GiB."""
+
+OUTPUT_PER_INPUT = 16
+"""Scalars of the largest layer output for one of the input, roughly: images grow so in a CNN."""
+
+Forward = Callable[[Tensor, Tensor], Tensor]
+"""Parameters [T, P], features [n, *shape] -> logits [T, n, c]."""
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module, parameters: Tensor, features: Tensor, labels: Tensor, threads: int = 1
+) -> tuple[Tensor, Tensor]:
+    """Return the cross-entropy loss and the correctness of T models on the same records.
+
+    Args:
+        model: the structure, and the values of what is not trained.
+        parameters: float32 [T, P].
+        features: [n, *shape].
+        labels: [n] integers.
+        threads: that share the work.
+
+    Returns:
+        Losses in nats, float64 [T, n], and whether the likeliest class is the label, bool [T, n].
+    """
+    budget = BLOCK_SCALARS[parameters.device.type]
+    examples = max(1, budget // (OUTPUT_PER_INPUT * max(1, features[:1].numel())))
+    records_at_once = max(1, min(len(labels), examples))
+    trials_at_once = max(1, min(examples // records_at_once, budget // parameters.shape[1]))
+    shape = (len(parameters), len(labels))
+    losses = torch.empty(shape, dtype=torch.float64, device=parameters.device)
+    is_correct = torch.empty(shape, dtype=torch.bool, device=parameters.device)
+    if not losses.numel():
+        return losses, is_correct
+    forwards = _forwards(model, features.shape[1:], features.dtype, features.device)
+
+    def block(trials: slice, records: slice) -> None:
+        with forwards.lend() as forward, torch.no_grad():  # a setting of each thread
+            outputs = forward(parameters[trials], features[records])
+            targets = labels[records].expand(outputs.shape[:2])
+            # In float64 the loss of a sure answer is not 0, and tells its odds.
+            losses[trials, records] = per_example(outputs.double(), targets)
+            is_correct[trials, records] = correct(outputs, targets)
+
+    blocks = [
+        (trials, records)
+        for trials in slices(len(parameters), trials_at_once)
+        for records in slices(len(labels), records_at_once)
+    ]
+    for _ in run(block, blocks, threads):
+        pass
+    return losses, is_correct
+
+
+@torch.no_grad()
+def logits(model: nn.Module, parameters: Tensor, features: Tensor) -> Tensor:
+    """Return the outputs of T models for a few records.
+
+    Args:
+        model: the structure, and the values of what is not trained.
+        parameters: float32 [T, P].
+        features: [n, *shape].
+
+    Returns:
+        [T, n, c].
+    """
+    budget = BLOCK_SCALARS[parameters.device.type]
+    each = max(parameters.shape[1], OUTPUT_PER_INPUT * features.numel())
+    forwards = _forwards(model, features.shape[1:], features.dtype, features.device)
+    with forwards.lend() as forward:
+        parts = slices(len(parameters), max(1, budget // each))
+        return torch.cat([forward(parameters[part], features) for part in parts])
+
+
+@lru_cache(maxsize=4)
+def _forwards(
+    model: nn.Module, shape: torch.Size, dtype: torch.dtype, device: torch.device
+) -> Pool[Forward]:
+    """Return forward passes of a model for records of one kind."""
+    with torch.enable_grad():
+        layerwise = "" not in fallbacks(model, torch.zeros(shape, dtype=dtype, device=device))
+    if layerwise:
+        return Pool(lambda: LayerwiseModel(model).logits)
+    return Pool(lambda: _by_torch_func(copy.deepcopy(model)))
+
+
+def _by_torch_func(model: nn.Module) -> Forward:
+    """Return the forward passes of a module that no other thread uses: they change it meanwhile."""
+    shapes = parameter_shapes(model)
+
+    def logits(flat: Tensor, records: Tensor) -> Tensor:
+        output: Tensor = functional_call(model, unflatten(flat, shapes), (records,))
+        return output
+
+    def every(parameters: Tensor, records: Tensor) -> Tensor:
+        with sdpa_kernel(SDPBackend.MATH):  # fused attention has no rule for several models
+            return vmap(logits, in_dims=(0, None))(parameters, records)
+
+    return every

@@ -1,0 +1,37 @@
+"""A first model that leaves the challenge alone: fitted to everything but it.
+
+The worst case over theta_0, which differential privacy allows the adversary to choose. Once the
+model fits the other records their gradients are near 0 and do not bury the challenge, whose own is
+as long as clipping allows. Of the data, and without noise: an instrument, never part of a release.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedsim.learning.training.losses import per_example
+from fedsim.learning.training.models import parameter_shapes, unflatten
+
+STEPS, LEARNING_RATE = 200, 0.01
+"""Full-batch steps of Adam (Kingma and Ba, 2015, with its other defaults)."""
+
+
+def fitted(model: nn.Module, start: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+    """Return the parameters [P] after `STEPS` steps of Adam on the mean loss.
+
+    Args:
+        model: the structure, and the values of what is not trained.
+        start: [P], on the device of the model as features and labels are; not changed.
+        features: [n, *shape].
+        labels: [n] integers.
+    """
+    shapes = parameter_shapes(model)
+    flat = start.clone().requires_grad_(True)
+    optimizer = torch.optim.Adam([flat], lr=LEARNING_RATE)
+    with torch.enable_grad():
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            outputs = functional_call(model, unflatten(flat, shapes), (features,))
+            per_example(outputs, labels).mean().backward()
+            optimizer.step()
+    return flat.detach()

@@ -1,0 +1,321 @@
+"""Per-example gradients of a whole model from one forward and one backward pass.
+
+Every parametrised layer of a private copy of the model runs by its rule
+(`fedsim.learning.training.layers`);
+the layers between them run as they are, on one batch of T * n rows.
+"""
+
+import copy
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.func import functional_call
+
+from fedsim.common.device import Precision, at_least_float32, reduced
+from fedsim.learning.training.gradients import Gradient, joined, weighted_sum
+from fedsim.learning.training.layers import RULES, Backward, Rule, by_torch_func, refusal
+from fedsim.learning.training.losses import per_example
+from fedsim.learning.training.models import (
+    flatten,
+    frozen_parameters,
+    parameter_shapes,
+    size,
+    unflatten,
+)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A parametrised layer: its rule, and the module that the rule is shown.
+
+    names: the layer's own trained parameters and those of the model, which tying may make another
+    layer's; frozen: its other parameters, the same for all trials.
+    """
+
+    module: nn.Module
+    rule: Rule
+    names: dict[str, str]
+    frozen: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call of a layer: its input, how it turns e into gradients, and where e will arrive.
+
+    output: None where no gradients are asked for.
+    """
+
+    layer: str
+    x: Tensor
+    version: int
+    backward: Backward
+    output: GradientEdge | None
+
+
+class LayerwiseModel:
+    """A private copy of a model whose parametrised layers run T trials as one batch.
+
+    Not thread-safe: each thread needs its own.
+
+    Args:
+        model: is left as it is.
+        precision: of the forward and backward passes; what a layer's rule makes of them is float32.
+
+    Attributes:
+        fallbacks: why a layer has no rule of its own and goes through `torch.func`, by its name.
+    """
+
+    def __init__(self, model: nn.Module, precision: Precision = "float32") -> None:
+        self._model = copy.deepcopy(model)
+        self._precision = precision
+        self._shapes = parameter_shapes(model)
+        self._layers: dict[str, _Layer] = {}
+        self._calls: list[_Call] = []
+        self._values: dict[str, Tensor] = {}
+        self._apart = False
+        self._some_frozen = frozen_parameters(model) > 0
+        self.fallbacks: dict[str, str] = {}
+        originals = {id(p): name for name, p in self._model.named_parameters()}
+        for name, module in _parametrised(self._model):
+            reason = refusal(module)
+            if reason is not None:
+                self.fallbacks[name] = reason
+            own = dict(module.named_parameters(remove_duplicate=False))
+            self._layers[name] = _Layer(
+                # torch.func calls the module, whose forward is about to be replaced.
+                module if reason is None else copy.deepcopy(module),
+                RULES[type(module)] if reason is None else by_torch_func,
+                {key: originals[id(p)] for key, p in own.items() if p.requires_grad},
+                {key: p.detach() for key, p in own.items() if not p.requires_grad},
+            )
+        for name in self._layers:
+            self._model.get_submodule(name).forward = partial(self._forward, name)
+        self._activate_in_place()
+
+    def gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> list[Gradient]:
+        """Return the unclipped gradients, one item for each trained parameter in order.
+
+        Args:
+            parameters: [T, P].
+            features: [n, *shape], or [T, n, *shape] where every trial has records of its own.
+            labels: [n] integers, or [T, n].
+
+        Raises:
+            ValueError: the model does not call every parametrised layer, each on a batch of
+                examples that it leaves alone.
+        """
+        self._begin(parameters.detach().requires_grad_(), labels.shape[-1])
+        # Records that all trials share become T * n rows at the first layer.
+        if labels.dim() == 2:
+            features, labels = features.flatten(0, 1), labels.flatten()
+        else:
+            labels = labels.repeat(len(parameters))
+        # One backward pass of the sum of all losses: a row's e comes from its own loss alone.
+        with reduced(self._precision, features.device):
+            logits = self._run(features)
+            self._check(logits)
+            loss = per_example(logits, labels).sum()
+            edges = [call.output for call in self._calls if call.output is not None]
+            errors = torch.autograd.grad(loss, edges)
+        # A rule may overwrite its e, but branches that are added have one e together.
+        uses = Counter(error.untyped_storage().data_ptr() for error in errors)
+        parts: dict[str, list[Gradient]] = {name: [] for name in self._shapes}
+        # Each call's rule turns its e into gradients, which a tied parameter has several of.
+        for call, error in zip(self._calls, errors, strict=True):
+            own = error if uses[error.untyped_storage().data_ptr()] == 1 else error.clone()
+            if 0 in own.stride():  # expanded, as behind a sum
+                own = own.contiguous()
+            gradients = call.backward(at_least_float32(own.unflatten(0, self._size)))
+            for key, name in self._layers[call.layer].names.items():
+                parts[name].append(gradients[key])
+        self._end()
+        return [joined(uses) for uses in parts.values()]
+
+    @torch.no_grad()
+    def logits(self, parameters: Tensor, features: Tensor) -> Tensor:
+        """Return the logits [T, n, c] of all records, in full precision.
+
+        Args:
+            parameters: [T, P].
+            features: [n, *shape].
+
+        Raises:
+            ValueError: as of `gradients`.
+        """
+        self._begin(parameters.detach(), len(features))
+        logits = self._run(features)
+        self._check(logits)
+        self._end()
+        return logits.unflatten(0, self._size)
+
+    def _run(self, features: Tensor) -> Tensor:
+        """Return the logits of all trials.
+
+        What is before the first trained layer runs once for all, unless a shortcut takes it past
+        that layer, to where it meets the outputs of every trial; then it runs once for each.
+        """
+        trials, records = self._size
+        if not self._apart:
+            try:
+                shared: Tensor = self._model(features)
+                return shared
+            except RuntimeError:
+                if not self._some_frozen or trials == 1 or len(features) != records:
+                    raise
+            self._apart, self._calls = True, []
+        if len(features) == records:
+            features = features.repeat(trials, *[1] * (features.dim() - 1))
+        apart: Tensor = self._model(features)
+        return apart
+
+    def _begin(self, parameters: Tensor, records: int) -> None:
+        self._size = (len(parameters), records)
+        self._values = unflatten(parameters, self._shapes)
+        self._calls = []
+
+    def _end(self) -> None:
+        """Hold nothing of the trials between two calls."""
+        self._calls, self._values = [], {}
+
+    def _forward(self, name: str, x: Tensor) -> Tensor:
+        layer, (trials, records) = self._layers[name], self._size
+        if len(x) not in (records, records * trials):
+            raise ValueError(f"layer '{name}' sees {len(x)} rows, which are not the records")
+        # Before the first parametrised layer all trials are the same, and run once.
+        x = x.unflatten(0, (-1, records))
+        values = {key: self._values[own] for key, own in layer.names.items()}
+        values |= {key: p.expand(trials, *p.shape) for key, p in layer.frozen.items()}
+        output, backward = layer.rule(layer.module, values, x)
+        output = output.flatten(0, 1)
+        # An activation may overwrite the output, so e is asked for at its edge of the graph.
+        # Writing into a view would replace the edge; this makes it no view, without a copy.
+        output = torch.ops.aten._unsafe_view(output, output.shape)
+        edge = get_gradient_edge(output) if torch.is_grad_enabled() else None
+        self._calls.append(_Call(name, x.detach(), x._version, backward, edge))
+        return output
+
+    def _activate_in_place(self) -> None:
+        """Let a ReLU behind a layer overwrite the layer's output, which no rule needs again.
+
+        Only in a Sequential, where nothing else can see the output, and if the ReLU has no other
+        place in the model.
+        """
+        places = Counter(module for _, module in self._model.named_modules(remove_duplicate=False))
+        ruled = {id(self._model.get_submodule(name)) for name in self._layers}
+        ruled -= {id(self._model.get_submodule(name)) for name in self.fallbacks}
+        for chain in self._model.modules():
+            if type(chain) is nn.Sequential:
+                for layer, activation in pairwise(chain):
+                    alone = isinstance(activation, nn.ReLU) and places[activation] == 1
+                    if alone and id(layer) in ruled:
+                        activation.inplace = True  # type: ignore[assignment]
+
+    def _check(self, logits: Tensor) -> None:
+        called = {call.layer for call in self._calls}
+        if missing := [name for name in self._layers if name not in called]:
+            raise ValueError(f"layer '{missing[0]}' takes no part in the forward pass")
+        for call in self._calls:
+            if call.x._version != call.version:
+                raise ValueError(f"the input of layer '{call.layer}' is overwritten after its use")
+        trials, records = self._size
+        if len(logits) != records * trials:
+            raise ValueError("the model does not map each record to logits of its own")
+
+
+def fallbacks(model: nn.Module, record: Tensor) -> dict[str, str]:
+    """Return which layers must go through `torch.func`, and why.
+
+    Tries `LayerwiseModel` on copies of a record and compares it with autograd. A rule presumes that
+    a layer sees the examples of a batch apart; a model that mixes or reorders them on the way would
+    get wrong gradients without an error, which this finds out: once for a model and a kind of
+    record.
+
+    Args:
+        model: whose layers are asked about.
+        record: [*shape]; shape, type and device are what counts.
+
+    Returns:
+        Reasons by the layer's name; '' stands for the whole model.
+    """
+    known = _fallbacks.setdefault(model, {})
+    kind = (record.shape, record.dtype, record.device)
+    if kind not in known:
+        known[kind] = _find_fallbacks(model, record)
+    return known[kind]
+
+
+_fallbacks: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], dict[str, str]]] = (
+    WeakKeyDictionary()
+)
+
+
+def _find_fallbacks(model: nn.Module, record: Tensor) -> dict[str, str]:
+    try:
+        layerwise = LayerwiseModel(model)
+        if "" not in layerwise.fallbacks:
+            _compare(copy.deepcopy(model).double(), record)
+    except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
+        return {"": next(iter(str(error).splitlines()), type(error).__name__)}
+    return layerwise.fallbacks
+
+
+def _compare(model: nn.Module, record: Tensor) -> None:
+    """Raise ValueError unless the sums over records agree with autograd's, record by record.
+
+    In float64: a deep network of arbitrary weights amplifies the rounding errors of float32.
+    """
+    shapes = parameter_shapes(model)
+    # Different numbers of trials and records, so that an axis taken for the other one shows.
+    trials, records = 3, 2
+    generator = torch.Generator().manual_seed(0)
+    jitter = 0.1 * torch.randn(trials, size(model), generator=generator).to(record.device)
+    parameters = flatten(model) + jitter
+    features = record.expand(records, *record.shape)
+    if features.is_floating_point():
+        jitter = torch.randn(features.shape, generator=generator)
+        features = features.double() + jitter.to(record.device)
+    else:
+        features = torch.stack([record, record.flip(0) if record.dim() else record])
+    # Labels that differ, and weights that tell each example from every other.
+    with torch.no_grad():
+        classes = max(2, model(features[:1]).shape[-1])
+    labels = torch.arange(records, device=record.device) % classes
+    weights = torch.rand(trials, records, dtype=torch.float64, generator=generator).to(
+        labels.device
+    )
+    gradients = LayerwiseModel(model).gradients(parameters, features, labels)
+    found = weighted_sum(gradients, weights)
+    # The same weighted sum from autograd, trial by trial and record by record.
+    for trial in range(trials):
+        values = unflatten(parameters[trial].requires_grad_(), shapes)
+        loss = torch.stack(
+            [
+                per_example(functional_call(model, values, (feature[None],)), label[None])[0]
+                for feature, label in zip(features, labels, strict=True)
+            ]
+        ).dot(weights[trial])
+        expected = torch.cat(
+            [g.flatten() for g in torch.autograd.grad(loss, list(values.values()))]
+        )
+        # Norms are compared: single entries of a gradient may be all rounding error.
+        if not (found[trial] - expected).norm() <= 1e-6 * expected.norm():  # nor if it is NaN
+            raise ValueError("layer by layer its gradients are not those of autograd")
+
+
+def _parametrised(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the modules that own trained parameters, and not those inside one without a rule."""
+    whole: list[str] = []
+    for name, module in model.named_modules():
+        if any(f"{name}.".startswith(outer) for outer in whole):
+            continue
+        if any(p.requires_grad for p in module.parameters(recurse=False)):
+            if refusal(module) is not None:
+                whole.append(f"{name}." if name else "")
+            yield name, module

@@ -1,0 +1,447 @@
+"""Networks, and a model of T trials as one [T, P] array.
+
+A builder takes the shape of one record, the number of classes and the width of a hidden layer.
+The parameters that are trained are flattened in the order of `named_parameters`, so that clipping,
+noise and belief see one vector for each trial; frozen ones stay in the module, the same for all.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+from adversaries.errors import InputError
+from adversaries.registry import is_code, lookup
+from fedsim.common.randomness import Role, key
+from fedsim.learning.training import hugging_face, low_rank, pretrained
+from fedsim.learning.training.initialisers import INITIALISERS
+from fedsim.learning.training.trainable import freeze, train_only
+
+
+class ChannelAffine(nn.Module):
+    """A scale and a shift for each channel: BatchNorm in inference mode, which sees no batch.
+
+    Args:
+        channels: the length of the input's second axis.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the records, scaled and shifted.
+
+        Args:
+            x: [N, channels, *spatial], with any number of spatial axes.
+        """
+        spatial = [1] * (x.dim() - 2)
+        return x * self.weight.view(-1, *spatial) + self.bias.view(-1, *spatial)
+
+
+def _linear(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(_size(shape), classes))
+
+
+def _mlp(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(_size(shape), hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, classes),
+    )
+
+
+def _adult_mlp(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
+    """The Adult network of Bernau et al., section 6: 679 parameters on 104 features, one logit."""
+    if classes != 2:
+        raise InputError(
+            f"model.name is adult-mlp, whose one logit tells two classes apart, but the data have "
+            f'{classes}; try model.name = "mlp"'
+        )
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(_size(shape), 6),
+        nn.ReLU(),
+        nn.Linear(6, 6),
+        nn.ReLU(),
+        nn.Linear(6, 1),
+    )
+
+
+def _mnist_cnn(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
+    """The MNIST network of Bernau et al., section 6: 6 554 parameters on 1x28x28."""
+    if len(shape) != 3 or min(shape[1:]) < 10:
+        raise InputError(
+            f"model.name is mnist-cnn, which needs images of at least 10x10, but a record has "
+            f'shape {shape}; try model.name = "mlp"'
+        )
+    channels, height, width = shape
+    pooled = ((height - 2) // 2 - 2) // 2 * (((width - 2) // 2 - 2) // 2)
+    return nn.Sequential(
+        nn.Conv2d(channels, 16, 3),
+        nn.ReLU(),
+        ChannelAffine(16),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 16, 3),
+        nn.ReLU(),
+        ChannelAffine(16),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(16 * pooled, classes),
+    )
+
+
+def _torchvision(name: str, shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
+    """A classification network of torchvision's, untrained, and without its dropout."""
+    from torchvision import models  # noqa: PLC0415  (slow to import, and only these need it)
+
+    # Two networks have a second output while they train, and announce another initialisation.
+    options = {"aux_logits": False, "init_weights": True}
+    only = options if name in ("googlenet", "inception_v3") else {}
+    model: nn.Module = models.get_model(name, weights=None, num_classes=classes, **only)
+    for path, layer in list(model.named_modules()):
+        if isinstance(layer, _DropoutNd) or type(layer).__name__ == "StochasticDepth":
+            _put(model, path, nn.Identity())
+    return model
+
+
+Builder = Callable[[tuple[int, ...], int, int], nn.Module]
+MODELS: dict[str, Builder] = {
+    "linear": _linear,
+    "mlp": _mlp,
+    "mnist-cnn": _mnist_cnn,
+    "adult-mlp": _adult_mlp,
+}
+"""Builders by name. Networks of torchvision go by torchvision:NAME besides."""
+
+TORCHVISION = "torchvision:"
+
+
+def is_own_code(name: str) -> bool:
+    """Return whether a network is built by code of the user's, "package.module:name".
+
+    Args:
+        name: of the network.
+    """
+    return is_code(name) and not name.startswith(TORCHVISION)
+
+
+def _builder(name: str) -> Builder:
+    if name in MODELS or is_own_code(name):
+        return lookup(MODELS, name, "model.name")
+    from torchvision import models  # noqa: PLC0415  (slow to import, and only these need it)
+
+    networks = {f"{TORCHVISION}{known}": known for known in models.list_models(module=models)}
+    if f"{TORCHVISION}{name}" in networks:
+        raise InputError(
+            f"model.name is '{name}', a network of torchvision; write '{TORCHVISION}{name}'"
+        )
+    if name.startswith(TORCHVISION):
+        return partial(_torchvision, lookup(networks, name, "model.name"))
+    return lookup(MODELS, name, "model.name")
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What a network starts from, and what of it is trained.
+
+    Attributes:
+        weights: a key of `INITIALISERS`, or path of a safetensors file with its values or of a
+            Hugging Face directory; "" for PyTorch's own initialisers.
+        sha256: of either, "" for any.
+        trainable: layers or parameters that alone are trained, as of `trainable`; "" for all.
+        lora_rank: of the adapters that are trained beside them; 0 for none.
+    """
+
+    weights: str = ""
+    sha256: str = ""
+    trainable: str = ""
+    lora_rank: int = 0
+
+
+def build(
+    name: str,
+    shape: tuple[int, ...],
+    classes: int,
+    hidden: int,
+    batch_norm: str = "refuse",
+    frozen: str = "",
+    tuning: Tuning = Tuning(),
+) -> nn.Module:
+    """Return the named network for records of one shape.
+
+    Args:
+        name: a key of `MODELS`, "torchvision:NAME", "hugging-face", or "package.module:name" of a
+            builder.
+        shape: of one record.
+        classes: the number of them, for each of which there is a logit.
+        hidden: the width of a hidden layer.
+        batch_norm: "refuse", or a key of `BATCH_NORM`: what replaces layers that mix records.
+        frozen: layers or parameters that are not trained, as of `trainable`.
+        tuning: what it starts from, and what of it is trained.
+
+    Raises:
+        InputError: a name is unknown, the network does not suit the records or has no gradient for
+            each of them, or the file does not suit the network.
+    """
+    values: dict[str, Tensor] = {}
+    if name == hugging_face.NAME:
+        if tuning.sha256:
+            pretrained.check(tuning.weights, tuning.sha256)
+        model = hugging_face.build(tuning.weights, shape[-1], classes)
+    else:
+        model = _builder(name)(shape, classes, hidden)
+        if tuning.weights in INITIALISERS:
+            INITIALISERS[tuning.weights](model)
+        else:
+            values = pretrained.read(tuning.weights, tuning.sha256)
+    # What BatchNorm learned about its inputs goes into what replaces it.
+    seen = any(path.endswith(pretrained.STATISTICS) for path in values)
+    first = seen and batch_norm == "channel-affine"
+    if values and first:
+        pretrained.put(model, values)
+    if batch_norm != "refuse":
+        model = replace_batch_norm(model, batch_norm)
+    if values and not first:
+        pretrained.put(model, values)
+    refuse_batch_statistics(model)
+    refuse_random_layers(model)
+    if tuning.trainable or tuning.lora_rank:
+        train_only(model, tuning.trainable)
+    if tuning.lora_rank:
+        model = low_rank.adapt(model, tuning.lora_rank)
+    freeze(model, frozen)
+    return model
+
+
+def check_input(model: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
+    """Check that the model maps a record to a logit for each class, or to one for two classes.
+
+    Args:
+        model: is called on a record of zeros.
+        name: of the model, for the error message.
+        shape: of one record.
+        classes: the number of them.
+
+    Raises:
+        InputError: it does not.
+    """
+    what = f"model.name is {name}"
+    try:
+        with torch.no_grad():
+            logits = model(torch.zeros(1, *shape))
+    except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(
+            f"{what}, which does not take records of shape {shape} ({reason}); "
+            "choose a network for such records, or prepare the data for this one"
+        ) from None
+    allowed = [(1, classes), (1, 1)] if classes == 2 else [(1, classes)]
+    found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    if found not in allowed:
+        raise InputError(
+            f"{what}, whose output for one record of {classes} classes is {found}; "
+            f"give it an output of shape (1, {classes})"
+        )
+
+
+def _group_norm(layer: nn.Module) -> nn.Module:
+    """As many groups as divide the channels, at most 32, of at least two channels each.
+
+    Wu & He 2018 (arXiv:1803.08494) use 32 groups; a group of one channel is InstanceNorm.
+    """
+    assert isinstance(layer, _BatchNorm | _InstanceNorm)
+    channels = layer.num_features
+    most = max(1, min(32, channels // 2))
+    groups = next(count for count in range(most, 0, -1) if channels % count == 0)
+    return nn.GroupNorm(groups, channels, layer.eps, layer.affine)
+
+
+def _channel_affine(layer: nn.Module) -> nn.Module:
+    """A new scale and shift; those of a layer that has seen data, with what it has seen in them."""
+    assert isinstance(layer, _BatchNorm | _InstanceNorm)
+    mean, variance = layer.running_mean, layer.running_var
+    if mean is None or variance is None or bool((mean == 0).all() and (variance == 1).all()):
+        return ChannelAffine(layer.num_features) if layer.affine else nn.Identity()
+    replacement, scale = ChannelAffine(layer.num_features), (variance + layer.eps).rsqrt()
+    with torch.no_grad():
+        replacement.weight.copy_(scale * layer.weight if layer.affine else scale)
+        shift = -mean * replacement.weight
+        replacement.bias.copy_(shift + layer.bias if layer.affine else shift)
+    return replacement
+
+
+BATCH_NORM: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "group-norm": _group_norm,
+    "channel-affine": _channel_affine,
+}
+"""What can take the place of a layer that mixes the records of a batch."""
+
+
+def replace_batch_norm(model: nn.Module, kind: str) -> nn.Module:
+    """Return the model with every layer that mixes records replaced, in place.
+
+    Args:
+        model: is changed.
+        kind: a key of `BATCH_NORM`.
+
+    Raises:
+        InputError: there is no such kind.
+    """
+    replacement = lookup(BATCH_NORM, kind, "model.batch-norm")
+    # A layer that is used in two places stays one layer.
+    made: dict[nn.Module, nn.Module] = {}
+    for path, layer in list(model.named_modules(remove_duplicate=False)):
+        if _mixes_records(layer):
+            made.setdefault(layer, replacement(layer))
+            if layer is model:
+                return made[layer]
+            _put(model, path, made[layer])
+    return model
+
+
+def refuse_batch_statistics(model: nn.Module) -> None:
+    """Check that no layer mixes the records of a batch, which have no gradients of their own then.
+
+    Args:
+        model: whose layers are looked at.
+
+    Raises:
+        InputError: one does.
+    """
+    for name, layer in model.named_modules():
+        if _mixes_records(layer):
+            raise InputError(
+                f"layer '{name}' is {type(layer).__name__}, whose output depends on other records, "
+                'so that none has a gradient of its own; set model.batch-norm = "group-norm" '
+                'or "channel-affine" to replace every such layer'
+            )
+
+
+def refuse_random_layers(model: nn.Module) -> None:
+    """Check that no layer draws random numbers: clients and adversary would differ.
+
+    Args:
+        model: whose layers are looked at.
+
+    Raises:
+        InputError: one does.
+    """
+    for name, layer in model.named_modules():
+        if _draws(layer):
+            raise InputError(
+                f"layer '{name}' is {type(layer).__name__}, which draws random numbers, so that a "
+                "record has no one gradient; build the network without it, or with probability 0"
+            )
+
+
+def _mixes_records(layer: nn.Module) -> bool:
+    return isinstance(layer, _BatchNorm) or (
+        isinstance(layer, _InstanceNorm) and layer.track_running_stats
+    )
+
+
+def _draws(layer: nn.Module) -> bool:
+    if isinstance(layer, _DropoutNd):
+        return layer.p > 0
+    if isinstance(layer, nn.MultiheadAttention | nn.RNNBase):
+        return layer.dropout > 0
+    # torchvision's stochastic depth, recognised by its name because the import is slow.
+    return isinstance(layer, nn.RReLU) or type(layer).__name__ == "StochasticDepth"
+
+
+def _put(model: nn.Module, path: str, layer: nn.Module) -> None:
+    parent, _, name = path.rpartition(".")
+    setattr(model.get_submodule(parent), name, layer)
+
+
+def frozen_parameters(model: nn.Module) -> int:
+    """Return the number of scalars that are not trained."""
+    return sum(p.numel() for p in model.parameters() if not p.requires_grad)
+
+
+def parameter_shapes(model: nn.Module) -> dict[str, torch.Size]:
+    """Return the shape of every trained parameter, in the order in which they are flattened."""
+    return {name: p.shape for name, p in model.named_parameters() if p.requires_grad}
+
+
+def size(model: nn.Module) -> int:
+    """Return P, the number of scalars that are trained."""
+    return sum(shape.numel() for shape in parameter_shapes(model).values())
+
+
+def flatten(model: nn.Module) -> Tensor:
+    """Return the values that are trained as one vector [P]."""
+    return torch.cat([p.detach().flatten() for p in model.parameters() if p.requires_grad])
+
+
+def unflatten(flat: Tensor, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
+    """Split vectors into named parameters; views, no copies.
+
+    Args:
+        flat: [..., P].
+        shapes: of every trained parameter, as of `parameter_shapes`.
+
+    Returns:
+        [..., *shape] by name.
+    """
+    pieces = flat.split([shape.numel() for shape in shapes.values()], dim=-1)
+    return {
+        name: piece.unflatten(-1, shape) if len(shape) else piece.squeeze(-1)
+        for (name, shape), piece in zip(shapes.items(), pieces, strict=True)
+    }
+
+
+def initial_parameters(
+    build_model: Callable[[], nn.Module], seed: int, trials: Sequence[int]
+) -> Tensor:
+    """Return theta_0, which every trial draws of its own.
+
+    Args:
+        build_model: builds the network with new values.
+        seed: of the run.
+        trials: the numbers of the T trials; a row is a function of (seed, trial) alone.
+
+    Returns:
+        float32 [T, P].
+    """
+    rows = []
+    for trial in trials:
+        with _drawing(seed, trial):
+            rows.append(flatten(build_model()))
+    return torch.stack(rows)
+
+
+def structural_model(build_model: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """Return the module that all trials share.
+
+    Args:
+        build_model: builds the network with new values.
+        seed: of the run, of which the frozen values are a function.
+    """
+    with _drawing(seed, STRUCTURE):
+        return build_model()
+
+
+STRUCTURE = -1
+"""The trial number that stands for the structural model in the seed tree."""
+
+
+@contextmanager
+def _drawing(seed: int, trial: int) -> Iterator[None]:
+    """Let PyTorch's initialisers draw from a random stream."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(key(seed, Role.INITIAL_MODEL, trial=trial) % 2**63)
+        yield
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    return int(torch.Size(shape).numel())

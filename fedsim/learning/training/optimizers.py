@@ -1,0 +1,109 @@
+"""The server's optimiser: from the released aggregate of a round to the next model.
+
+Privacy and belief rest on the aggregate, which is what the clients are sent; the optimiser only
+processes it further. Every optimiser here works on each number by itself, so that the T trials that
+share a [T, P] tensor stay independent. A new one is one function and one entry in `OPTIMIZERS`.
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from adversaries.registry import lookup
+from fedsim.config import TrainingConfig
+from fedsim.learning.training.schedules import factor
+
+Builder = Callable[[Tensor, TrainingConfig, float], torch.optim.Optimizer]
+"""Builds the optimiser of one tensor whose gradient is the aggregate, a sum over n records.
+
+The third argument is n: what the aggregate is to be divided by.
+"""
+
+
+def _sgd(step: Tensor, training: TrainingConfig, records: float) -> torch.optim.Optimizer:
+    return torch.optim.SGD([step], training.learning_rate / records, training.momentum)
+
+
+def _adam(step: Tensor, training: TrainingConfig, records: float) -> torch.optim.Optimizer:
+    # m/(sqrt(v) + epsilon) of the mean is the same as m/(sqrt(v) + n epsilon) of the sum.
+    return torch.optim.Adam(
+        [step],
+        training.learning_rate,
+        (training.beta1, training.beta2),
+        records * training.adam_epsilon,
+    )
+
+
+OPTIMIZERS: dict[str, Builder] = {"sgd": _sgd, "adam": _adam}
+
+LINEAR = frozenset({"sgd"})
+"""The optimisers whose steps are linear in the aggregates so far."""
+
+
+class ServerOptimizer:
+    """Steps the models of one batch of trials, round after round.
+
+    Args:
+        training: names the optimiser, the schedule and their numbers.
+        records: n, the public expected number of records in a step.
+
+    Raises:
+        InputError: there is no such optimiser.
+    """
+
+    def __init__(self, training: TrainingConfig, records: float) -> None:
+        self._training = training
+        self._records = records
+        self._build = lookup(OPTIMIZERS, training.optimizer, "training.optimizer")
+        self._optimizer: torch.optim.Optimizer | None = None
+        self._base_rate = 0.0
+        self._step = torch.empty(0)
+
+    def step(self, model: Tensor, aggregate: Tensor, round: int) -> Tensor:
+        """Return the model that follows in a round.
+
+        Computed in float64: an optimiser without weight decay never looks at the model, so what it
+        changes is a step that starts from 0.
+
+        Args:
+            model: float32 [T, P].
+            aggregate: [T, P], the released noisy sum.
+            round: counts from 1.
+
+        Returns:
+            float32 [T, P].
+        """
+        if self._optimizer is None:
+            self._optimizer = self._begun(model)
+        self._optimizer.param_groups[0]["lr"] = self._base_rate * factor(self._training, round)
+        self._step.zero_()
+        self._step.grad = aggregate.double()
+        self._optimizer.step()
+        self._step.grad = None
+        return (model.double() + self._step).float()
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what it remembers of the rounds so far, by PyTorch's names; nothing for plain SGD.
+
+        What an earlier process left, `resume` takes up.
+        """
+        found = {} if self._optimizer is None else self._optimizer.state[self._step]
+        return {name: torch.as_tensor(value) for name, value in found.items() if value is not None}
+
+    def resume(self, model: Tensor, state: Mapping[str, Tensor]) -> None:
+        """Go on where another optimiser of the same configuration stopped.
+
+        Args:
+            model: float32 [T, P], that is stepped next.
+            state: as of `state`.
+        """
+        self._optimizer = self._begun(model)
+        if state:
+            self._optimizer.state[self._step] = dict(state)
+
+    def _begun(self, model: Tensor) -> torch.optim.Optimizer:
+        self._step = torch.zeros(model.shape, dtype=torch.float64, device=model.device)
+        optimizer = self._build(self._step, self._training, self._records)
+        self._base_rate = optimizer.param_groups[0]["lr"]
+        return optimizer

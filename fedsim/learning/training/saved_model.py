@@ -1,0 +1,277 @@
+"""A trained model in open files: `model.safetensors` with its values, `model.toml` with the rest.
+
+`model.toml` says which network it is and what its records look like; with both files anybody can
+build it in plain PyTorch, and `load` does.
+"""
+
+import copy
+import math
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import tomli_w
+import torch
+from pydantic import Field, ValidationError, model_validator
+from safetensors.torch import save
+from torch import Tensor, nn
+
+import fedsim
+from adversaries.errors import InputError
+from fedsim.common import private_files, reading
+from fedsim.common.tables import Table, explain
+from fedsim.config import Config
+from fedsim.learning.data import Dataset, own_records
+from fedsim.learning.data import schema as schemas
+from fedsim.learning.data.loaders import npz
+from fedsim.learning.data.loaders.validation import finite
+from fedsim.learning.training import hugging_face, low_rank, models, pretrained, size_limit
+
+VALUES, DESCRIPTION = "model.safetensors", "model.toml"
+
+MOST_NUMBERS = 2**31
+"""Of one record; products of larger sizes wrap around in PyTorch."""
+
+PUBLIC = "public"
+"""What of a run's directory may be handed on: the model, what describes it, and its card."""
+
+
+class Network(Table):
+    """The keys of [model] that say what the network is, as `models.build` takes them.
+
+    Attributes:
+        name: one of the models, a torchvision:NAME, or "package.module:name".
+        hidden: width of the hidden layer.
+        batch_norm: what took the place of layers that mix records.
+        frozen: what was not trained.
+        weights_sha256: of the file that it started from, "" for none.
+        trainable: what alone was trained, "" for all or for adapters alone.
+        lora_rank: of the adapters that were trained, 0 for none; the values have them merged in.
+    """
+
+    name: str
+    hidden: Annotated[int, Field(ge=1)]
+    batch_norm: str
+    frozen: str
+    weights_sha256: str = ""
+    trainable: str = ""
+    lora_rank: int = 0
+
+
+class Input(Table):
+    """What the network takes.
+
+    Attributes:
+        shape: of one record.
+        classes: how many there are, in the order of the logits; of two, one logit is the second's.
+        features: the name of each, empty for images.
+        data: the name of the data set.
+        public_schema: how clients' own records became features, as TOML; "" of a data set.
+    """
+
+    shape: list[Annotated[int, Field(ge=1)]]
+    classes: Annotated[int, Field(ge=2)]
+    features: list[str]
+    data: str
+    public_schema: str = ""
+
+    @model_validator(mode="after")
+    def _is_of_a_size(self) -> Self:
+        if math.prod(self.shape) > MOST_NUMBERS:
+            raise ValueError(f"a record of shape {self.shape} has more than {MOST_NUMBERS} numbers")
+        return self
+
+
+class Description(Table):
+    """What `model.toml` holds.
+
+    Attributes:
+        format: of this file.
+        fedsim: the version that wrote it.
+        network: which one.
+        input: what it takes.
+    """
+
+    format: Literal[1] = 1
+    fedsim: str
+    network: Network
+    input: Input
+
+
+def write(
+    directory: Path, config: Config, structure: nn.Module, dataset: Dataset, theta: Tensor
+) -> None:
+    """Write a model's files.
+
+    Args:
+        directory: of the run.
+        config: the experiment.
+        structure: the network, with the values of what is not trained.
+        dataset: whose records it takes.
+        theta: float32 [P], the trained values.
+    """
+    chosen = config.model
+    description = Description(
+        fedsim=fedsim.__version__,
+        network=Network(
+            name=chosen.name,
+            hidden=chosen.hidden,
+            batch_norm=chosen.batch_norm,
+            frozen=chosen.frozen,
+            weights_sha256=chosen.weights_sha256,
+            trainable=chosen.trainable,
+            lora_rank=chosen.lora_rank,
+        ),
+        input=Input(
+            shape=list(dataset.train.features.shape[1:]),
+            classes=dataset.classes,
+            features=list(dataset.attributes),
+            data=dataset.name,
+            public_schema=config.data.public_schema,
+        ),
+    )
+    values = _plain(structure, theta).state_dict()
+    contiguous = {name: value.contiguous().clone() for name, value in values.items()}
+    place = directory / PUBLIC
+    private_files.make_directory(place)
+    if chosen.name == hugging_face.NAME:
+        for name, content in hugging_face.files(structure, chosen.weights).items():
+            private_files.write(place / name, content)
+    private_files.write(place / VALUES, save(contiguous, {"format": "pt"}))
+    text = tomli_w.dumps(description.model_dump(mode="json", by_alias=True))
+    private_files.write(place / DESCRIPTION, text.encode())
+
+
+def _plain(structure: nn.Module, theta: Tensor) -> nn.Module:
+    """Return the trained network, with its adapters merged into the layers that they are of."""
+    model = copy.deepcopy(structure).cpu()
+    trained = models.unflatten(theta.detach().cpu(), models.parameter_shapes(model))
+    with torch.no_grad():
+        for name, value in trained.items():
+            model.get_parameter(name).copy_(value)
+    return low_rank.merge(model)
+
+
+def describe(directory: Path) -> Description:
+    """Return what a directory's model.toml says.
+
+    Args:
+        directory: of a run that trained a model, or what was handed on of it.
+
+    Raises:
+        InputError: it is missing or damaged.
+    """
+    path = _place(directory) / DESCRIPTION
+    try:
+        return Description.model_validate(reading.toml(path))
+    except FileNotFoundError:
+        raise InputError(
+            f"'{directory}' has no {DESCRIPTION}: name the directory of a finished fedsim train"
+        ) from None
+    except ValidationError as error:
+        raise InputError(f"'{path}' is damaged: {explain(error)}; restore it from a copy") from None
+
+
+def load(directory: Path) -> nn.Module:
+    """Return a trained model, which maps records [N, *shape] to logits and is ready to predict.
+
+    Args:
+        directory: of a run that trained it, or what was handed on of it.
+
+    Raises:
+        InputError: its files are missing or damaged, or name code that nobody allowed here.
+    """
+    found, path = describe(directory), _place(directory) / VALUES
+    if not path.exists():
+        raise InputError(f"'{directory}' has no {VALUES}; restore it from a copy")
+    shapes, where = pretrained.sizes(str(path)), str(path)
+    with size_limit.no_larger(shapes, where):
+        # First without memory for its values: code that was allowed here may not be made for that.
+        if found.network.name != hugging_face.NAME and not models.is_own_code(found.network.name):
+            with torch.device("meta"):
+                size_limit.check(_built(found, path.parent), shapes, where)
+        model = _built(found, path.parent)
+    size_limit.check(model, shapes, where)
+    model.load_state_dict(pretrained.values(where))
+    return model.eval()
+
+
+def _built(found: Description, place: Path) -> nn.Module:
+    """Return the network that files in a directory describe, without its values. InputError."""
+    network, taken = found.network, found.input
+    try:
+        return models.build(
+            network.name,
+            tuple(taken.shape),
+            taken.classes,
+            network.hidden,
+            network.batch_norm,
+            "" if network.lora_rank else network.frozen,  # which may name adapters
+            # The network of texts is described by files of its own beside the values.
+            models.Tuning(str(place) if network.name == hugging_face.NAME else ""),
+        )
+    except (ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"'{place / DESCRIPTION}' describes no network: {reading.reason(error)}; restore it "
+            "from a copy"
+        ) from None
+
+
+def _place(directory: Path) -> Path:
+    """Return where the files lie, of a run's directory or of what was handed on of it."""
+    public = directory / PUBLIC
+    return public if public.is_dir() else directory
+
+
+def read(directory: Path, path: str) -> Tensor:
+    """Return the features of records that are to be predicted, float32 [N, *shape].
+
+    Args:
+        directory: of the model, as of `load`.
+        path: of the records; as of `own_records` where the model has a schema, else an .npz with
+            `features` as the network takes them.
+
+    Raises:
+        InputError: they are others.
+    """
+    taken = describe(directory).input
+    if taken.public_schema:
+        schema, place = schemas.parse(taken.public_schema), str(_place(directory))
+        return torch.tensor(own_records.records(path, schema, False, place).features)
+    try:
+        found = npz.arrays(Path(path)).get(own_records.FEATURES)
+    except OSError as error:
+        raise InputError(f"cannot read '{path}': {error.strerror}") from None
+    shape = tuple(taken.shape)
+    if found is None or found.dtype.kind not in "buif" or found.shape[1:] != shape:
+        raise InputError(
+            f"'{path}' has no {own_records.FEATURES} of shape [N, {str(list(shape))[1:]}, which "
+            f"this model takes; save them with numpy.savez(file, {own_records.FEATURES}=...)"
+        )
+    return torch.tensor(finite(found, Path(path)))
+
+
+def class_names(taken: Input) -> list[str]:
+    """Return the name of each class; its number where a data set has no names."""
+    if taken.public_schema:
+        return list(schemas.parse(taken.public_schema).classes)
+    return [str(number) for number in range(taken.classes)]
+
+
+def predict(model: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the most likely class of each record, and how likely each class is.
+
+    Args:
+        model: as of `load`.
+        features: float32 [N, *shape].
+
+    Returns:
+        int64 [N], and probabilities float64 [N, classes].
+    """
+    with torch.no_grad():
+        logits = model(features).double()
+    if logits.shape[1] == 1:  # of two classes, the second's against the first's
+        logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
+    probabilities = logits.softmax(dim=1)
+    return probabilities.argmax(dim=1), probabilities

@@ -1,0 +1,19 @@
+"""Gaussian noise, the same in all directions: DP-SGD's."""
+
+from fedsim.privacy.noise.mechanism import Noised, NoiseMechanism, Summed
+
+
+class Isotropic(NoiseMechanism):
+    """Independent normal noise in every round and coordinate."""
+
+    title = "isotropic noise"
+
+    def add(self, summed: Summed) -> Noised:
+        """Return the sum with the server's noise, in place; as it is where clients have drawn."""
+        total = summed.total
+        if not self.trials.server_draws:
+            return Noised(total)
+        noise = self.trials.normals(summed.round, total.shape[1])
+        noise *= summed.noise_stds[:, None]
+        total += noise
+        return Noised(total, noise)

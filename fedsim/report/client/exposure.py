@@ -1,0 +1,153 @@
+"""How much of its own records a client's messages gave away, one by one.
+
+A guarantee of differential privacy is for the worst record. A record whose gradient is short hides
+better: towards somebody who knows everything else, the messages of k rounds are one observation
+with a signal of
+
+    mu^2 = sum over the rounds of (|clipped gradient| / (z S))^2,
+
+z S the standard deviation of the noise that hides them. It depends on the records, is nobody's
+guarantee, and would itself be a release: it stays where they are.
+
+Source:
+    Feldman and Zrnic, "Individual privacy accounting via a Rényi filter", 2021.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from adversaries.attacks import roc
+from adversaries.statistics import gaussian
+from fedsim.config import Config
+from fedsim.federation.client import admission
+from fedsim.federation.client.seen_models import SeenTraining
+from fedsim.game.federation import Federation
+from fedsim.learning.training.clipped_block import MARGIN
+from fedsim.privacy.mechanism import sensitivity
+
+Floats = npt.NDArray[np.float64]
+
+WHOLE = (1 - MARGIN) * (1 - 1e-6)
+"""A clipped gradient of at least this share of the bound was cut, but for rounding."""
+
+SHOWN = 10
+"""How many of the most exposed records are named."""
+
+NEEDED = 20
+"""With fewer records on a side an attack tells nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """What a training gave away of a client's n records.
+
+    Attributes:
+        rounds: int64 [k], those whose models were kept.
+        clipped: float64 [k], the share of the records whose gradients were cut.
+        mu: float64 [n], of every record.
+        everybody: mu of a record that is cut in every one of these rounds.
+    """
+
+    rounds: npt.NDArray[np.int64]
+    clipped: Floats
+    mu: Floats
+    everybody: float
+
+
+def measurable(config: Config) -> bool:
+    """Return whether single records' gradients are what the noise of a training hides.
+
+    Args:
+        config: of the training.
+    """
+    single = config.privacy.unit == "record" and config.training.local_steps == 1
+    return single and config.training.clipping
+
+
+def measure(
+    training: SeenTraining, known: Federation, partition: int, noise_multiplier: float
+) -> Exposure:
+    """Return how exposed the records are towards whoever learns most of the client's messages.
+
+    Args:
+        training: whose models were kept.
+        known: the client's own records and the network.
+        partition: the client.
+        noise_multiplier: nominal, as the client worked it out.
+
+    Raises:
+        InputError: a kept model is damaged.
+    """
+    config = training.config
+    faced = admission.released(config, noise_multiplier, 1).noise_multiplier
+    clipping_norm = config.training.clipping_norm
+    std = faced * sensitivity(config.privacy.neighbouring, clipping_norm)
+    features, labels = known.members(known.owned_by(partition))
+    each = torch.arange(len(labels), device=known.device)[None, :, None]
+    squares, clipped = np.zeros(len(labels)), list[float]()
+    for round in training.models:
+        model = torch.from_numpy(training.model(round)).to(known.device)[None]
+        norms = known.clipper.clipped_distances(model, features, labels, each)[0].cpu().numpy()
+        squares += (norms / std) ** 2
+        clipped.append(float((norms >= WHOLE * clipping_norm).mean()))
+    rounds = np.array(list(training.models), dtype=np.int64)
+    everybody = math.sqrt(len(rounds)) * clipping_norm / std
+    return Exposure(rounds, np.array(clipped), np.sqrt(squares), everybody)
+
+
+def as_json(found: Exposure, delta: float) -> dict[str, Any]:
+    """Return what the report says of it.
+
+    Args:
+        found: of one training.
+        delta: at which epsilons are stated.
+    """
+    # Most gradients may be cut, and are as long as each other but for rounding.
+    order = np.argsort(-np.round(found.mu, 9), kind="stable")
+
+    def said(mu: float) -> dict[str, float]:
+        return {
+            "mu": mu,
+            "epsilon": gaussian.epsilon(mu, delta),
+            "advantage": gaussian.advantage(mu),
+        }
+
+    return {
+        "rounds": found.rounds.tolist(),
+        "clipped_share": found.clipped.tolist(),
+        "median": said(float(np.median(found.mu))),
+        "highest": said(float(found.mu[order[0]])),
+        "allowed": said(found.everybody),
+        "most_exposed": [
+            {"record": int(place), **said(float(found.mu[place]))} for place in order[:SHOWN]
+        ],
+    }
+
+
+def attacked(own: Floats, others: Floats) -> dict[str, Any] | None:
+    """Return how well losses tell a client's records from others; None with too few.
+
+    The farther the area under the curve is above 1/2, the better. One model has no interval.
+
+    Args:
+        own: losses [n] of the client's records at a model that was released.
+        others: [h], of records that nobody trained on.
+
+    Source:
+        Yeom et al., "Privacy risk in machine learning", 2018.
+    """
+    if min(own.size, others.size) < NEEDED:
+        return None
+    scores = -np.concatenate([own, others])
+    found = roc.curve(scores[None], (np.arange(scores.size) < own.size)[None])
+    return {
+        "members": own.size,
+        "others": others.size,
+        "area": found.area,
+        "advantage": float((found.true_positive - found.false_positive).max()),
+    }

@@ -1,0 +1,209 @@
+"""A client's own report as people read it: on the terminal, and as one page."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fedsim.common import report_directory
+from fedsim.common.strict_json import report_json
+from fedsim.report.client.report import Report, shares
+from fedsim.report.figures import training_figures
+from fedsim.report.pages import audit_page
+from fedsim.report.pages.pictures import inline
+from fedsim.report.pages.wording import number, percent
+
+CONFIDENTIAL = (
+    "Keep it on this machine: what it says of single records is hidden by no noise, and is no "
+    "guarantee to anybody."
+)
+
+EXPOSED = (
+    "Towards whoever sees most of this client's messages, by the length of each record's clipped "
+    "gradients in the rounds above. 'Allowed' is a record that is cut in all of these rounds."
+)
+
+Rows = list[list[str]]
+
+
+def write(report: Report, directory: Path) -> Path:
+    """Write report.html and report.json, for their owner alone; return the page.
+
+    Args:
+        report: as of `report.assemble`.
+        directory: that they go into.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    report_directory.create(directory)
+    with report_directory.refusing(directory):
+        page = render_html(report)
+        return report_directory.write_report(directory, report_json(report), page)
+
+
+def verdict(report: Report) -> str:
+    """Return what the client's records have cost so far, in a sentence."""
+    budget = report["budget"]
+    return (
+        f"In {_counted(len(report['runs']), 'run')} this client answered "
+        f"{_counted(budget['answers'], 'message')}, which "
+        f"cost any one of its records epsilon {number(budget['epsilon'])} of "
+        f"{number(budget['epsilon_limit'])} at delta {budget['delta']:g}."
+    )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" + "s" * (count != 1)
+
+
+def summary(report: Report) -> RenderableType:
+    """Return what the terminal shows."""
+    runs = Table(*RUNS)
+    for row in _runs(report):
+        runs.add_row(*row)
+    parts: list[RenderableType] = [Text(verdict(report)), runs]
+    for training in report["trainings"]:
+        found = Table("", *HOW, title=Text(training["name"]), title_justify="left")
+        for row in _exposures(training):
+            found.add_row(*row)
+        parts += [found] if training.get("exposure") else []
+        parts += [Text(line) for line in _said(training)]
+    return Group(*parts, Text(CONFIDENTIAL, "bold"))
+
+
+def render_html(report: Report) -> str:
+    """Return the report as one HTML page that needs no other file, script or network."""
+    drawn = []
+    for name, rounds, share in shares(report):
+        caption = f"{name}: the share of this client's gradients that clipping cut, by round."
+        figure = training_figures.clipped_share(rounds, share)
+        drawn.append((caption, inline(figure, "clipped", caption)))
+    trainings = [
+        {
+            "name": training["name"],
+            "exposures": _exposures(training),
+            "most": _most(training),
+            "said": list(_said(training)),
+        }
+        for training in report["trainings"]
+    ]
+    return audit_page.render(
+        PAGE,
+        report=report,
+        verdict=verdict(report),
+        confidential=CONFIDENTIAL,
+        heads=(RUNS, ["", *HOW], ["record", *HOW]),
+        runs=_runs(report),
+        trainings=trainings,
+        exposed=EXPOSED,
+        figures=drawn,
+    )
+
+
+RUNS = ["run", "first", "last", "rounds", "trials", "noise multiplier", "ε of it", "ε after it"]
+HOW = ["μ", "ε", "advantage"]
+
+
+def _runs(report: Report) -> Rows:
+    return [
+        [
+            f"{run['name']} ({run['run']})",
+            run["first"],
+            run["last"],
+            str(run["rounds"]),
+            str(run["trials"]),
+            number(run["noise_multiplier"]),
+            number(run["epsilon"]) if run["charged"] else "not charged",
+            number(run["epsilon_after"]),
+        ]
+        for run in report["runs"]
+    ]
+
+
+def _exposures(training: Report) -> Rows:
+    found = training.get("exposure")
+    if found is None:
+        return []
+    names = {"median": "half of the records, at most", "highest": "the most exposed record"}
+    names["allowed"] = "allowed"
+    return [[said, *_how(found[name])] for name, said in names.items()]
+
+
+def _most(training: Report) -> Rows:
+    found = training.get("exposure")
+    return [] if found is None else [[str(one["record"]), *_how(one)] for one in _named(found)]
+
+
+def _named(found: Report) -> Iterator[Report]:
+    yield from found["most_exposed"]
+
+
+def _how(one: Report) -> list[str]:
+    return [number(one["mu"]), number(one["epsilon"]), number(one["advantage"])]
+
+
+def _said(training: Report) -> Iterator[str]:
+    """Yield what is to be known about the numbers of a training."""
+    if training["gone"]:
+        yield (
+            f"{training['name']}: the records that took part are not what data-path names by now; "
+            "how exposed they are is not measured."
+        )
+        return
+    found, attack = training["exposure"], training["attack"]
+    if found is None:
+        yield "Single records are not what the noise of this training hides; they are not measured."
+    else:
+        share = np.mean(found["clipped_share"])
+        yield (
+            f"Clipping cut {percent(float(share))} of the gradients of {training['records']} "
+            f"records in {len(found['rounds'])} rounds."
+        )
+        if training["sampling_rate"] < 1:
+            yield (
+                "Records took part by chance; these numbers are of one that took part in every "
+                "round, and so are upper ends."
+            )
+    if attack is None:
+        yield (
+            "No attack on a model was run: give records that took no part, 20 at least, with "
+            "--others."
+        )
+    else:
+        yield (
+            f"By losses of {attack['model']}, {attack['members']} own records are told from "
+            f"{attack['others']} others with an area under the curve of {number(attack['area'])} "
+            f"and an advantage of {number(attack['advantage'])} at the best threshold (chosen "
+            f"afterwards); the noise allows {number(training['advantage_bound'])}."
+        )
+
+
+PAGE = """\
+{% extends "frame" %}
+{% from "parts" import drawn, tabulated %}
+{% block title %}Client {{ report.client }}: what its records gave away{% endblock %}
+{% block kind %}Client's own report{% endblock %}
+{% block heading %}Client {{ report.client }}{% endblock %}
+{% block body %}
+<section class="verdict"><p>{{ verdict }}</p></section>
+<div class="label alarm">{{ confidential }}</div>
+<h2>What was released, and when</h2>
+{{ tabulated(heads[0], runs) }}
+{% for training in trainings %}
+<h2>{{ training.name }}: how exposed single records are</h2>
+{% if training.exposures %}
+<p>{{ exposed }}</p>
+{{ tabulated(heads[1], training.exposures) }}
+{{ tabulated(heads[2], training.most) }}
+{% endif %}
+{% for line in training.said %}
+<p>{{ line }}</p>
+{% endfor %}
+{% endfor %}
+{{ drawn(figures) }}
+{% endblock %}
+"""

@@ -1,0 +1,226 @@
+"""A client's own report: what it released, when, at what cost, and how exposed its records are.
+
+For the owner of one node, on its machine. Nothing of it may leave: what it says of single records
+is hidden by no noise.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from adversaries import registry
+from adversaries.errors import InputError
+from fedsim.config import Config, Scalar
+from fedsim.config.federation import OWN
+from fedsim.federation.client import admission, client_ledger, seen_models
+from fedsim.federation.client.client_ledger import Answer
+from fedsim.federation.client.seen_models import SeenTraining
+from fedsim.federation.protocol import consent
+from fedsim.federation.protocol.consent import RefusedError, Terms
+from fedsim.game import federation
+from fedsim.game.federation import Federation
+from fedsim.learning.data import own_records, schema
+from fedsim.learning.training import losses, saved_model
+from fedsim.privacy import identifiability
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.report.client import exposure
+
+Report = dict[str, Any]
+
+KIND = "client's own report"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A client's node as its owner configured it.
+
+    Attributes:
+        terms: what its owner agreed to; its state is the absolute path of the ledger's folder.
+        partition: which of the clients it is.
+        data: where its records lie.
+        code: names of code of its own.
+    """
+
+    terms: Terms
+    partition: int
+    data: str
+    code: str
+
+    @classmethod
+    def of(cls, values: dict[str, Scalar], work: Path) -> "Node":
+        """Return the node of a node.toml.
+
+        Args:
+            values: of the file.
+            work: where relative paths begin.
+
+        Raises:
+            InputError: it is no client's, or says what means nothing.
+        """
+        try:
+            terms = consent.terms(values) if "partition-id" in values else None
+        except RefusedError as error:
+            raise InputError(f"node.toml: {error}") from None
+        if terms is None:
+            raise InputError(
+                "this is not the node of a client with a ledger: its node.toml needs partition-id, "
+                "consent and state-path"
+            )
+        data = str(values.get(consent.DATA, ""))
+        if data and not registry.is_code(data):
+            data = str((work / data).resolve())
+        state = (work / terms.state).resolve()
+        agreed = Terms(terms.kinds, terms.max_trials, terms.epsilon_limit, terms.delta_limit, state)
+        return cls(agreed, int(values["partition-id"]), data, str(values.get(consent.CODE, "")))
+
+
+def assemble(node: Node, others: str = "", model: Path | None = None) -> Report:
+    """Return what a client's node has released, and how exposed its records are.
+
+    Args:
+        node: of the client.
+        others: where records lie that took no part in any training; "" for none.
+        model: the directory of the last training's released model; None for the last that the
+            client was sent.
+
+    Raises:
+        InputError: the ledger, a kept training or the records cannot be read.
+    """
+    registry.allow(node.code.split(","))
+    answers = client_ledger.read(node.terms.state)
+    trainings = seen_models.read(node.terms.state)
+    spent = client_ledger.epsilon(answers, node.terms.delta_limit)
+    measured: list[Report] = []
+    for training in trainings:
+        last = training is trainings[-1]
+        measured += _measured(node, training, answers, others, model if last else None)
+    return {
+        "kind": KIND,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "client": node.partition,
+        "budget": {
+            "epsilon": spent,
+            "epsilon_limit": node.terms.epsilon_limit,
+            "delta": node.terms.delta_limit,
+            "answers": len(answers),
+        },
+        "runs": list(_runs(answers, node.terms.delta_limit)),
+        "trainings": measured,
+    }
+
+
+def _runs(answers: Sequence[Answer], delta: float) -> Iterator[Report]:
+    """Yield what each run was given, and what all have cost by its end."""
+    seen: list[Answer] = []
+    for run, group in groupby(answers, key=lambda answer: answer.run):
+        mine = list(group)
+        seen += mine
+        yield {
+            "run": run,
+            "name": mine[0].name,
+            "first": mine[0].time,
+            "last": mine[-1].time,
+            "rounds": len({answer.round for answer in mine}),
+            "trials": len({trial for answer in mine for trial in answer.trial_numbers}),
+            "noise_multiplier": mine[0].noise_multiplier,
+            "unit": mine[0].unit,
+            "records": mine[-1].records,
+            "charged": any(answer.charged for answer in mine),
+            "epsilon": client_ledger.epsilon(mine, delta),
+            "epsilon_after": client_ledger.epsilon(seen, delta),
+        }
+
+
+def _measured(
+    node: Node,
+    training: SeenTraining,
+    answers: Sequence[Answer],
+    others: str,
+    model: Path | None,
+) -> Iterator[Report]:
+    """Yield what one training shows of the records, if the ledger has it and models were kept."""
+    mine = [answer for answer in answers if answer.run == training.run]
+    if not mine or not training.models:
+        return
+    config = training.config.reading_data_from(node.data, as_they_are=True)
+    known = _records_of(node, config, mine[-1].records)
+    if known is None:
+        yield {"run": training.run, "name": config.run.name, "gone": True}
+        return
+    charged = [answer.charged for answer in mine if answer.charged is not None]
+    exposed = None
+    if exposure.measurable(config):
+        found = exposure.measure(training, known, node.partition, mine[0].noise_multiplier)
+        exposed = exposure.as_json(found, node.terms.delta_limit)
+    mechanism = Mechanism(tuple(charged), mine[0].neighbouring)
+    yield {
+        "run": training.run,
+        "name": config.run.name,
+        "gone": False,
+        "records": len(known.owned_by(node.partition)),
+        "sampling_rate": config.training.sampling_rate,
+        "advantage_bound": identifiability.rho_alpha(mechanism) if charged else None,
+        "exposure": exposed,
+        "attack": _attack(node, training, known, others, model),
+    }
+
+
+def _records_of(node: Node, config: Config, digest: str) -> Federation | None:
+    """Return the records that took part in a training; None where others lie there by now."""
+    try:
+        known = federation.load(config, node.partition if config.data.name == OWN else None)
+    except InputError:
+        return None
+    same = admission.records_digest(known, node.partition) == digest
+    return known if same else None
+
+
+def _attack(
+    node: Node, training: SeenTraining, known: Federation, others: str, model: Path | None
+) -> Report | None:
+    """Return how well losses tell the client's records from others; None without others."""
+    config = training.config
+    features, labels = known.members(known.owned_by(node.partition))
+    if others and config.data.name == OWN:
+        agreed = schema.parse(config.data.public_schema)
+        found = own_records.records(others, agreed, directory=config.model.weights)
+        apart = torch.tensor(found.features), torch.tensor(found.labels)
+    else:
+        apart = known.held_out()
+    if not len(apart[1]):
+        return None
+    last = max(training.models)
+    of = "the released model" if model else f"the model that round {last} began with"
+    if model is None:
+        parameters = torch.from_numpy(training.model(last)).to(known.device)[None]
+        own, other = (
+            known.evaluate(parameters, *(each.to(known.device) for each in records))[0][0]
+            for records in ((features, labels), apart)
+        )
+    else:
+        module = saved_model.load(model)
+        own, other = (_losses(module, *records) for records in ((features, labels), apart))
+    result = exposure.attacked(*(each.double().cpu().numpy() for each in (own, other)))
+    return None if result is None else {"model": of, **result}
+
+
+@torch.no_grad()
+def _losses(module: torch.nn.Module, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return losses.per_example(module(features.cpu()), labels.cpu())
+
+
+def shares(report: Report) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Yield the name of each training, its rounds [k], and which share of gradients was cut [k].
+
+    Args:
+        report: as of `assemble`.
+    """
+    for training in report["trainings"]:
+        if (found := training.get("exposure")) is not None:
+            yield training["name"], np.array(found["rounds"]), np.array(found["clipped_share"])

@@ -1,0 +1,277 @@
+"""Conditions on the numbers of a report: under which a release gate shuts.
+
+A condition is PATH OP NUMBER, such as "advantage.low > .1". The path leads into report.json, part
+by part with dots between, or is one of the short names that its kind of report has. What was not
+measured satisfies no gate: where a condition cannot be told, the gate shuts.
+"""
+
+import difflib
+import math
+import operator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from adversaries.errors import InputError
+from fedsim.audits.results.report import schema
+from fedsim.common.strict_json import INFINITIES, real_json
+
+RUN = "run"
+TRAINING = "training"
+APP = "app audit"
+LOOP = "loop audit"
+TRANSCRIPT = "transcript audit"
+LIVE = "live audit"
+
+COUNT = "#"
+"""As the last part of a path: how many entries a list or an object has."""
+
+NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    RUN: {
+        "advantage": ("empirical.advantage",),
+        "advantage.low": ("empirical.advantage_interval.0",),
+        "advantage.high": ("empirical.advantage_interval.1",),
+        "belief": ("vantages.{vantage}.empirical.belief",),
+        # What everything together released, where the noise is no seed's.
+        "epsilon": ("released.epsilon", "bounds.tight_epsilon"),
+        "epsilon.low": ("empirical.headline.epsilon",),
+        "accuracy": ("utility.accuracy.mean.-1",),
+        "alarms": ("alarms.#",),
+    },
+    TRAINING: {
+        "epsilon": ("rounds.-1.epsilon",),
+        "accuracy": ("rounds.-1.accuracy",),
+        "alarms": ("alarms.#",),
+    },
+    APP: {
+        "advantage": ("measured.advantage.point",),
+        "advantage.low": ("measured.advantage.interval.low",),
+        "advantage.high": ("measured.advantage.interval.high",),
+        "epsilon": ("theory.epsilon",),
+        "epsilon.low": ("measured.epsilon_lower_bound",),
+    },
+    LOOP: {
+        "advantage": ("measured.advantage.point",),
+        "advantage.low": ("measured.advantage.interval.low",),
+        "advantage.high": ("measured.advantage.interval.high",),
+        "epsilon": ("theory.epsilon",),
+        "epsilon.low": ("measured.epsilon_lower_bound",),
+        "alarms": ("alarms",),
+    },
+    TRANSCRIPT: {
+        "epsilon": ("release.proven.epsilon_at_most",),
+        "epsilon.low": ("release.proven.epsilon",),
+    },
+    LIVE: {
+        "advantage": ("empirical.advantage",),
+        "advantage.low": ("empirical.advantage_interval.0",),
+        "advantage.high": ("empirical.advantage_interval.1",),
+        "belief": ("belief.highest",),
+        "epsilon": ("released.epsilon", "bounds.epsilon"),
+        "alarms": ("alarms.#",),
+    },
+}
+"""By kind of report, short names of numbers, each with the paths of which the first that has a
+number counts; {vantage} is the report's own."""
+
+OPERATORS = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+
+NULL = ": it was not measured, or has no limit"
+
+GRAMMAR = re.compile(
+    r"\s*(?P<path>[^<>=!]*[^<>=!\s])\s*(?P<operator>[<>=!]=|[<>])"
+    r"\s*(?P<limit>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*"
+)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition under which a gate shuts.
+
+    Attributes:
+        path: of a number in report.json, or a short name.
+        operator: of OPERATORS.
+        limit: what the number is compared with; finite.
+    """
+
+    path: str
+    operator: str
+    limit: float
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.operator} {self.limit:.12g}"
+
+
+def parse(text: str, kinds: Sequence[str]) -> Condition:
+    """Return the condition that a user wrote.
+
+    Args:
+        text: PATH OP NUMBER.
+        kinds: of the reports that it may be for, keys of NAMES.
+
+    Raises:
+        InputError: it is none, or no such report has that number, as far as that is known before.
+    """
+    found = GRAMMAR.fullmatch(text)
+    if found is None or not math.isfinite(float(found["limit"])):
+        raise InputError(
+            f"--fail-if '{text}' is no condition; write PATH OP NUMBER, with OP one of "
+            f"{', '.join(OPERATORS)}, as in 'advantage.low > .1'"
+        )
+    condition = Condition(found["path"], found["operator"], float(found["limit"]))
+    names = {name for kind in kinds for name in NAMES[kind]}
+    if condition.path in names:
+        return condition
+    elsewhere = condition.path in {name for each in NAMES.values() for name in each}
+    # Of the other kinds there is no schema: what a report has shows once it is there.
+    typed = list(kinds) == [RUN]
+    if elsewhere or (typed and not _numeric(_schema(), condition.path.split("."))):
+        what = " or ".join(kinds)
+        known = [*names, *(_number_paths() if typed else ())]
+        raise InputError(
+            f"--fail-if: the report of a {what} has no number '{condition.path}'; "
+            f"{_nearest(condition.path, known, sorted(names))}"
+        )
+    return condition
+
+
+def complaint(condition: Condition, report: Mapping[str, Any]) -> str:
+    """Return why a gate shuts, with the number, in one line; "" where it stays open.
+
+    Args:
+        condition: under which it shuts.
+        report: as report.json has it.
+    """
+    number = _found(report, condition.path)
+    if isinstance(number, str):
+        return f"cannot tell whether {condition}: {number}"
+    if OPERATORS[condition.operator](number, condition.limit):
+        return f"{condition}: it is {number:.6g}"
+    return ""
+
+
+def numbers(report: Mapping[str, Any]) -> dict[str, float | str | None]:
+    """Return the numbers of a report that have short names, as JSON has them; None for no number.
+
+    Args:
+        report: as report.json has it.
+    """
+    found = {name: _found(report, name) for name in NAMES[kind_of(report)]}
+    return {name: None if isinstance(one, str) else real_json(one) for name, one in found.items()}
+
+
+def kind_of(report: Mapping[str, Any]) -> str:
+    """Return the kind of a report, a key of NAMES where it is one of these.
+
+    Args:
+        report: as report.json has it.
+    """
+    return str(report.get("kind", RUN))
+
+
+def _found(report: Mapping[str, Any], path: str) -> float | str:
+    """Return the number at a path or of a short name, or why there is none."""
+    names = NAMES.get(kind_of(report), {}).get(path, ())
+    vantage = str(report.get("vantage"))
+    paths = [name.replace("{vantage}", vantage) for name in names] or [path]
+    values = [_value(report, each.split(".")) for each in paths]
+    return next((value for value in values if isinstance(value, float)), values[-1])
+
+
+def _value(report: Any, parts: Sequence[str]) -> float | str:
+    """Return the number at a path, or why there is none."""
+    value, walked = report, "report.json"
+    for part in parts:
+        if part == COUNT and isinstance(value, Mapping | list):
+            value = len(value)
+        elif isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and re.fullmatch(r"-?\d+", part):
+            if not -len(value) <= int(part) < len(value):
+                return f"its '{walked}' has {len(value)} entries"
+            value = value[int(part)]
+        elif value is None:
+            return f"its '{walked}' is null{NULL}"
+        else:
+            names = list(value) if isinstance(value, Mapping) else []
+            hint = _nearest(part, names, []) if names else ""
+            return f"{walked} has no '{part}'{f'; {hint}' * bool(hint)}"
+        walked = part if walked == "report.json" else f"{walked}.{part}"
+    if value in INFINITIES or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return float(value)  # of the words for infinity, too
+    return f"its '{walked}' is {'null' + NULL if value is None else 'no number'}"
+
+
+def _nearest(wanted: str, known: Sequence[str], otherwise: Sequence[str]) -> str:
+    """Return which names come near, or all that there are."""
+    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
+    if not near:  # a part of the path that was left out
+        near = [name for name in known if name.rpartition(".")[2] == wanted.rpartition(".")[2]][:3]
+    if near:
+        return f"did you mean {' or '.join(repr(name) for name in near)}?"
+    return f"it has {', '.join(otherwise)}" if otherwise else ""
+
+
+@cache
+def _schema() -> Mapping[str, Any]:
+    return schema()
+
+
+def _numeric(node: Mapping[str, Any], parts: Sequence[str]) -> bool:
+    """Return whether a path leads to a number in a JSON Schema."""
+    return any(_leads(each, parts) for each in _alternatives(node))
+
+
+def _leads(node: Mapping[str, Any], parts: Sequence[str]) -> bool:
+    if not parts:
+        return node.get("type") in ("number", "integer")
+    part, *rest = parts
+    if part == COUNT:
+        return not rest and (node.get("type") == "array" or "additionalProperties" in node)
+    if node.get("type") == "array":
+        if not re.fullmatch(r"-?\d+", part):
+            return False
+        inner = node.get("prefixItems") or [node["items"]]
+        return any(_numeric(each, rest) for each in inner)
+    if part in node.get("properties", {}):
+        return _numeric(node["properties"][part], rest)
+    others = node.get("additionalProperties")
+    return isinstance(others, Mapping) and _numeric(others, rest)
+
+
+def _alternatives(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield what a part of the report's schema may be, without references."""
+    if "$ref" in node:
+        yield _schema()["$defs"][node["$ref"].rpartition("/")[2]]
+        return
+    for each in node.get("anyOf", ()):
+        yield from _alternatives(each)
+    if "anyOf" not in node:
+        yield node
+
+
+@cache
+def _number_paths() -> tuple[str, ...]:
+    """Return the path of every number of a run's report, with NAME for names of its own."""
+    return tuple(_below(_schema(), ""))
+
+
+def _below(node: Mapping[str, Any], path: str) -> Iterator[str]:
+    for each in _alternatives(node):
+        if each.get("type") in ("number", "integer"):
+            yield path.removeprefix(".")
+        inner = each.get("prefixItems") or [each.get("items")]
+        below = [(str(place), one) for place, one in enumerate(inner)]
+        below += [*each.get("properties", {}).items(), ("NAME", each.get("additionalProperties"))]
+        for name, one in below:
+            if isinstance(one, Mapping):
+                yield from _below(one, f"{path}.{name}")

@@ -1,0 +1,180 @@
+"""A signed statement as a file: in-toto Statement v1 in an envelope of DSSE v1.
+
+DSSE (https://github.com/secure-systems-lab/dsse) signs the bytes of the payload with their type, so
+that nothing is parsed before its signature is checked. Other tools that read DSSE read these files.
+"""
+
+import base64
+import json
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from adversaries.errors import InputError
+from fedsim.common import reading
+from fedsim.report.evidence import keys
+
+PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
+STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE: Final = "urn:fedsim-identifiability:evidence:v1"
+
+SHA256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+def _base64(text: str) -> str:
+    base64.b64decode(text, validate=True)
+    return text
+
+
+Bytes = Annotated[str, AfterValidator(_base64)]
+
+
+def _named(name: str, default: Any = ...) -> Any:
+    """Return a field that has another name in JSON."""
+    return Field(default, validation_alias=name, serialization_alias=name)
+
+
+class Part(BaseModel):
+    """A JSON object with these keys and no others."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, populate_by_name=True)
+
+
+class Signature(Part):
+    """Of the payload: base64, and the fingerprint of the key, which is a hint and no proof."""
+
+    keyid: str
+    sig: Bytes
+
+
+class Envelope(Part):
+    """A payload and who signed it."""
+
+    payload_type: Literal["application/vnd.in-toto+json"] = _named("payloadType")
+    payload: Bytes
+    signatures: Annotated[list[Signature], Field(min_length=1, max_length=16)]
+
+    @property
+    def content(self) -> bytes:
+        """The bytes of the payload."""
+        return base64.b64decode(self.payload)
+
+    def signed_by(self, key: Ed25519PublicKey) -> bool:
+        """Return whether one of the signatures is of this key."""
+        signed = pre_authentication(self.content)
+        for each in self.signatures:
+            try:
+                key.verify(base64.b64decode(each.sig), signed)
+            except InvalidSignature:
+                continue
+            return True
+        return False
+
+
+class Digest(Part):
+    """Of a file's content."""
+
+    sha256: SHA256
+
+
+class Subject(Part):
+    """A file, by its path below the folder that the statement is about."""
+
+    name: Annotated[str, Field(min_length=1, max_length=1024)]
+    digest: Digest
+
+
+class Predicate(Part):
+    """What the signer says of the files.
+
+    kind, report, transcript: of which kind the report is, which of the files, and which it is an
+    audit of, "" for none. absent: what a run has (configuration, ledger, transcript) and is not
+    among these files; evidence of before does not say it. signed: when, by the signer's clock.
+    code: SHA-256 of the packages that derived the report, by their names. versions: of what they
+    ran on. seeds: of whose numbers follow from which seed; empty where none is known. numbers:
+    those of the report that have short names. conclusions: its verdicts.
+    """
+
+    kind: Literal["run", "training", "app audit", "loop audit", "transcript audit", "live audit"]
+    report: str
+    transcript: str
+    absent: list[str] = []
+    signed: str
+    code: dict[str, SHA256]
+    versions: dict[str, str]
+    seeds: dict[str, int | str]
+    numbers: dict[str, float | str | None]
+    conclusions: dict[str, str]
+
+
+class Statement(Part):
+    """An in-toto statement."""
+
+    type: Literal["https://in-toto.io/Statement/v1"] = _named("_type", STATEMENT_TYPE)
+    subject: Annotated[list[Subject], Field(min_length=1, max_length=100_000)]
+    predicate_type: Literal["urn:fedsim-identifiability:evidence:v1"] = _named(
+        "predicateType", PREDICATE_TYPE
+    )
+    predicate: Predicate
+
+
+def pre_authentication(payload: bytes) -> bytes:
+    """Return what DSSE signs: PAE(type, payload) of its protocol."""
+    kind = PAYLOAD_TYPE.encode()
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+
+
+def seal(statement: Statement, key: Ed25519PrivateKey) -> bytes:
+    """Return the content of a file with the signed statement.
+
+    Args:
+        statement: what is signed.
+        key: of the signer.
+    """
+    payload = _canonical(statement)
+    signature = Signature(
+        keyid=keys.fingerprint(key.public_key()),
+        sig=base64.b64encode(key.sign(pre_authentication(payload))).decode(),
+    )
+    envelope = Envelope(
+        payload_type=PAYLOAD_TYPE,
+        payload=base64.b64encode(payload).decode(),
+        signatures=[signature],
+    )
+    return json.dumps(envelope.model_dump(by_alias=True), indent=2).encode() + b"\n"
+
+
+def read(path: Path) -> tuple[Envelope, Statement]:
+    """Return the envelope of a file, and the statement in it, whoever signed it.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        InputError: it cannot be read, or is no statement that fedsim signed.
+    """
+
+    def refusal(why: str) -> InputError:
+        return InputError(f"'{path}' is no evidence of fedsim sign: {why}")
+
+    with reading.damage(refusal):
+        envelope = Envelope.model_validate(reading.json_object(path))
+        statement = Statement.model_validate(reading.json_value(envelope.content))
+        # One value has one spelling: no key twice, which another reader may take otherwise.
+        if _canonical(statement) != envelope.content:
+            raise ValueError("its statement is not written as fedsim writes it")
+    return envelope, statement
+
+
+def _canonical(statement: Statement) -> bytes:
+    values: dict[str, Any] = statement.model_dump(by_alias=True, mode="json")
+    if "absent" not in statement.predicate.model_fields_set:  # signed before it was said
+        del values["predicate"]["absent"]
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return text.encode("ascii")

@@ -1,0 +1,241 @@
+"""What is signed of a run or of an audit: its files, and what they say."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from adversaries.errors import InputError
+from fedsim.common import reading
+from fedsim.common.report_directory import EVIDENCE
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.report import model_card
+from fedsim.report.evidence import conditions, derivation, digests, envelope, pages
+from fedsim.report.evidence.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
+from fedsim.report.evidence.envelope import Digest, Predicate, Statement, Subject
+
+REPORT = "report.json"
+
+PARTS = {
+    "configuration": "config.toml",
+    "ledger": "ledger.jsonl",
+    "transcript": "transcript.npz",
+}
+"""What a run has beside its report, and the file that it is in."""
+
+LOCK = "lock"
+"""The one file of a run that says nothing."""
+
+Report = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Signed:
+    """What a statement is about.
+
+    Attributes:
+        kind: of its report, a key of `conditions.NAMES`.
+        root: the folder that names of files begin at.
+        report: the name of report.json.
+        transcript: the name of the transcript that was audited; "" for none.
+    """
+
+    kind: str
+    root: Path
+    report: str
+    transcript: str
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is a run's directory, and no audit's."""
+        return self.kind in (RUN, TRAINING)
+
+    @property
+    def unmade(self) -> str:
+        """Why its report cannot be made again from its files, "" if it can."""
+        return derivation.underivable(self.kind, self.transcript)
+
+    @property
+    def evidence(self) -> Path:
+        """Where its evidence lies, unless somebody says otherwise."""
+        return self.root / (
+            f"{Path(self.transcript).stem}-{EVIDENCE}" if self.transcript else EVIDENCE
+        )
+
+    @property
+    def remedy(self) -> str:
+        """The command that makes its report anew."""
+        if self.is_run:
+            return f"fedsim report {self.root}"
+        return f"fedsim {' '.join(reversed(self.kind.split()))}"
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of all its files, in order, but for the lock and for evidence.
+
+        Raises InputError and OSError.
+        """
+        folder = (self.root / self.report).parent
+        places = [folder, *([self.root / self.transcript] if self.transcript else [])]
+        for place in places:
+            for name in digests.below(self.root, place):
+                if name != LOCK and not self._is_evidence(name):
+                    yield name
+
+    def others(self) -> list[str]:
+        """Return the names of all evidence among the files. Raises InputError and OSError."""
+        folder = (self.root / self.report).parent
+        return [name for name in digests.below(self.root, folder) if self._is_evidence(name)]
+
+    def _is_evidence(self, name: str) -> bool:
+        """Return whether a file is a statement in an envelope, which nothing else can stand in."""
+        if not name.endswith(EVIDENCE):
+            return False
+        try:
+            envelope.read(self.root / name)
+        except (InputError, OSError):
+            return False
+        return True
+
+    def absent(self) -> list[str]:
+        """Return which of PARTS are not among its files. Raises InputError and OSError."""
+        there = {*self.names()}
+        lacking = [part for part, name in PARTS.items() if name not in there]
+        return [part for part in lacking if part != "transcript" or not self.transcript]
+
+    def read(self) -> Report:
+        """Return report.json. Raises InputError where it is damaged."""
+        path = self.root / self.report
+
+        def refusal(why: str) -> InputError:
+            return InputError(f"cannot read '{path}': {why}")
+
+        with reading.damage(refusal):
+            return reading.json_object(path)
+
+
+def located(what: Path) -> Signed:
+    """Return what a user wants to be signed.
+
+    Args:
+        what: the directory of a finished run or of an audit, or a transcript that has been audited.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if what.is_dir() and not (what / PARTS["configuration"]).exists():
+        return _of_audit(what.absolute())
+    if what.is_dir():
+        directory = RunDirectory.open(what)
+        if not directory.finished:
+            raise InputError(f"'{what}' is not finished; continue it with {directory.resumed_by}")
+        kind = TRAINING if directory.config.run.job == "training" else RUN
+        return Signed(kind, directory.path, REPORT, "")
+    if not what.is_file():
+        raise InputError(f"there is no '{what}'; name the directory of a run or audit")
+    path = what.absolute()
+    name = f"{path.stem}-audit/{REPORT}"
+    if not (path.parent / name).is_file():
+        raise InputError(
+            f"there is no {name} beside '{what}'; make it with fedsim audit transcript {what}"
+        )
+    report = Signed(TRANSCRIPT, path.parent, name, path.name)
+    if (kind := conditions.kind_of(report.read())) not in (TRANSCRIPT, LIVE):
+        raise InputError(f"'{path.parent / name}' is of a {kind}, and of no transcript")
+    return replace(report, kind=kind)
+
+
+def _of_audit(root: Path) -> Signed:
+    """Return an audit that is signed by its directory. Raises InputError if that holds none."""
+    if not (root / REPORT).is_file():
+        raise InputError(f"'{root}' holds no run and no audit: it has no {REPORT}")
+    signed = Signed("", root, REPORT, "")
+    kind = conditions.kind_of(signed.read())
+    if kind in (TRANSCRIPT, LIVE):
+        recorded = root.with_name(f"{root.name.removesuffix('-audit')}.fedt")
+        if recorded.is_file() and recorded.stem != root.name:
+            return located(recorded)
+    elif kind not in (APP, LOOP):
+        raise InputError(f"'{root}' holds a report ({kind}) that is no run's and no audit's")
+    return replace(signed, kind=kind)
+
+
+def made(signed: Signed) -> Statement:
+    """Return a statement about files, once the report has been made from them again if it can be.
+
+    Args:
+        signed: what it is about.
+
+    Raises:
+        InputError: a file is missing or damaged, or the report says what the others do not.
+    """
+    report = signed.read()
+    if not signed.unmade:
+        again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
+        _refuse_others(signed, report, again)
+    with reading.damage(lambda why: InputError(f"{signed.report} is damaged: {why}")):
+        told = said(signed, report)
+    try:
+        subject = [
+            Subject(name=name, digest=Digest(sha256=digests.of_file(signed.root, name)))
+            for name in signed.names()
+        ]
+    except OSError as error:
+        raise InputError(f"cannot read the files of '{signed.root}': {error.strerror}") from None
+    own = digests.own_code(RunDirectory.open(signed.root).config) if signed.is_run else {}
+    predicate = Predicate(
+        kind=signed.kind,  # type: ignore[arg-type]  # pydantic sees to it
+        report=signed.report,
+        transcript=signed.transcript,
+        signed=datetime.now(UTC).isoformat(timespec="seconds"),
+        code=digests.of_code(own),
+        versions=digests.versions(),
+        **told,
+    )
+    return Statement(subject=subject, predicate=predicate)
+
+
+def _refuse_others(signed: Signed, report: Report, again: derivation.Made) -> None:
+    """Raise InputError where a report or page is not what fedsim makes of the other files."""
+    apart = derivation.named(derivation.differences(report, again.report))
+    wrong = f"{signed.report} is not what fedsim makes of the other files ({apart})"
+    if not apart:
+        _, other = pages.differing((signed.root / signed.report).parent, again.pages)
+        wrong = f"{', '.join(other)} is not what fedsim makes of {signed.report}"
+        if not other:
+            return
+    raise InputError(f"{wrong}; make it anew with {signed.remedy}, then sign")
+
+
+def said(signed: Signed, report: Report) -> dict[str, Any]:
+    """Return what a statement repeats of the files: what is absent, seeds, numbers, conclusions.
+
+    Args:
+        signed: what it is about.
+        report: its report.json.
+
+    Raises:
+        InputError: a file is damaged.
+    """
+    seeds: dict[str, int | str] = {}
+    conclusions: dict[str, str] = {}
+    if signed.is_run:
+        config = RunDirectory.open(signed.root).config
+        seeds = {"run.seed": config.run.seed, "data.seed": config.data.seed}
+        seeds |= {"privacy.noise-source": config.privacy.noise_source}
+    if signed.kind == RUN:
+        conclusions = {one["vantage"]: one["state"] for one in report["verdicts"]}
+    elif signed.kind == TRAINING:
+        card = model_card.read(RunDirectory.open(signed.root))
+        conclusions = {"guaranteed": "yes" if card.privacy.guaranteed else "no"}
+    elif signed.kind in (APP, LOOP):
+        seeds = {"audit.seed": report["seed"]}
+        conclusions = {"verdict": report["verdict"]}
+    elif report["claim"] is not None:
+        conclusions = {"claim": report["claim"]["verdict"]}
+    return {
+        "absent": signed.absent(),
+        "seeds": seeds,
+        "numbers": conditions.numbers(report),
+        "conclusions": conclusions,
+    }

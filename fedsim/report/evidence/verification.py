@@ -1,0 +1,236 @@
+"""Holds a signed statement against the files it is about, and against what can be computed anew."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from adversaries.errors import InputError
+from fedsim.common import reading
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.report.evidence import derivation, digests, envelope, keys, pages
+from fedsim.report.evidence.envelope import Envelope, Statement
+from fedsim.report.evidence.statement import Signed, said
+
+AS_SIGNED, NOTED = "as signed", "noted"
+"""Words for what was taken from the signer, and for what is only said."""
+
+
+class Outcome(IntEnum):
+    """What a check found; the value is its exit status, on the scale of audits.
+
+    VERIFIED: it is as the statement says, or beside what it says
+    CANNOT_TELL: nobody knows whether it is
+    REFUTED: it is not
+    """
+
+    VERIFIED = 0
+    CANNOT_TELL = 3
+    REFUTED = 4
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes:
+        of: what.
+        outcome: what was found.
+        words: in one line.
+        word: for the outcome, where its own would say too much; "" for its own.
+    """
+
+    of: str
+    outcome: Outcome
+    words: str
+    word: str = ""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was found of a statement.
+
+    Attributes:
+        statement: as it was read.
+        checks: in the order in which they were made.
+    """
+
+    statement: Statement
+    checks: tuple[Check, ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst of all checks."""
+        return max(check.outcome for check in self.checks)
+
+    @property
+    def taken(self) -> bool:
+        """Whether nothing is wrong, and the report was taken as it was signed."""
+        return self.outcome is Outcome.VERIFIED and any(
+            check.word == AS_SIGNED for check in self.checks
+        )
+
+
+def verify(
+    path: Path, key: Ed25519PublicKey | None, root: Path | None = None, as_signed: bool = False
+) -> Verification:
+    """Return what was found of a signed statement.
+
+    Args:
+        path: of the file with the evidence.
+        key: of the signer who is trusted; None where nobody's is known.
+        root: the folder with the files; None for that of the evidence.
+        as_signed: whether the report is taken as it was signed, and not made again.
+
+    Raises:
+        InputError: the file is no evidence.
+    """
+    sealed, statement = envelope.read(path)
+    predicate = statement.predicate
+    names = [*(each.name for each in statement.subject), predicate.report]
+    for name in [*names, predicate.transcript or predicate.report]:
+        if not digests.is_below(name):
+            raise InputError(f"'{path}' names '{name}', which is no file below a folder")
+    folder = (path.parent if root is None else root).absolute()
+    signed = Signed(predicate.kind, folder, predicate.report, predicate.transcript)
+    here = path.absolute()
+    own = here.relative_to(folder).as_posix() if here.is_relative_to(folder) else ""
+    checks = [_signature(sealed, key), *_files(signed, statement, own)]
+    if lacking := predicate.absent:
+        checks.append(Check("absent", Outcome.VERIFIED, f"{', '.join(lacking)}: not signed", NOTED))
+    same = _same_code(signed, statement)
+    checks += same
+    # Files that nobody signed are neither believed nor computed with.
+    believed = key is None or checks[0].outcome is Outcome.VERIFIED
+    if believed and all(check.outcome is Outcome.VERIFIED for check in checks[1:]):
+        if as_signed:
+            checks.append(Check("report", Outcome.VERIFIED, "was not made again", AS_SIGNED))
+        else:
+            checks += _derived(signed, all(not check.words for check in same))
+        checks.append(_said(signed, statement))
+    return Verification(statement, tuple(check for check in checks if check.words))
+
+
+def _signature(sealed: Envelope, key: Ed25519PublicKey | None) -> Check:
+    named = ", ".join(each.keyid for each in sealed.signatures)
+    if key is None:
+        words = f"not checked: give the signer's public key with --key; it says to be by {named}"
+        return Check("signature", Outcome.CANNOT_TELL, words)
+    whose = keys.fingerprint(key)
+    if sealed.signed_by(key):
+        return Check("signature", Outcome.VERIFIED, f"by the key {whose}")
+    why = "it was altered" if whose in named else f"it says to be by {named}"
+    return Check("signature", Outcome.REFUTED, f"not by the key {whose}: {why}")
+
+
+def _files(signed: Signed, statement: Statement, evidence: str) -> Iterator[Check]:
+    """Yield a check for every file that is not as it was signed, and one for all others.
+
+    evidence: the name of the statement's own file below the folder, "" if it is elsewhere.
+    """
+    same, names = 0, set()
+    for subject in statement.subject:
+        names.add(subject.name)
+        try:
+            found = digests.of_file(signed.root, subject.name)
+        except OSError as error:
+            why = error.strerror or reading.reason(error)
+            yield Check(subject.name, Outcome.REFUTED, f"cannot be read: {why}")
+            continue
+        if found == subject.digest.sha256:
+            same += 1
+        else:
+            yield Check(subject.name, Outcome.REFUTED, "is not the file that was signed")
+    if same:
+        yield Check("files", Outcome.VERIFIED, f"{same} of {len(names)} are those that were signed")
+    needed = {signed.report, *([signed.transcript] if signed.transcript else [])}
+    try:
+        there, others = {*signed.names()}, signed.others()
+    except (OSError, InputError) as error:
+        yield Check("files", Outcome.CANNOT_TELL, f"cannot be listed: {reading.reason(error)}")
+        there, others = set(), list[str]()
+    for name in others:
+        if name != evidence:
+            words = "is other evidence, at which nobody looked"
+            yield Check(name, Outcome.VERIFIED, words, NOTED)
+    for name in sorted((there | needed) - names):
+        yield Check(name, Outcome.CANNOT_TELL, "is there, and the statement does not speak of it")
+
+
+def _derived(signed: Signed, same_code: bool) -> Iterator[Check]:
+    """Yield whether the report follows from the other files, and its pages from the report."""
+    report, folder = signed.read(), (signed.root / signed.report).parent
+    try:
+        again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
+        same, other = pages.differing(folder, again.pages)
+    except InputError as error:
+        yield Check("report", Outcome.CANNOT_TELL, f"was not made again: {error}")
+        return
+    except reading.DAMAGE as error:
+        why = reading.reason(error)
+        yield Check("report", Outcome.CANNOT_TELL, f"was not made again: {why}")
+        return
+    wrong = Outcome.REFUTED if same_code else Outcome.CANNOT_TELL
+    elsewhere = "made again by other code or libraries it is not the same"
+    if apart := derivation.named(derivation.differences(report, again.report)):
+        words = f"does not follow from the files: {apart}" if same_code else f"{elsewhere}: {apart}"
+        yield Check("report", wrong, words)
+        return
+    words = "made again from the other files, with the same numbers"
+    yield Check("report", Outcome.VERIFIED, words)
+    for name in other:
+        words = "is not the page of this report" if same_code else elsewhere
+        yield Check(name, wrong, words)
+    if same:
+        shown = [name for name in same if not name.startswith("figures/")]
+        if drawn := len(same) - len(shown):
+            shown.append(f"{drawn} figures")
+        words = f"made again, with the same words and numbers: {', '.join(shown)}"
+        yield Check("pages", Outcome.VERIFIED, words)
+    unmade = sum(1 for _ in signed.names()) - len(same) - len(other) - 1
+    words = f"{unmade} other files were taken as they were signed, and not made again"
+    yield Check("files", Outcome.VERIFIED, words, NOTED)
+
+
+def _said(signed: Signed, statement: Statement) -> Check:
+    """Return whether the statement says what the report and the files do."""
+    told = statement.predicate.model_dump(
+        include={"absent", "seeds", "numbers", "conclusions"}, exclude_unset=True
+    )
+    try:
+        found = said(signed, signed.read())
+    except (InputError, *reading.DAMAGE) as error:
+        why = reading.reason(error)
+        return Check("statement", Outcome.CANNOT_TELL, f"was not compared: {why}")
+    if "absent" not in told:  # signed before it was said
+        del found["absent"]
+    if apart := derivation.named(derivation.differences(told, found)):
+        words = f"does not say what the report does: {apart}"
+        return Check("statement", Outcome.REFUTED, words)
+    return Check("statement", Outcome.VERIFIED, "says what the report does")
+
+
+def _same_code(signed: Signed, statement: Statement) -> list[Check]:
+    """Return in which code and versions the signer's machine and this one differ, if in any."""
+    told = statement.predicate
+    try:
+        config = RunDirectory.open(signed.root).config if signed.is_run else None
+        here = digests.of_code({} if config is None else digests.own_code(config))
+    except InputError:  # of the user's own, which is not allowed or not there
+        here = digests.of_code({})
+    yours = {f"code of {name}": digest for name, digest in here.items()} | digests.versions()
+    theirs = {f"code of {name}": digest for name, digest in told.code.items()} | told.versions
+    different = sorted(name for name in {*yours, *theirs} if yours.get(name) != theirs.get(name))
+    if not different:
+        return [Check("code", Outcome.VERIFIED, "")]
+    words = [
+        name
+        if name.startswith("code of")
+        else f"{name} {theirs.get(name)} there, {yours.get(name)} here"
+        for name in different
+    ]
+    return [
+        Check("code", Outcome.VERIFIED, f"differs from the signer's: {'; '.join(words)}", NOTED)
+    ]

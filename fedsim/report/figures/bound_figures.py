@@ -1,0 +1,346 @@
+"""What was measured beside what is allowed: advantages, guarantees, lower bounds."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedsim.privacy.identifiability import BeliefCurve
+from fedsim.report.figures.canvas import (
+    BLUE,
+    FAINT,
+    GREEN,
+    HEIGHT,
+    INK,
+    MUTED,
+    PURPLE,
+    VERMILION,
+    WIDTH,
+    WORLDS,
+    Floats,
+    legend_above,
+    level_line,
+    levels_in_margin,
+    new_axes,
+    page_style,
+    rounds_axis,
+)
+
+
+@dataclass(frozen=True)
+class VantagePoint:
+    """The advantages at one vantage point.
+
+    Attributes:
+        label: of the vantage point.
+        bound: rho_alpha.
+        prediction: None where there is none.
+        measured: None where it was not.
+        interval: of what was measured, None where there is none.
+    """
+
+    label: str
+    bound: float
+    prediction: float | None
+    measured: float | None
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured advantage.
+
+    Attributes:
+        label: of what was measured.
+        value: the advantage.
+        interval: its confidence interval, None where there is none.
+    """
+
+    label: str
+    value: float
+    interval: tuple[float, float] | None
+
+
+def advantages(
+    measured: Sequence[Measured],
+    *,
+    bound: float | None,
+    prediction: float | None,
+    theorem2: float | None,
+    bound_name: str = "bound ρα",
+) -> Figure:
+    """Return a figure of measured advantages with their intervals against what theory says of them.
+
+    Args:
+        measured: from left to right.
+        bound: rho_alpha from the noise used, or another one; None leaves it out, as of all three.
+        prediction: the closed form 2 Phi(mu/2) - 1.
+        theorem2: the paper's printed formula, which is no bound and is labelled so.
+        bound_name: of the bound.
+    """
+    with page_style():
+        figure, axes = new_axes()
+        tops = [0.05]
+        for position, point in enumerate(measured):
+            colour = (BLUE, GREEN, PURPLE)[position % 3]
+            axes.bar(position, point.value, width=0.36, color=colour, alpha=0.22)
+            low, high = point.interval or (point.value, point.value)
+            ends = [low, high]
+            axes.plot([position, position], ends, color=colour, linewidth=2, label="_interval")
+            axes.plot(position, point.value, "o", color=colour, markersize=6, label="_measured")
+            axes.annotate(
+                f"{point.value:.3f}",
+                (position + 0.18, point.value),
+                xytext=(5, 0),
+                textcoords="offset points",
+                va="center",
+                weight="bold",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
+            )
+            tops += [point.value, high]
+        levels = [
+            (value, f"{label} {value:.3f}", colour, line)
+            for value, label, colour, line in (
+                (bound, bound_name, INK, "-"),
+                (prediction, "prediction", VERMILION, "--"),
+                (theorem2, "paper (Theorem 2),\nnot a bound:", MUTED, ":"),
+            )
+            if value is not None
+        ]
+        tops += [level[0] for level in levels]
+        lows = [point.interval[0] for point in measured if point.interval]
+        axes.set_xlim(-0.6, len(measured) - 0.4)
+        axes.set_ylim(min([0.0, *lows]) * 1.3, max(tops) * 1.12)
+        axes.axhline(0, color=MUTED, linewidth=0.8)
+        levels_in_margin(axes, levels)
+        axes.set_xticks(range(len(measured)), [point.label for point in measured])
+        axes.tick_params(axis="x", length=0)
+        axes.grid(axis="x", visible=False)
+        axes.set_ylabel("advantage over a coin")
+    return figure
+
+
+def vantages(points: Sequence[VantagePoint]) -> Figure:
+    """Return a figure of the measured advantage, its prediction and its bound at vantage points.
+
+    From 0, a coin, to 1, certainty; what no noise hides reaches the right edge.
+
+    Args:
+        points: from top to bottom.
+    """
+    with page_style():
+        figure = Figure(figsize=(WIDTH, 0.9 + 0.62 * len(points)), layout="constrained")
+        axes = figure.subplots()
+        heights = range(len(points) - 1, -1, -1)
+        named: set[str] = set()
+
+        def once(label: str) -> str:
+            """Return a label for the legend, hidden from the second time on."""
+            hidden = "_" if label in named else ""
+            named.add(label)
+            return hidden + label
+
+        for height, point in zip(heights, points, strict=True):
+            _draw_vantage(axes, height, point, once)
+        lows = [point.interval[0] for point in points if point.interval]
+        axes.set_xlim(min([0.0, *lows]) - 0.03, 1.03)
+        axes.set_ylim(-0.6, len(points) - 0.3)
+        axes.axvline(0, color=MUTED, linewidth=0.8)
+        axes.set_yticks(list(heights), [point.label for point in points])
+        axes.tick_params(axis="y", length=0)
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel("advantage over a coin")
+        legend_above(axes)
+    return figure
+
+
+def _draw_vantage(axes: Axes, height: int, point: VantagePoint, once: Callable[[str], str]) -> None:
+    """Draw the bound of one vantage point, and what was predicted and measured, if it was.
+
+    once: returns a label for the legend.
+    """
+    ends = height - 0.3, height + 0.3
+    axes.barh(height, point.bound, height=0.6, color=FAINT, alpha=0.5)
+    axes.vlines(point.bound, *ends, color=INK, linewidth=2, label=once("bound ρα"))
+    if point.prediction is not None:
+        axes.vlines(
+            point.prediction,
+            *ends,
+            color=VERMILION,
+            linewidth=1.6,
+            linestyle=(0, (3, 2)),
+            label=once("prediction"),
+        )
+    if point.measured is None:
+        axes.annotate(
+            "not measured",
+            (0, height),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            color=MUTED,
+        )
+        return
+    low, high = point.interval or (point.measured, point.measured)
+    room = max(high, point.bound) < 0.9
+    axes.plot([low, high], [height, height], color=BLUE, linewidth=2.4, label="_interval")
+    axes.plot(point.measured, height, "o", color=BLUE, markersize=7, label=once("measured"))
+    axes.annotate(
+        f"{point.measured:.3f}",
+        (max(high, point.bound), height) if room else (low, height),
+        xytext=(8 if room else -8, 0),
+        textcoords="offset points",
+        ha="left" if room else "right",
+        va="center",
+        weight="bold",
+        color=BLUE,
+    )
+
+
+def guarantee(
+    rounds: npt.NDArray[np.int64],
+    epsilons: Mapping[str, Floats],
+    delta: float,
+    curve: BeliefCurve | None,
+    rho_beta: float,
+) -> Figure:
+    """Return a figure of epsilon by every accountant, and how sure an adversary gets.
+
+    Args:
+        rounds: [n], after which epsilon is.
+        epsilons: [n] each, by the accountant's name.
+        delta: of epsilon.
+        curve: how often the worst-case belief exceeds a value, in both worlds; None leaves it out.
+        rho_beta: is marked on that curve.
+    """
+    with page_style():
+        figure = Figure(figsize=(WIDTH * (1.5 if curve else 1.0), HEIGHT), layout="constrained")
+        axes, *others = figure.subplots(1, 2 if curve else 1, squeeze=False)[0]
+        tightest = min(float(np.max(values)) for values in epsilons.values())
+        lines = zip(epsilons.items(), (BLUE, GREEN, PURPLE, VERMILION, MUTED, INK), strict=False)
+        for (name, values), colour in lines:
+            axes.plot(rounds, values, color=colour, linewidth=1.4, label=name)
+        # Basic and advanced composition would leave nothing of the others to see.
+        axes.set_ylim(0, 3 * tightest if tightest > 0 else None)
+        axes.set_title(f"ε at δ = {delta:g}, smaller is tighter")
+        axes.set_xlabel("rounds")
+        axes.set_ylabel("ε")
+        axes.legend()
+        for other in others:
+            assert curve is not None
+            for (_, colour, label), rates in zip(
+                WORLDS, (curve.under_d, curve.under_d_prime), strict=True
+            ):
+                other.plot(curve.beliefs, rates, color=colour, linewidth=1.4, label=label)
+            other.axvline(rho_beta, color=INK, linestyle="--", linewidth=1, label="_ρβ")
+            other.set_title("How often the worst-case belief in D passes a value")
+            other.set_xlabel(f"belief that D was used (dashed: ρβ = {rho_beta:.3g})")
+            other.set_ylim(-0.02, 1.02)
+            other.legend()
+    return figure
+
+
+def epsilons(
+    rounds: Sequence[int],
+    spent: Mapping[str, Sequence[float | None]],
+    stop_at: float | None = None,
+) -> Figure:
+    """Return a figure of epsilon after some rounds, by who states it.
+
+    The third is drawn as the reference that the others are compared with.
+
+    Args:
+        rounds: [n].
+        spent: [n] each, by name; None is no value.
+        stop_at: the budget; None leaves it out.
+    """
+    with page_style():
+        figure, axes = new_axes()
+        looks = ((BLUE, "-"), (GREEN, "-"), (INK, "--"))
+        highest = 0.0
+        for (label, values), (colour, line) in zip(spent.items(), looks, strict=False):
+            series = np.array(values, float)
+            finite = series[np.isfinite(series)]
+            if not finite.size:
+                continue
+            highest = max(highest, float(finite.max()))
+            marker = "o" if len(rounds) <= 8 else None
+            axes.plot(rounds, series, line, color=colour, linewidth=2, marker=marker, label=label)
+        if stop_at is not None:
+            level_line(axes, stop_at, f"privacy.stop-at = {stop_at:.3g}", VERMILION, ":")
+        axes.set_ylim(0, 1.08 * max(highest, stop_at or 0.0) or 1)
+        rounds_axis(axes, np.array(rounds))
+        axes.set_ylabel("ε after the round")
+        legend_above(axes)
+    return figure
+
+
+def lower_bounds(
+    points: Sequence[tuple[str, float, bool, bool]], limit: float | None, confidence: str
+) -> Figure:
+    """Return a figure of lower bounds on epsilon below each other, against what theory allows.
+
+    Args:
+        points: title, epsilon, whether it trusts the claimed noise, whether the report leads with
+            it.
+        limit: epsilon by theory; None leaves it out.
+        confidence: the start of a phrase, such as "95% ".
+    """
+    with page_style():
+        figure, axes = new_axes()
+        places = np.arange(len(points))[::-1]
+        for place, (_, epsilon, trusts, leads) in zip(places, points, strict=True):
+            colour = PURPLE if trusts else BLUE
+            axes.hlines(place, 0, epsilon, color=colour, linewidth=3 if leads else 1.5)
+            face = colour if leads else "white"
+            axes.plot(
+                *(epsilon, place, "o"),
+                color=colour,
+                markerfacecolor=face,
+                markersize=7,
+                label="_at least",
+            )
+        names = [f"{title} (leads)" if leads else title for title, _, _, leads in points]
+        axes.set_yticks(places, names)
+        for colour, label in ((BLUE, "does not trust the noise"), (PURPLE, "trusts the noise")):
+            axes.plot([], [], "o-", color=colour, label=label)
+        highest = max([epsilon for _, epsilon, _, _ in points] + [limit or 0.0])
+        if limit is not None:
+            axes.axvline(limit, color=INK, linestyle="--", linewidth=1.4, label="ε by theory")
+        axes.set_xlim(0, 1.08 * highest or 1)
+        axes.set_ylim(-0.6, len(points) - 0.4)
+        axes.set_xlabel(f"ε is at least, with {confidence}confidence")
+        legend_above(axes)
+    return figure
+
+
+def privacy_profile(
+    epsilons: Sequence[float],
+    theory: Sequence[float],
+    directions: Mapping[str, Mapping[str, Sequence[float]]],
+) -> Figure:
+    """Return a figure of delta over epsilon: estimate and band of each direction, and theory's.
+
+    Args:
+        epsilons: [n].
+        theory: delta, [n].
+        directions: `estimate`, `low` and `high` [n] of "world_d" and "world_d_prime".
+    """
+    with page_style():
+        figure, axes = new_axes()
+        looks = {"world_d": (BLUE, "D against D′"), "world_d_prime": (VERMILION, "D′ against D")}
+        for name, profile in directions.items():
+            colour, label = looks[name]
+            ends = profile["low"], profile["high"]
+            axes.fill_between(epsilons, *ends, color=colour, alpha=0.15, label=f"_{label}")
+            axes.plot(epsilons, profile["estimate"], color=colour, linewidth=2, label=label)
+        axes.plot(epsilons, theory, "--", color=INK, label="by theory")
+        axes.set_xlim(epsilons[0], epsilons[-1])
+        axes.set_ylim(0, None)
+        axes.set_xlabel("ε")
+        axes.set_ylabel("δ(ε)")
+        legend_above(axes)
+    return figure

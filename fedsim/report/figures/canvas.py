@@ -1,0 +1,238 @@
+"""What all figures share: colours, style, axes, legends, and files.
+
+Every function of this room takes arrays and returns a new matplotlib Figure that no global state
+holds on to. Serialisation is deterministic: the same arrays give the same bytes.
+"""
+
+import io
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogFormatter, MaxNLocator, NullFormatter
+
+from fedsim.report.figures import numbers
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Pixels = npt.NDArray[np.float32]
+
+# Okabe and Ito's palette, which readers with any colour vision can tell apart.
+BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#00785A", "#8E4A84"
+INK, MUTED, FAINT = "#1f2933", "#5b6770", "#dfe4e8"
+
+WORLDS = ((True, BLUE, "trained on D"), (False, VERMILION, "trained on D′"))
+QUANTILES = (0.05, 0.5, 0.95)
+WIDTH, HEIGHT = 7.4, 3.9
+LEGEND_LABELS = 12
+
+STYLE = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.labelcolor": INK,
+    "axes.edgecolor": MUTED,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.7,
+    "text.color": INK,
+    "text.parse_math": False,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "lines.solid_capstyle": "round",
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    # Text stays text: it can be searched and read aloud, and takes the font of the page around it.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fedsim",
+}
+
+
+def to_svg(figure: Figure) -> str:
+    """Return the figure as a standalone SVG document without dates or addresses of makers.
+
+    Its description is the numbers behind it, as of `numbers.encode`.
+    """
+    buffer = io.StringIO()
+    _plain_ticks(figure)
+    with page_style():
+        metadata: dict[str, str | None] = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        metadata["Description"] = numbers.encode(numbers.read(figure))
+        figure.savefig(buffer, format="svg", metadata=metadata)
+    return buffer.getvalue()
+
+
+def to_png(figure: Figure) -> bytes:
+    """Return the figure as a PNG fit for high-resolution screens and print.
+
+    Its description is the numbers behind it, as of `numbers.encode`.
+    """
+    buffer = io.BytesIO()
+    _plain_ticks(figure)
+    metadata = {"Software": None, "Description": numbers.encode(numbers.read(figure))}
+    with page_style():
+        figure.savefig(buffer, format="png", dpi=200, metadata=metadata)
+    return buffer.getvalue()
+
+
+def _plain_ticks(figure: Figure) -> None:
+    """Write the ticks of logarithmic axes as numbers, where matplotlib would as mathematics.
+
+    The style leaves mathematics as it is written. Ticks between the powers of ten are labelled
+    where there are few.
+    """
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        if axis.get_scale() == "log" and isinstance(axis.get_major_formatter(), LogFormatter):
+            low, high = sorted(axis.get_view_interval())
+            axis.set_major_formatter(plain)
+            axis.set_minor_formatter(plain if high < 10 * low else NullFormatter())
+
+
+def page_style() -> AbstractContextManager[None]:
+    """Return a context in which figures have the style of a report's page."""
+    return style.context(["default", STYLE])
+
+
+def new_axes() -> tuple[Figure, Axes]:
+    """Return a figure of the usual size, and its axes."""
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+    return figure, figure.subplots()
+
+
+def quantile_band(
+    axes: Axes, rounds: npt.NDArray[np.int64], band: Floats, colour: str, label: str
+) -> None:
+    """Draw a line with the band around it.
+
+    Args:
+        axes: to draw on.
+        rounds: [k], counted from 1.
+        band: [3, k], low, middle and high.
+        colour: of line and band.
+        label: of the line in the legend.
+    """
+    low, middle, high = band
+    axes.fill_between(rounds, low, high, color=colour, alpha=0.14, linewidth=0, label=f"_{label}")
+    # One round makes no line, but a point with its spread.
+    marker = "o" if len(rounds) == 1 else None
+    if marker:
+        axes.vlines(rounds, low, high, color=colour, linewidth=2)
+    axes.plot(rounds, middle, color=colour, linewidth=2, marker=marker, label=label)
+
+
+def level_line(axes: Axes, value: float, label: str, colour: str, line: str) -> None:
+    """Draw a horizontal line.
+
+    Args:
+        axes: to draw on.
+        value: its height.
+        label: in the legend.
+        colour: of the line.
+        line: its style, as matplotlib's.
+    """
+    axes.axhline(value, color=colour, linewidth=1.2, linestyle=line, label=label)
+
+
+def levels_in_margin(axes: Axes, levels: Sequence[tuple[float, str, str, str]]) -> None:
+    """Draw levels and write their labels in the right margin, apart from one another.
+
+    Args:
+        axes: to draw on, with limits that stay.
+        levels: value, label, colour and style of each line.
+    """
+    bottom, top = axes.get_ylim()
+    next_free = -np.inf
+    for value, label, colour, line in sorted(levels):
+        axes.axhline(value, color=colour, linewidth=1.4, linestyle=line, label=f"_{label}")
+        half = 0.05 if "\n" in label else 0.03
+        height = max((value - bottom) / (top - bottom), next_free + half)
+        next_free = height + half + 0.01
+        axes.annotate(
+            label,
+            (1.0, value),
+            xycoords=("axes fraction", "data"),
+            xytext=(1.05, height),
+            textcoords="axes fraction",
+            va="center",
+            color=colour,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.8, "relpos": (0, 0.5)},
+        )
+
+
+def note(axes: Axes, x: float, text: str, align: str) -> None:
+    """Write a note above the axes.
+
+    Args:
+        axes: to write on.
+        x: where, in data coordinates.
+        text: of the note.
+        align: "left", "center" or "right" of x.
+    """
+    axes.text(
+        x, 1.01, text, transform=axes.get_xaxis_transform(), ha=align, fontsize=8.5, color=MUTED
+    )
+
+
+def rounds_axis(axes: Axes, rounds: npt.NDArray[np.int64]) -> None:
+    """Make the horizontal axis one of rounds.
+
+    Args:
+        axes: whose axis it is.
+        rounds: [k], ascending.
+    """
+    margin = 0.5 if len(rounds) == 1 else 0.02 * (rounds[-1] - rounds[0])
+    axes.set_xlim(rounds[0] - margin, rounds[-1] + margin)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axes.set_xlabel("round")
+
+
+def from_zero(axes: Axes) -> None:
+    """Let the values begin at zero, and leave room above the highest.
+
+    Args:
+        axes: with everything drawn.
+    """
+    axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
+
+
+def legend_above(axes: Axes, above: float = 0.0) -> None:
+    """Put the legend, if there is anything in it, above the axes.
+
+    Args:
+        axes: whose legend it is.
+        above: by how much higher, as a share of the axes' height.
+    """
+    if not axes.get_legend_handles_labels()[0]:
+        return
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1 + above),
+        ncols=4,
+        borderaxespad=0.2,
+        handlelength=1.6,
+        columnspacing=1.4,
+    )
+
+
+def bin_count(values: Floats) -> int:
+    """Return the Freedman-Diaconis number of bins, between 12 and 60."""
+    if len(values) < 2:
+        return 12
+    width = 2 * np.subtract(*np.quantile(values, [0.75, 0.25])) / len(values) ** (1 / 3)
+    spread = np.ptp(values)
+    return int(np.clip(spread / width, 12, 60)) if width > 0 else 12

@@ -1,0 +1,97 @@
+"""The audit of a Flower app as one HTML page that needs no other file, script or network."""
+
+from collections.abc import Sequence
+
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.app.audit import AppAudit
+from fedsim.audits.app.rules import Finding
+from fedsim.audits.judgement.verdict import Verdict
+from fedsim.report.pages import audit_page
+
+MEANINGS = {
+    Verdict.CONVICTED: f"the attack proves, with {ALARM_CONFIDENCE:.2%} confidence, that the "
+    "claim is false",
+    Verdict.SUSPECT: "theory does not support the claim; the attack has not disproved it",
+    Verdict.SUPPORTED: "theory supports the claim, and the attack found nothing against it",
+    Verdict.NO_CLAIM: "nobody claims anything",
+}
+
+
+def render_html(outcome: AppAudit, results: Sequence[tuple[str, str]]) -> str:
+    """Return the page as HTML.
+
+    Args:
+        outcome: whose verdict and findings it shows.
+        results: the numbers behind the verdict, as worded for the terminal: name and value.
+    """
+    words = "a Flower app", "one client's update"
+    return _page(words, outcome.app, outcome.verdict, outcome.reasons, results, outcome.findings)
+
+
+def render_loop(
+    loop: str,
+    verdict: Verdict,
+    reasons: Sequence[str],
+    results: Sequence[tuple[str, str]],
+    findings: Sequence[Finding],
+) -> str:
+    """Return the page of a training loop as HTML.
+
+    Args:
+        loop: its name.
+        verdict: of its audit.
+        reasons: why it is not judged, () if it is.
+        results: as of `render_html`.
+        findings: what rules object to.
+    """
+    words = "a training loop", "one record"
+    return _page(words, loop, verdict, reasons, results, findings)
+
+
+def _page(
+    words: tuple[str, str],
+    name: str,
+    verdict: Verdict,
+    reasons: Sequence[str],
+    results: Sequence[tuple[str, str]],
+    findings: Sequence[Finding],
+) -> str:
+    """words: what was audited, and the unit of its privacy."""
+    return audit_page.render(
+        PAGE,
+        kind=words[0],
+        unit=words[1],
+        name=name,
+        verdict=verdict.value.capitalize(),
+        # A claim that is not judged says itself why.
+        meaning="; ".join(reasons) or MEANINGS[verdict],
+        alarming=verdict is Verdict.CONVICTED,
+        results=results,
+        findings=[
+            (found.rule, "yes" if found.breaks else "no", found.why, found.mend)
+            for found in findings
+        ],
+    )
+
+
+PAGE = """\
+{% extends "frame" %}
+{% from "parts" import settings, tabulated %}
+{% block title %}{{ name }} – audit of {{ kind }}{% endblock %}
+{% block kind %}Audit of {{ kind }}{% endblock %}
+{% block heading %}{{ name }}{% endblock %}
+{% block meta %}
+<p class="meta">The unit of privacy is {{ unit }}.</p>
+{% endblock %}
+{% block body %}
+<section class="verdict{{ ' alarm' if alarming else '' }}">
+<p>{{ verdict }}: {{ meaning }}.</p></section>
+{{ settings(results) }}
+<h2>Findings</h2>
+{% if findings %}
+{{ tabulated(["rule", "weakens the guarantee", "why", "how to mend it"], findings) }}
+{% else %}
+<p>No rule objects to anything.</p>
+{% endif %}
+{% endblock %}
+"""

@@ -1,0 +1,300 @@
+"""What a live audit says: on the terminal while it grows, and as a page at the end.
+
+It words and draws what `fedsim.audits.live.live_report` assembled; it computes nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+from scipy.special import expit
+
+from fedsim.audits.judgement.verdict import stated
+from fedsim.audits.live.live_rounds import Belief, Look
+from fedsim.audits.results.verdict_states import (
+    CONTRADICTS,
+    NOT_MEASURED,
+    StateWords,
+    standing,
+    words_of,
+)
+from fedsim.common import report_directory
+from fedsim.common.strict_json import report_json
+from fedsim.game.observers.noise_watch import SUM
+from fedsim.report.figures import belief_figures, training_figures
+from fedsim.report.pages import audit_page
+from fedsim.report.pages.pictures import inline
+from fedsim.report.pages.wording import number, percent, would_have_seen
+
+Report = Mapping[str, Any]
+
+
+SHOWN = 15
+"""How many rounds the terminal shows."""
+
+
+def write(report: Report, directory: Path, looks: Sequence[Look] = ()) -> Path:
+    """Write report.html and report.json.
+
+    Args:
+        report: as of `assemble`.
+        looks: as of `render_html`.
+        directory: that they are written into.
+
+    Returns:
+        The page.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    return report_directory.write_report(directory, report_json(report), render_html(report, looks))
+
+
+def state(report: Report) -> StateWords:
+    """Return how what was measured stands to the noise that the server says.
+
+    Args:
+        report: as of `live_report.assemble`.
+    """
+    bounds, empirical, canaries = report["bounds"], report["empirical"], report["canaries"]
+    interval = None if empirical is None else tuple(empirical["advantage_interval"])
+    limit = 0.0 if bounds is None else bounds["rho_alpha"]
+    found = standing(interval, limit, exact=True, alarmed=bool(report["alarms"]))
+    if found != "untested":
+        return words_of(found)
+    if canaries is not None and canaries["reason"] is None:
+        over = canaries["interval"][0] > canaries["claimed_mu"]
+        return words_of("within-chance" if over else "not-contradicted")
+    if report["noise"] is not None:
+        return words_of("not-contradicted")
+    return words_of(found, measured=report["belief"] is not None)
+
+
+def verdict(report: Report) -> str:
+    """Return the answer in a sentence or two."""
+    bounds, belief, canaries = report["bounds"], report["belief"], report["canaries"]
+    said = [f"{state(report).text}.", *stated(report)]
+    if bounds is not None and belief is not None:
+        what = "all data of a client" if report["unit"] == "client" else "the challenge record"
+        said.append(
+            f"After {report['rounds']} rounds the auditor believes with {percent(belief['mean'])} "
+            f"(highest of {report['trials']}: {percent(belief['highest'])}) that {what} was used; "
+            f"the noise allows {percent(bounds['rho_beta'])}{_but_for(bounds)}, epsilon "
+            f"{number(bounds['epsilon'])} at delta {report['delta']:g}."
+        )
+    if canaries is not None and canaries["reason"] is not None:
+        said.append(f"Canaries measured nothing yet: {canaries['reason']}.")
+    elif canaries is not None:
+        said.append(
+            f"Canaries measured a signal of {number(canaries['mu'])} standard deviations "
+            f"({number(canaries['interval'][0])} to {number(canaries['interval'][1])}) in one "
+            f"training so far; the noise allows {number(canaries['claimed_mu'])}."
+        )
+    if (noise := report["noise"]) is not None and not report["alarms"]:
+        said.append(
+            f"The released sums have at most {number(noise['at_most'][SUM])} times the noise that "
+            f"is claimed ({percent(noise['confidence'])}), whatever the records are."
+        )
+    measured = state(report)
+    if measured not in (CONTRADICTS, NOT_MEASURED) and report["seen_below"] is not None:
+        said.append(would_have_seen(report["seen_below"]))
+    if bounds is None and canaries is None and noise is None:
+        said.append("No round was seen from its beginning to its end yet.")
+    return " ".join(said)
+
+
+def table(found: Sequence[Belief | Look]) -> Table:
+    """Return the last rounds as the terminal shows them."""
+    beliefs = [each for each in found if isinstance(each, Belief)]
+    if not beliefs:
+        return _table_of_looks([each for each in found if isinstance(each, Look)])
+    shown = Table(title="belief that D was used", title_justify="left")
+    for heading in ("trials", "round", "mean", "highest", "ρβ", "ε so far", "missed"):
+        shown.add_column(heading, justify="right")
+    for belief in beliefs[-SHOWN:]:
+        chances = expit(belief.log_odds)
+        shown.add_row(
+            f"{belief.first_trial}-{belief.first_trial + len(chances) - 1}",
+            str(belief.round),
+            percent(float(chances.mean())),
+            percent(float(chances.max())),
+            percent(belief.rho_beta),
+            number(belief.epsilon),
+            str(belief.missed),
+        )
+    return shown
+
+
+def _table_of_looks(looks: Sequence[Look]) -> Table:
+    """Return the last rounds of a run that is audited without its records."""
+    shown = Table(title="noise over what is claimed, at most", title_justify="left")
+    series = list(looks[-1].noise_at_most) if looks else []
+    for heading in ("round", *series, "canaries' μ", "claimed", "ε so far", "missed"):
+        shown.add_column(heading, justify="right")
+    for look in looks[-SHOWN:]:
+        found = look.canaries or {}
+        shown.add_row(
+            str(look.round),
+            *(number(look.noise_at_most.get(name)) for name in series),
+            number(found.get("mu")),
+            number(found.get("claimed_mu")),
+            number(look.epsilon),
+            str(look.missed),
+        )
+    return shown
+
+
+def summary(report: Report) -> RenderableType:
+    """Return what the terminal shows at the end."""
+    rows = Table(show_header=False)
+    for name, value in _rows(report):
+        rows.add_row(name, value)
+    alarms = [Text(f"Alarm: {text}", "bold red") for text in report["alarms"]]
+    return Group(Text(verdict(report)), rows, *alarms)
+
+
+def render_html(report: Report, looks: Sequence[Look] = ()) -> str:
+    """Return the report as one HTML page that needs no other file, script or network.
+
+    Args:
+        report: as of `assemble`.
+        looks: what was found without records, to be drawn.
+    """
+    drawn = []
+    if report["belief"] is not None:
+        rounds = np.array(report["belief"]["rounds"])
+        series = {"mean": np.array(report["belief"]["mean_by_round"])}
+        series["highest trial"] = np.array(report["belief"]["highest_by_round"])
+        caption = "The auditor's belief that D was used, after every round of the last trials seen."
+        figure = belief_figures.client_beliefs(rounds, series)
+        drawn.append((caption, inline(figure, "beliefs", caption)))
+    drawn += _drawn_looks(looks)
+    return audit_page.render(
+        PAGE, report=report, verdict=verdict(report), rows=_rows(report), figures=drawn
+    )
+
+
+def _rows(report: Report) -> list[tuple[str, str]]:
+    bounds, empirical = report["bounds"], report["empirical"]
+    rows = [
+        ("trust", str(report["trust"])),
+        ("vantage", report["vantage"]),
+        ("rounds", f"{report['rounds']} of {report['rounds_planned']}, {report['missed']} missed"),
+    ]
+    if bounds is not None:
+        rows += [
+            ("noise multiplier", number(bounds["noise_multiplier"])),
+            (
+                "epsilon of one training",
+                f"{number(bounds['epsilon'])} at delta {bounds['delta']:g}",
+            ),
+            ("ρβ, ρα", f"{percent(bounds['rho_beta'])}, {number(bounds['rho_alpha'])}"),
+        ]
+    if released := report["released"]:
+        together = f"{number(released['epsilon'])} at delta {report['delta']:g}"
+        rows.append(("epsilon of everything released", together))
+    if empirical is not None:
+        low, high = empirical["advantage_interval"]
+        rows.append(
+            (
+                "advantage",
+                f"{number(empirical['advantage'])} ({number(low)} to {number(high)}, "
+                f"{percent(report['confidence'])})",
+            )
+        )
+    if report["noise"] is not None:
+        rows += [
+            (f"noise of {_whose(name)}", f"at most {number(limit)} times the claimed")
+            for name, limit in report["noise"]["at_most"].items()
+        ]
+    if (canaries := report["canaries"]) is not None and canaries["reason"] is None:
+        rows += _canary_rows(canaries, bounds, report)
+    if empirical is None and report["trials"]:
+        if report["one_world"]:
+            unknown = "not measured: the run's trials are all in one world"
+        else:
+            unknown = "unknown until the worlds are told (--worlds RUN)"
+        rows.append(("advantage", unknown))
+    return rows
+
+
+def _canary_rows(
+    canaries: Mapping[str, Any], bounds: Mapping[str, Any] | None, report: Report
+) -> list[tuple[str, str]]:
+    """Return what canaries show, each number beside what the noise allows."""
+    low, high = canaries["advantage_interval"]
+    allowed = "" if bounds is None else f"; the noise allows {number(bounds['rho_alpha'])}"
+    rows = [
+        (
+            f"advantage about {canaries['canaries']} canaries",
+            f"{number(canaries['advantage'])} ({number(low)} to {number(high)}, "
+            f"{percent(report['confidence'])}){allowed}",
+        ),
+        ("belief in what is true of them", percent(canaries["belief"])),
+    ]
+    if (proven := canaries["epsilon_at_least"]) is not None:
+        rows.append(("epsilon, by guesses of them", f"at least {number(proven)}"))
+    return rows
+
+
+def _whose(series: str) -> str:
+    """Word whose noise a series of releases has."""
+    return "the sums" if series == SUM else f"{series}'s messages"
+
+
+def _drawn_looks(looks: Sequence[Look]) -> list[tuple[str, Markup]]:
+    """Draw what was found without records after every round, each with its caption."""
+    if not looks:
+        return []
+    rounds = np.array([look.round for look in looks])
+    names = list(looks[-1].noise_at_most)
+    drawn: list[tuple[str, Markup]] = []
+    if names:
+        limits = {
+            name: np.array([look.noise_at_most.get(name, np.inf) for look in looks])
+            for name in names
+        }
+        caption = "How many times the claimed noise there is at most, after every round."
+        figure = training_figures.noise_limits(rounds, limits)
+        drawn.append((caption, inline(figure, "noise", caption)))
+    if looks[-1].canaries is not None:
+        beliefs = np.array([look.canaries["belief"] if look.canaries else 0.5 for look in looks])
+        caption = "The auditor's belief in what is true of a canary, after every round."
+        figure = belief_figures.client_beliefs(rounds, {"mean of all canaries": beliefs})
+        drawn.append((caption, inline(figure, "canaries", caption)))
+    return drawn
+
+
+def _but_for(bounds: Mapping[str, Any]) -> str:
+    """Word how often the belief about the worst pair is beyond rho-beta, where that is known."""
+    tail = bounds["tail_probability"]
+    return f", and of the worst pair more with probability {number(tail)}" if tail else ""
+
+
+PAGE = """\
+{% extends "frame" %}
+{% from "parts" import settings, drawn %}
+{% block title %}Live audit of run {{ report.facts.run }}{% endblock %}
+{% block kind %}Live audit{% endblock %}
+{% block heading %}Run {{ report.facts.run }}{% endblock %}
+{% block body %}
+<section class="verdict{{ ' alarm' if report.alarms else '' }}"><p>{{ verdict }}</p></section>
+{% for text in report.alarms %}
+<div class="label alarm">{{ text }}</div>
+{% endfor %}
+{{ drawn(figures) }}
+<h2>What was seen</h2>
+{{ settings(rows) }}
+{% if report.noise %}
+<p>{{ report.noise.note }}</p>
+{% endif %}
+{% if report.canaries %}
+<p>{{ report.canaries.note }}</p>
+{% endif %}
+{% endblock %}
+"""

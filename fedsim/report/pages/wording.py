@@ -1,0 +1,110 @@
+"""How numbers and settings are worded: what was not measured is a dash, what is infinite ∞."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+DASH, INFINITE = "–", "∞"
+
+LEAST_SHARE = 0.05
+"""A share of the claimed noise below this counts as no noise, which takes no audit to name."""
+
+
+def span(interval: tuple[float, float] | None, wording: Callable[[Any], str]) -> str:
+    """Return an interval as "low to high"; "" for None.
+
+    Args:
+        interval: its ends.
+        wording: of one of its ends.
+    """
+    return f"{wording(interval[0])} to {wording(interval[1])}" if interval else ""
+
+
+def number(value: float | None) -> str:
+    """Return a number as text, with three significant digits or decimals."""
+    if value is None or math.isnan(value):
+        return DASH
+    if math.isinf(value):
+        return INFINITE if value > 0 else f"−{INFINITE}"
+    if value == round(value) and abs(value) < 1e5:
+        return f"{value:.0f}"
+    return f"{value:.3f}" if 1e-2 <= abs(value) < 1e5 else f"{value:.3g}"
+
+
+LEARNT_NOTHING = (
+    "The model has learnt nothing: it is no more often right than one that always answers with the "
+    "most frequent class. Change training.learning-rate, or allow less noise."
+)
+
+
+def beside_accuracy(
+    majority: float, balanced: float | None = None, area: float | None = None
+) -> str:
+    """Return what stands beside an accuracy, as text.
+
+    Args:
+        majority: share of the most frequent class.
+        balanced: balanced accuracy.
+        area: under the ROC curve, of two classes.
+    """
+    said = f"majority class {percent(majority)}"
+    if balanced is not None:
+        said += f", balanced accuracy {percent(balanced)}"
+    return said if area is None else f"{said}, AUC {area:.3f}"
+
+
+def percent(value: float | None) -> str:
+    """Return a probability as a percentage, without rounding up to certainty."""
+    if value is None or math.isnan(value):
+        return DASH
+    if value in (0, 1):
+        return f"{100 * value:.0f}%"
+    if 0.9995 <= value < 1:
+        return ">99.9%"
+    return f"{100 * value:.1f}%" if value >= 1e-2 else f"{100 * value:.2g}%"
+
+
+def setting(value: Any) -> str:
+    """Return a value of the configuration as text, true and false as yes and no."""
+    if value is None:
+        return DASH
+    if isinstance(value, Mapping) and not value:
+        return "none"
+    return ("yes" if value else "no") if isinstance(value, bool) else plain(value)
+
+
+def plain(value: Any) -> str:
+    """Return a value as text, floats with ten digits."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return DASH
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {plain(entry)}" for key, entry in value.items())
+    if isinstance(value, list | tuple):
+        separator = "; " if value and isinstance(value[0], Mapping) else ", "
+        return separator.join(map(plain, value))
+    if isinstance(value, float):
+        return f"{value:.10g}" if math.isfinite(value) else number(value)
+    return str(value)
+
+
+def at_least(epsilon: float) -> str:
+    """Return what a lower bound on epsilon proves as text, "nothing" for 0."""
+    return f"ε ≥ {number(epsilon)}" if epsilon else "nothing"
+
+
+def would_have_seen(share: float | None, what: str = "audit") -> str:
+    """Return a sentence about the least shortfall of noise that an audit would have seen.
+
+    Args:
+        share: of the claimed noise, as of `fedsim.audits.run.detectable`; None for no sentence.
+        what: "audit", or "attack" of one of several in an audit.
+    """
+    if share is None:
+        return ""
+    if share < LEAST_SHARE:
+        return f"This {what} need not have seen any shortfall of the noise."
+    # Rounded down: it would have seen no less than it says.
+    shown = math.floor(share * 1000) / 1000
+    return (
+        f"With 95% probability, this {what} would have seen noise below {shown:.3f} of the claim."
+    )

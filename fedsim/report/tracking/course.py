@@ -1,0 +1,142 @@
+"""What is known of a run so far: its events, one after the other, as one value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from fedsim.report.pages.wording import beside_accuracy, percent
+
+Event = dict[str, Any]
+"""A line of events.jsonl, as `fedsim.federation.runs.run_files.Event` checks it."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """All trials that were finished after some batch of them.
+
+    Attributes:
+        trials: how many.
+        advantage: of the adversary so far; None where there is none to estimate.
+        interval: around it, which holds at every look together (`fedsim.federation.runs.interim`).
+        belief: the largest in the record, of the trials that used it.
+        accuracy: of the final models so far, the mean over those that were evaluated.
+    """
+
+    trials: int
+    advantage: float | None = None
+    interval: tuple[float, float] | None = None
+    belief: float | None = None
+    accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class Course:
+    """A run so far.
+
+    Attributes:
+        phase: the last one that it entered.
+        rounds: of each trial; 0 before anybody knows.
+        trials: those that are trained now, the first and the one behind the last.
+        round: the last one of these that is done.
+        accuracy: after that round; None where nothing is evaluated.
+        majority: share of the most frequent class of the records that are evaluated.
+        epsilon: of one training up to that round; None where nobody says.
+        accuracies: of the first batch of trials, by round.
+        looks: one for each finished batch, in their order.
+        rho_alpha: the limit of the advantage by theory; None where there is none.
+        rho_beta: the limit of the belief by theory.
+        time: of the last event, in seconds since the epoch.
+    """
+
+    phase: str = "starting"
+    rounds: int = 0
+    trials: tuple[int, int] = (0, 0)
+    round: int = 0
+    accuracy: float | None = None
+    majority: float | None = None
+    epsilon: float | None = None
+    accuracies: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
+    looks: tuple[Look, ...] = ()
+    rho_alpha: float | None = None
+    rho_beta: float | None = None
+    time: float = 0.0
+
+    @property
+    def look(self) -> Look:
+        """The last look, or one at nothing."""
+        return self.looks[-1] if self.looks else Look(0)
+
+    @property
+    def steady_accuracy(self) -> float | None:
+        """The mean over finished trials, so that it does not jump when others begin.
+
+        That of the trials that are being trained where none are finished.
+        """
+        return self.accuracy if self.look.accuracy is None else self.look.accuracy
+
+    @property
+    def accuracy_text(self) -> str:
+        """The steady accuracy beside the majority class's share; "" where nothing is evaluated."""
+        if (accuracy := self.steady_accuracy) is None:
+            return ""
+        if self.majority is None:
+            return percent(accuracy)
+        return f"{percent(accuracy)} ({beside_accuracy(self.majority)})"
+
+
+def after(course: Course, event: Event) -> Course:
+    """Return what is known after one more event; one of a client or an auditor changes nothing.
+
+    A resumed run names its finished batches again, so that its looks begin anew with its training.
+
+    Args:
+        course: what was known before.
+        event: the next one.
+    """
+    course = replace(course, time=event["time"])
+    if event.get("phase") == "batch":
+        return _batch(course, event)
+    if "phase" in event:
+        course = replace(course, phase=event["phase"])
+        if event["phase"] == "training":
+            course = replace(
+                course,
+                rounds=event.get("rounds", 0),
+                looks=(),
+                rho_alpha=event.get("rho_alpha"),
+                rho_beta=event.get("rho_beta"),
+            )
+        return course
+    if "round" in event and "trials" in event:
+        return _round(course, event)
+    return course
+
+
+def _round(course: Course, event: Event) -> Course:
+    (first, last), accuracy = event["trials"], event.get("accuracy")
+    accuracies = course.accuracies
+    if first == 0 and accuracy is not None:
+        accuracies = MappingProxyType({**accuracies, event["round"]: accuracy})
+    return replace(
+        course,
+        trials=(first, last),
+        round=event["round"],
+        accuracy=accuracy,
+        majority=event.get("majority"),
+        epsilon=event.get("epsilon"),
+        accuracies=accuracies,
+    )
+
+
+def _batch(course: Course, event: Event) -> Course:
+    first, last = event["trials"]
+    ends = event.get("advantage_interval")
+    look = Look(
+        last,
+        event.get("advantage"),
+        (ends[0], ends[1]) if ends else None,
+        event.get("belief"),
+        event.get("accuracy"),
+    )
+    return replace(course, trials=(first, last), round=course.rounds, looks=(*course.looks, look))

@@ -1,0 +1,106 @@
+"""Who follows a run: everybody is shown every event, with what is known of the run after it."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+
+from fedsim.common.foreign_text import without_password
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.report.tracking.course import Course, Event, after
+
+PAUSE = 0.2
+"""Seconds between two looks at the file."""
+
+
+class Watcher(Protocol):
+    """Somebody who follows a run."""
+
+    name: str
+    """By which a message names it."""
+    from_the_beginning: bool
+    """Whether it is shown what a resumed run did before, too."""
+
+    def see(self, event: Event, course: Course) -> None:
+        """Take note of an event.
+
+        Args:
+            event: a line of the run's events.
+            course: what is known with it.
+        """
+
+    def leave(self, finished: bool) -> None:
+        """Take note of the end, also of one by an error or Ctrl-C.
+
+        Args:
+            finished: whether the run has finished.
+        """
+
+
+@contextmanager
+def following(
+    directory: RunDirectory, watchers: Sequence[Watcher], console: Console
+) -> Iterator[None]:
+    """Show the events of a run to whoever watches, as they are written, by whichever process.
+
+    Each watcher has a thread of its own, so that a slow one keeps nobody waiting but at the end.
+    One that fails is named and left out, and the run goes on.
+
+    Args:
+        directory: of the run.
+        watchers: who is shown them.
+        console: where a watcher that fails is named.
+
+    Yields:
+        Nothing; the run is the body of the `with`.
+    """
+    stop, finished, before = threading.Event(), False, directory.events_size()
+
+    def follow(watcher: Watcher) -> None:
+        course, position = Course(), 0
+        try:
+            while True:
+                ending = stop.is_set()
+                for event, behind in directory.events(position):
+                    course, position = after(course, event), behind
+                    if behind > before or watcher.from_the_beginning:
+                        watcher.see(event, course)
+                if ending:
+                    break
+                stop.wait(PAUSE)
+            watcher.leave(finished)
+        except Exception as error:  # of a server elsewhere, a full disk: not the run's business
+            why = " ".join(without_password(str(error)).split()) or type(error).__name__
+            console.print(
+                f"{watcher.name} is no longer written: {why}", highlight=False, markup=False
+            )
+
+    threads = [threading.Thread(target=follow, args=[one], daemon=True) for one in watchers]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+        finished = True
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def replay(directory: RunDirectory, watcher: Watcher) -> None:
+    """Show all events of a run to a watcher, which is a finished one or as far as it got.
+
+    Args:
+        directory: of the run.
+        watcher: who is shown them.
+
+    Raises:
+        InputError: the events are damaged.
+    """
+    course = Course()
+    for event, _ in directory.events():
+        course = after(course, event)
+        watcher.see(event, course)
+    watcher.leave(directory.finished)

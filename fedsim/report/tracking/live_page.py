@@ -1,0 +1,236 @@
+"""live.html of a run directory: how far a run is and what it shows so far, in a browser.
+
+A file that is written anew, whole, and that the browser reads again by itself: no server listens.
+"""
+
+import time
+from datetime import datetime
+
+from fedsim.audits.results.verdict_states import standing, words_of
+from fedsim.config import Config
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.game.observers import at_server
+from fedsim.report.pages import audit_page
+from fedsim.report.pages.blocks import Mark
+from fedsim.report.pages.wording import DASH, number, percent, span
+from fedsim.report.tracking import live_pictures
+from fedsim.report.tracking.course import Course, Event
+
+FILE = "live.html"
+
+REFRESH = 5
+"""Seconds after which a browser reads the page again."""
+
+SELDOM = 2.0
+"""Seconds between two pages at least, but after a batch of trials."""
+
+PROVISIONAL = (
+    "You may look whenever you like: every batch of trials takes a share of the significance, so "
+    "that all intervals of this page together hold with {confidence}. The report's interval, of "
+    "all trials at once, is narrower."
+)
+
+
+class LivePage:
+    """Writes the page of a run while it goes on.
+
+    Args:
+        directory: of the run.
+        config: the experiment.
+    """
+
+    name = FILE
+    from_the_beginning = False
+
+    def __init__(self, directory: RunDirectory, config: Config) -> None:
+        self._directory, self._config = directory, config
+        self._course = Course()
+        self._written = 0.0
+        self._write("starting")
+
+    def see(self, event: Event, course: Course) -> None:
+        """Write the page, after every batch of trials and otherwise now and then.
+
+        Args:
+            event: a line of the run's events.
+            course: what is known with it.
+        """
+        self._course = course
+        if event.get("phase") == "batch" or time.monotonic() - self._written >= SELDOM:
+            self._write(course.phase)
+
+    def leave(self, finished: bool) -> None:
+        """Lead to the report, or say how to go on.
+
+        Args:
+            finished: whether the run has finished.
+        """
+        if finished:
+            self._directory.write_text(FILE, render_finished(self._config))
+        else:
+            self._write("interrupted", self._directory.resumed_by)
+
+    def _write(self, phase: str, resumed_by: str = "") -> None:
+        page = render(self._config, self._course, phase, resumed_by)
+        self._directory.write_text(FILE, page)
+        self._written = time.monotonic()
+
+
+def render_finished(config: Config) -> str:
+    """Return the page of a run that has finished, which leads to its report.
+
+    Args:
+        config: the experiment.
+    """
+    return audit_page.render(MOVED, name=config.run.name)
+
+
+def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> str:
+    """Return the page.
+
+    Args:
+        config: the experiment.
+        course: what is known of the run.
+        phase: in which it is.
+        resumed_by: the command that goes on with it where it has stopped; "" while it runs.
+    """
+    planned = config.trials.count
+    training = config.run.job == "training"
+    return audit_page.render(
+        PAGE,
+        name=config.run.name,
+        refresh="" if resumed_by else REFRESH,
+        phase=phase,
+        resumed_by=resumed_by,
+        at=f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S}",
+        done=_done(course, planned),
+        said=[] if training else _said(course, planned),
+        mark=_mark(config, course),
+        provisional=""
+        if training
+        else PROVISIONAL.format(confidence=percent(config.audit.confidence)),
+        entries=_entries(config, course),
+        figures=_figures(course, planned),
+        looks=[
+            [
+                str(one.trials),
+                number(one.advantage),
+                span(one.interval, number),
+                percent(one.belief),
+                percent(one.accuracy),
+            ]
+            for one in course.looks
+        ],
+    )
+
+
+def _done(course: Course, planned: int) -> float:
+    """Return the share of all rounds of all trials that is done."""
+    first, last = course.trials
+    batch_done = course.round / course.rounds if course.rounds else 0.0
+    return max(course.look.trials, first + (last - first) * batch_done) / planned
+
+
+def _said(course: Course, planned: int) -> list[str]:
+    look = course.look
+    if not look.trials:
+        return ["No batch of trials is finished yet: nothing is known of the adversary."]
+    if look.advantage is None:
+        return ["A single training, which says nothing of an advantage."]
+    between = f" ({span(look.interval, number)})" if look.interval else ""
+    said = [
+        f"After {look.trials} of {planned} trials the adversary's advantage is "
+        f"{number(look.advantage)}{between}."
+    ]
+    if course.rho_alpha is not None:
+        said.append(f"The limit by theory is ρα = {number(course.rho_alpha)}.")
+    return said
+
+
+def _mark(config: Config, course: Course) -> Mark | None:
+    """Return how the advantage so far stands to its limit; only an interval below it is good."""
+    interval, limit = course.look.interval, course.rho_alpha
+    if interval is None or limit is None:
+        return None
+    exact = at_server.is_exact(config, config.federation.vantage)
+    words = words_of(standing(interval, limit, exact=exact))
+    return Mark(words.kind, f"So far: {words.text}")
+
+
+def _entries(config: Config, course: Course) -> list[tuple[str, str]]:
+    look, (first, last) = course.look, course.trials
+    at_most = "at most " if config.trials.until_halfwidth else ""
+    running = f"round {course.round} of {course.rounds}"
+    if config.run.job == "training":
+        found = [("Training", running), ("ε so far", number(course.epsilon))]
+    else:
+        trials = f"; trials {first} to {last - 1}: {running}" if last else ""
+        limit = f"; ρβ = {percent(course.rho_beta)}" if course.rho_beta is not None else ""
+        found = [
+            ("Trials", f"{look.trials} of {at_most}{config.trials.count}{trials}"),
+            ("Worst belief that the record was used", f"{percent(look.belief)}{limit}"),
+        ]
+    return [*found, ("Accuracy so far", course.accuracy_text or DASH)]
+
+
+def _figures(course: Course, planned: int) -> list[tuple[str, str]]:
+    pictures = (
+        (
+            "The adversary's advantage so far, after every batch of trials; dashed: the limit ρα.",
+            live_pictures.advantages(course.looks, planned, course.rho_alpha),
+        ),
+        (
+            "Accuracy on held-out records, in the first batch of trials.",
+            live_pictures.accuracies(course.accuracies, course.rounds),
+        ),
+    )
+    return [(caption, markup) for caption, markup in pictures if markup]
+
+
+PAGE = """\
+{% extends "frame" %}
+{% from "parts" import drawn, settings, tabulated %}
+{% block head %}
+{% if refresh %}<meta http-equiv="refresh" content="{{ refresh }}">{% endif %}
+{% endblock %}
+{% block title %}{{ name }}, {{ phase }}{% endblock %}
+{% block kind %}Run that goes on{% endblock %}
+{% block heading %}{{ name }}{% endblock %}
+{% block meta %}<p class="meta">{{ phase }}, {{ at }}</p>{% endblock %}
+{% block body %}
+<p><progress style="width: 100%" value="{{ done }}" max="1"
+aria-label="how much of the run is done"></progress></p>
+{% if resumed_by %}
+<div class="label"><strong>This run has stopped.</strong> What is finished is kept; go on with
+<code>{{ resumed_by }}</code></div>
+{% endif %}
+{% if said %}
+<section class="verdict">
+<p>{{ said | join(" ") }}</p>
+{% if mark %}<p><span class="mark {{ mark.kind }}">{{ mark.text }}.</span></p>{% endif %}
+</section>
+{% endif %}
+{% if provisional %}
+<div class="label"><strong>Provisional: the run's report has the verdict.</strong>
+{{ provisional }}</div>
+{% endif %}
+{{ settings(entries) }}
+{{ drawn(figures) }}
+{% if looks and said %}
+<details><summary>After every batch of trials</summary>
+{{ tabulated(["trials", "advantage", "interval", "worst belief", "accuracy"], looks) }}
+</details>
+{% endif %}
+{% endblock %}
+"""
+
+MOVED = """\
+{% extends "frame" %}
+{% block head %}<meta http-equiv="refresh" content="0; url=report.html">{% endblock %}
+{% block title %}{{ name }}, finished{% endblock %}
+{% block kind %}Finished run{% endblock %}
+{% block heading %}{{ name }}{% endblock %}
+{% block body %}
+<p>This run has finished: <a href="report.html">its report</a>.</p>
+{% endblock %}
+"""

@@ -1,0 +1,238 @@
+"""What is shown of a run while it goes on, and when it has ended, whichever process runs it."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from fedsim.config import Config
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.report.pages.wording import percent, span
+from fedsim.report.tracking.course import Course, Event
+from fedsim.report.tracking.following import Watcher, following
+
+
+@contextmanager
+def progress(
+    directory: RunDirectory, config: Config, console: Console, watchers: Sequence[Watcher] = ()
+) -> Iterator[None]:
+    """Show the events of a run as they are written, whichever process writes them.
+
+    Args:
+        directory: of the run.
+        config: the experiment.
+        console: that shows them.
+        watchers: who else follows the run.
+
+    Yields:
+        Nothing; the run is the body of the `with`.
+    """
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),  # of a file
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=_is_hidden(console)) as bar:
+        rounds = config.training.rounds
+        task = bar.add_task("starting", total=planned_steps(config, rounds), rounds=rounds)
+        with following(directory, [Bar(bar, task, config), *watchers], console):
+            yield
+
+
+@contextmanager
+def preparing(console: Console) -> Iterator[Callable[[float], None]]:
+    """Show that a run is being prepared.
+
+    Args:
+        console: that shows it.
+
+    Yields:
+        What a search for the challenge reports to: it takes the fraction of the pairs which have
+        been compared.
+    """
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=_is_hidden(console)) as bar:
+        task = bar.add_task("preparing", total=None)
+        yield lambda fraction: bar.update(
+            task, description="choosing the challenge", total=1, completed=fraction
+        )
+
+
+@contextmanager
+def measuring(console: Console, what: str) -> Iterator[Callable[[float], None]]:
+    """Show one bar on a terminal.
+
+    Args:
+        console: that shows it.
+        what: is measured.
+
+    Yields:
+        What takes the fraction that is done.
+    """
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console, transient=True, disable=_is_hidden(console)
+    ) as bar:
+        task = bar.add_task(what, total=1.0)
+        yield lambda fraction: bar.update(task, completed=fraction)
+
+
+def _is_hidden(console: Console) -> bool:
+    return console.quiet or not (console.is_terminal or console.is_jupyter)
+
+
+def planned_steps(config: Config, rounds: int) -> int:
+    """Return the length of the progress bar: the rounds of every batch, and its conclusion.
+
+    Args:
+        config: the experiment.
+        rounds: that a batch of trials trains.
+    """
+    return -(-config.trials.count // config.trials.batch) * (rounds + 1)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The progress bar of a run, which shows what does not jump from one batch to the next.
+
+    Attributes:
+        bar: the progress bars.
+        task: the run's.
+        config: the experiment.
+    """
+
+    bar: Progress
+    task: TaskID
+    config: Config
+    name = "the progress bar"
+    from_the_beginning = False
+
+    def see(self, event: Event, course: Course) -> None:
+        """Show one line of the run's events.
+
+        Args:
+            event: the line.
+            course: what is known with it.
+        """
+        if "rounds" in event:
+            rounds = event["rounds"]
+            total = planned_steps(self.config, rounds)
+            self.bar.update(self.task, total=total, rounds=rounds)
+        if "waiting" in event:
+            # Also where no bar is shown: somebody is to look at a machine.
+            why = "".join(f"; {reason}" for reason in event.get("reasons", ()))
+            self.bar.console.print(f"still waiting for {event['waiting']}{why}", markup=False)
+        elif "uncompared" in event:
+            clients = ", ".join(map(str, event["uncompared"]))
+            warning = (
+                f"of client {clients} only place and shape of the data were compared, not the "
+                "contents"
+            )
+            self.bar.console.print(warning, markup=False)
+        elif "trials" in event:
+            self._advance(event, course)
+        elif "phase" in event:  # else it is of a client or an auditor
+            self.bar.update(self.task, description=event["phase"])
+
+    def leave(self, finished: bool) -> None:
+        """The bar goes with its `with`."""
+
+    def _advance(self, event: Event, course: Course) -> None:
+        first = event["trials"][0]
+        per_batch = self.bar.tasks[self.task].fields["rounds"] + 1
+        begun = first // self.config.trials.batch * per_batch
+        done = begun + event.get("round", per_batch - 1) + (1 if "phase" in event else 0)
+        training = self.config.run.job == "training"
+        self.bar.update(self.task, completed=done, description=worded(course, training))
+
+
+def worded(course: Course, training: bool) -> str:
+    """Return what the bar says of a run.
+
+    Args:
+        course: what is known of it.
+        training: whether it is of one model that is kept, whose epsilon only grows. Each trial of
+            an experiment has one of its own, which begins anew.
+    """
+    first, last = course.trials
+    said = [f"round {course.round}" if training else f"trials {first}-{last - 1}"]
+    if (advantage := course.look.advantage) is not None:
+        between = span(course.look.interval, "{:.2f}".format)
+        said.append(f"advantage {advantage:.2f}{f' ({between})' * bool(between)}")
+    if (belief := course.look.belief) is not None:
+        said.append(f"worst belief {percent(belief)}")
+    if course.accuracy_text:
+        said.append(f"accuracy {course.accuracy_text}")
+    if training and course.epsilon is not None:
+        said.append(f"ε {course.epsilon:.3g}")
+    return ", ".join(said)
+
+
+def conclude(
+    directory: RunDirectory, start: float, console: Console, verbose: bool = False
+) -> None:
+    """Print the summary, where the time went, and where the report lies.
+
+    Args:
+        directory: of the finished run.
+        start: when the command began, in seconds since the epoch.
+        console: that prints.
+        verbose: whether every measure is printed.
+    """
+    from fedsim.report.summary import summary  # noqa: PLC0415
+
+    result = directory.read_report()
+    phases = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
+    console.print(summary(result, verbose))
+    if phases.keys() >= PHASES:
+        _print_times(phases, start, result.timing.clients_computing, console)
+    console.print(f"Report: {directory.path / 'report.html'}", soft_wrap=True, highlight=False)
+
+
+PHASES = {"preparing", "training", "reporting", "done"}
+
+
+def _print_times(
+    phases: dict[str, float], start: float, computing: float, console: Console
+) -> None:
+    console.print(
+        f"{time.time() - start:.1f} s: {phases['preparing'] - start:.1f} s start-up, "
+        f"{phases['training'] - phases['preparing']:.1f} s preparing and connecting, "
+        f"{phases['reporting'] - phases['training']:.1f} s federation "
+        f"(clients computing {computing:.1f} s), "
+        f"{phases['done'] - phases['reporting']:.1f} s report"
+    )
+
+
+def conclude_training(directory: RunDirectory, start: float, console: Console) -> None:
+    """Print how private and how good the model is, and where it lies.
+
+    Args:
+        directory: of the finished training.
+        start: when the command began, in seconds since the epoch.
+        console: that prints.
+    """
+    from fedsim.report import model_card  # noqa: PLC0415  (torch is slow to import)
+
+    console.print(model_card.summary(model_card.read(directory)))
+    console.print(
+        f"{time.time() - start:.1f} s. Model and card: {directory.path / 'public'}; what is for "
+        f"whoever runs the server: {directory.path / 'report.html'}",
+        soft_wrap=True,
+        highlight=False,
+    )

@@ -1,0 +1,1 @@
+"""Which epsilon: grids of settings, their search, and its cost."""

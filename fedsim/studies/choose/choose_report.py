@@ -1,0 +1,272 @@
+"""What a search for a setting says: sentences, a table, one page, and a configuration to run."""
+
+import shlex
+from dataclasses import asdict
+from math import nan
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from fedsim import config as configuration
+from fedsim.common import private_files, report_directory
+from fedsim.common.strict_json import strict_json
+from fedsim.federation.runs.run_directory import SUMMARY
+from fedsim.report.pages import audit_page
+from fedsim.report.pages.wording import DASH, number, percent, span
+from fedsim.studies.choose import choose, choose_words, sweep
+from fedsim.studies.choose.choose import Candidate
+from fedsim.studies.choose.choose_search import KIND, Found
+
+CONFIG = "config.toml"
+"""The configuration of the chosen setting, in the search's directory."""
+
+HEADINGS = (
+    *("setting", "noise z", "ε", "right in at most", "limit"),
+    *("mean accuracy", "one training's", "measured adv."),
+)
+
+
+def table(found: Found) -> Table:
+    """Return the settings as the terminal shows them."""
+    drawn = Table(
+        title=f"Settings; the limit: {choose_words.limit(found)}",
+        title_justify="left",
+        caption=choose_words.caption(found),
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=0,
+    )
+    for place, heading in enumerate(HEADINGS):
+        drawn.add_column(heading, justify="left" if place == 0 else "right")
+    for row in _cells(found):
+        drawn.add_row(*map(Text, row))
+    return drawn
+
+
+def document(found: Found) -> dict[str, Any]:
+    """Return report.json: the request, the settings, the choice, and what the search costs."""
+    request, choice, config = found.request, found.choice, found.config
+    written: dict[str, Any] = strict_json(
+        {
+            "kind": KIND,
+            "name": config.run.name,
+            "state": choice.state,
+            "sentences": choose_words.sentences(found),
+            "limit": {
+                request.limit.kind: request.limit.value,
+                "tail_limit": choose_words.tail_limit(found),
+                "against": config.federation.vantage.value,
+                "trust": config.federation.trust.value,
+                "delta": config.privacy.delta,
+                "accountant": config.privacy.accountant,
+            },
+            "varied": {
+                key: list(tried)
+                for key, tried in choose.varied(request.limit, request.over).items()
+            },
+            "towards": [asdict(each) for each in choice.chosen.towards] if choice.chosen else [],
+            "min_accuracy": request.min_accuracy,
+            "confidence_of_accuracy_together": config.audit.confidence,
+            "chosen": _named(choice.chosen),
+            "least_noise": [each.name for each in choice.least],
+            "strictest_near_the_best": _named(choice.strictest),
+            "nearest": [each.name for each in choice.nearest],
+            "search_cost": None if found.cost is None else asdict(found.cost),
+            "search_cost_within_limit": found.cost_within and asdict(found.cost_within),
+            "settings": rows(found),
+        }
+    )
+    return written
+
+
+def rows(found: Found) -> list[dict[str, Any]]:
+    """Return a row for each run: those of a sweep, and what the choice goes by."""
+    known = {each.name: each for each in found.choice.candidates}
+    made = []
+    for row in sweep.rows(found.outcomes):
+        each = known.get(row["run"])
+        ends = each and each.accuracy_interval
+        own = {
+            "noise_multiplier": each and each.noise_multiplier,
+            "right_at_most": each and each.right_at_most,
+            "rho_beta": each and each.rho_beta,
+            "meets_limit": each and each.meets,
+            "chosen": each is not None and each is found.choice.chosen,
+            "accuracy_low_together": ends and ends.low,
+            "accuracy_high_together": ends and ends.high,
+            "single_accuracy_low": each and each.band and each.band[0],
+            "single_accuracy_high": each and each.band and each.band[1],
+        }
+        made.append(row | own)
+    return made
+
+
+def write(found: Found, directory: Path) -> Path:
+    """Write what was found, and the configuration of the chosen setting; return the page.
+
+    Args:
+        found: as of `choose_search.search`.
+        directory: of the search.
+
+    Raises:
+        InputError, OSError: as of `report_directory.write_report`.
+    """
+    from fedsim.report.figures import canvas  # noqa: PLC0415
+    from fedsim.report.pages.pictures import inline  # noqa: PLC0415  (matplotlib is slow to import)
+
+    name = found.config.run.name
+    made, figure = document(found), _figure(found)
+    caption = (
+        "Accuracy of the model against how often the adversary is right at most, a point for each "
+        f"setting; upright lines are intervals of the mean accuracy. {choose_words.caption(found)}"
+    )
+    page = audit_page.render(
+        PAGE,
+        name=name,
+        sentences=choose_words.sentences(found),
+        found=found.choice.state == "chosen",
+        commands=commands(found, directory) if found.choice.chosen else [],
+        headings=HEADINGS,
+        rows=_cells(found),
+        runs=found.outcomes,
+        figures=[(caption, inline(figure, "frontier", caption))] if figure else [],
+        costs=choose_words.cost(found),
+        no_guarantee=choose_words.NO_GUARANTEE,
+        told=list(choose_words.told(found)),
+    )
+    files = {SUMMARY: sweep.as_csv(made["settings"])}
+    if figure:
+        files |= {"figures/frontier.svg": canvas.to_svg(figure)}
+    private_files.make_directory(directory / "figures")
+    for path, content in files.items():
+        private_files.write(directory / path, content.encode())
+    place = report_directory.write_report(directory, made, page)
+    if found.choice.chosen:
+        text = configuration.dump(found.config)
+        private_files.write(directory / CONFIG, text.encode())
+    else:  # of a search that found one
+        (directory / CONFIG).unlink(missing_ok=True)
+    return place
+
+
+def commands(found: Found, directory: Path) -> list[tuple[str, str]]:
+    """Return what to do with the chosen setting, and the command that does it.
+
+    Args:
+        found: as of `choose_search.search`, with a chosen setting.
+        directory: of the search.
+    """
+    place = shlex.quote(str(directory / CONFIG))
+    said = [("Measure it", f"fedsim run {place}")]
+    if found.config.privacy.sensitivity != "local":  # which is no guarantee for anybody
+        protecting = "--set privacy.noise-source=system"
+        if found.config.federation.summed_in_the_clear:
+            protecting += " --set federation.secure-aggregation=secagg+"
+        said.append(("Train the model with it", f"fedsim train {place} {protecting}"))
+    return said
+
+
+def _figure(found: Found) -> Any:
+    from fedsim.report.figures import frontier  # noqa: PLC0415
+
+    if not found.choice.candidates:
+        return None
+    least = {each.others: each for each in found.choice.least}
+    series = []
+    combinations = list(dict.fromkeys(each.others for each in found.choice.candidates))
+    for others in combinations:
+        alike = sorted(
+            (each for each in found.choice.candidates if each.others == others),
+            key=lambda each: each.rho_alpha,
+        )
+        ends = [each.accuracy_interval for each in alike]
+        series.append(
+            frontier.Series(
+                label=choose_words.values(dict(others)) if len(combinations) > 1 else "",
+                right_at_most=[each.right_at_most for each in alike],
+                accuracy=[nan if each.accuracy is None else each.accuracy for each in alike],
+                low=[nan if each is None else each.low for each in ends],
+                high=[nan if each is None else each.high for each in ends],
+                limit=least[others].right_at_most if others in least else None,
+            )
+        )
+    chosen = found.choice.chosen
+    place = None
+    if chosen is not None and chosen.accuracy is not None:
+        place = chosen.right_at_most, chosen.accuracy
+    return frontier.frontier(
+        series, f"limit: {choose_words.limit_in_short(found)}", place, found.request.min_accuracy
+    )
+
+
+def _cells(found: Found) -> list[list[str]]:
+    known = {each.name: each for each in found.choice.candidates}
+    cells = []
+    for outcome in found.outcomes:
+        each, name = known.get(outcome.point.name), choose_words.values(outcome.point.values)
+        if each is None:
+            cells.append([name, *[DASH] * 6, "failed"])
+            continue
+        mark = " ← chosen" if each is found.choice.chosen else ""
+        between = each.accuracy_interval
+        ends = None if between is None else (between.low, between.high)
+        cells.append(
+            [
+                name + mark,
+                number(each.noise_multiplier),
+                number(each.epsilon),
+                percent(each.right_at_most),
+                "meets" if each.meets else "exceeds",
+                _with_ends(percent(each.accuracy), span(ends, percent)),
+                span(each.band, percent) or DASH,
+                _with_ends(number(each.advantage), span(each.advantage_interval, "{:.2f}".format))
+                + ("\nCONTRADICTS THEORY" if each.alarm else ""),
+            ]
+        )
+    return cells
+
+
+def _with_ends(point: str, ends: str) -> str:
+    return f"{point}\n({ends})" if ends else point
+
+
+def _named(each: Candidate | None) -> str | None:
+    return None if each is None else each.name
+
+
+PAGE = """\
+{% extends "frame" %}
+{% from "parts" import drawn, concluded, tabulated %}
+{% block title %}Choosing ε for {{ name }}{% endblock %}
+{% block kind %}Choice of noise{% endblock %}
+{% block heading %}{{ name }}{% endblock %}
+{% block body %}
+{{ concluded(sentences) }}
+{% for what, command in commands %}
+<p>{{ what }}: <code>{{ command }}</code></p>
+{% endfor %}
+<h2>Accuracy against the adversary</h2>
+{{ drawn(figures) }}
+<h2>The settings</h2>
+{{ tabulated(headings, rows) }}
+<ul>
+{% for outcome in runs %}
+<li>{% if outcome.failure %}{{ outcome.point.name }}: {{ outcome.failure }}\
+{% else %}<a href="{{ outcome.point.name | urlencode }}/report.html">{{ outcome.point.name }}</a>\
+{% endif %}</li>
+{% endfor %}
+</ul>
+<h2>What the search itself costs in privacy</h2>
+<p>{{ no_guarantee }}</p>
+{{ tabulated(("How", "ε", "What it assumes"), costs) }}
+<h2>What this does not say</h2>
+<ul>
+{% for sentence in told %}
+<li>{{ sentence }}</li>
+{% endfor %}
+</ul>
+{% endblock %}
+"""

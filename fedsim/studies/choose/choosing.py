@@ -1,0 +1,156 @@
+"""A search for a setting, from what is asked for to the directory that has the answer.
+
+Shared by the command line and the Python API.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from adversaries.errors import InputError
+from fedsim.api import configured, console
+from fedsim.common import report_directory
+from fedsim.config import Config, Scalar
+from fedsim.experiment import in_process, prepare, with_absolute_paths
+from fedsim.privacy.trust.model import Vantage
+
+if TYPE_CHECKING:  # torch, which takes a second
+    from rich.console import Console
+
+    from fedsim.privacy.private_selection import SearchCost
+    from fedsim.studies.choose.choose import Choice, Limit
+    from fedsim.studies.choose.choose_search import Found, Load, Request
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A setting that was searched for.
+
+    Attributes:
+        path: of the search: its page, its runs, and config.toml of the chosen setting.
+        config: to run it; None where none was chosen.
+        choice: the setting, and every other one, as theory and the trials have them.
+        cost: what the search would cost on private records; None where no guarantee can be stated.
+    """
+
+    path: Path
+    config: Config | None
+    choice: "Choice"
+    cost: "SearchCost | None" = field(repr=False)
+
+
+def choose(
+    config: Path | str | Config | Mapping[str, Any],
+    *,
+    max_belief: float | None = None,
+    max_advantage: float | None = None,
+    min_accuracy: float | None = None,
+    against: Literal["server", "participant", "released-model"] | None = None,
+    over: Mapping[str, Sequence[Scalar]] | None = None,
+    trials: int | None = None,
+    out: Path | str | None = None,
+    overrides: Mapping[str, Scalar] | None = None,
+    progress: bool | None = None,
+) -> Selection:
+    """Find the least noise that meets a limit on the adversary, as `fedsim choose` does.
+
+    The same search in the same directory goes on where it was interrupted.
+
+    Args:
+        config: an experiment's file, a configuration, or dotted keys over the defaults.
+        max_belief: limit on the adversary's belief, in (0.5, 1); this or max_advantage.
+        max_advantage: limit on its advantage over a coin, in (0, 1).
+        min_accuracy: that the model is to have, in (0, 1); None for the best.
+        against: who the adversary is; None as configured.
+        over: dotted keys with the values to try; noise around the limit where none says how much.
+        trials: trainings of each setting, all of them evaluated; more than before are added to
+            those that are there; None for 40.
+        out: the directory; None for one named for experiment and limit, such as
+            fedsim-runs/NAME-choose-belief-0.75.
+        overrides: dotted keys that are otherwise in all settings.
+        progress: whether a bar is shown; None where there is a terminal or a notebook.
+
+    Returns:
+        The choice; it has no setting where none meets what was asked for.
+
+    Raises:
+        InputError: what cannot be searched for, before the first run.
+        RuntimeError: a run failed.
+    """
+    from fedsim.studies.choose import grid  # noqa: PLC0415
+    from fedsim.studies.choose.choose_search import Request  # noqa: PLC0415
+
+    request = Request(
+        limit=limit(max_belief, max_advantage),
+        min_accuracy=min_accuracy,
+        against=None if against is None else Vantage(against),
+        over=over or {},
+        trials=trials,
+        common=overrides or {},
+    )
+    found, directory = carry_out(
+        request,
+        None if out is None else Path(out),
+        lambda values: configured(config, values),
+        console(progress),
+    )
+    grid.complain(found.outcomes)
+    chosen = found.config if found.choice.chosen else None
+    return Selection(directory, chosen, found.choice, found.cost)
+
+
+def limit(max_belief: float | None, max_advantage: float | None) -> "Limit":
+    """Return the one limit that is given.
+
+    Args:
+        max_belief: on the adversary's belief.
+        max_advantage: on its advantage.
+
+    Raises:
+        InputError: none or both are given; one that limits nothing.
+    """
+    from fedsim.studies.choose.choose import ADVANTAGE, BELIEF, Limit  # noqa: PLC0415
+
+    limits = {BELIEF: max_belief, ADVANTAGE: max_advantage}
+    given = [(key, value) for key, value in limits.items() if value is not None]
+    if len(given) == 2:
+        raise InputError("--max-belief and --max-advantage are both given; give one")
+    if not given:
+        raise InputError(
+            "what may the adversary achieve? Give one of max-belief, such as 0.75, and "
+            "max-advantage, such as 0.2"
+        )
+    return Limit(*given[0])
+
+
+def carry_out(
+    request: "Request", out: Path | None, load: "Load", shown: "Console"
+) -> tuple["Found", Path]:
+    """Search, and write what was found.
+
+    Args:
+        request: what is asked for.
+        out: the directory; None for one that is named for the experiment.
+        load: makes the experiment with other values of some keys.
+        shown: where progress is shown.
+
+    Returns:
+        What was found, and the directory, with its page.
+
+    Raises:
+        InputError: as of `choose_search.search`; the directory cannot be written.
+    """
+    from fedsim.studies.choose import choose_report, choose_search  # noqa: PLC0415
+
+    found, directory = choose_search.search(
+        request,
+        out,
+        load=lambda values: with_absolute_paths(load(values)),
+        prepare=prepare,
+        run=lambda plan: in_process(plan, shown),
+        say=lambda text: shown.print(text, highlight=False, markup=False),
+    )
+    with report_directory.refusing(directory):
+        choose_report.write(found, directory)
+    return found, directory

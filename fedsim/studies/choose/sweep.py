@@ -1,0 +1,294 @@
+"""A grid of runs and what they found, side by side: as tables, as a page and as figures."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from adversaries.statistics.estimators import epsilon_from_advantage
+from fedsim.audits.results.report import Report
+from fedsim.common import private_files, report_directory
+from fedsim.common.strict_json import strict_json
+from fedsim.federation.runs.run_directory import SUMMARY
+from fedsim.report import comparison
+from fedsim.report.pages import audit_page
+from fedsim.report.pages.wording import DASH, number, percent, plain, span
+from fedsim.report.sections.facts import TITLES
+from fedsim.studies.choose.grid import Outcome
+
+KIND = "sweep"
+"""What report.json says that it is of."""
+
+BOUND_COLUMN = "at_least_"
+"""What the columns of the lower bounds on epsilon begin with."""
+
+ACCURACY = (
+    *("accuracy", "accuracy_low", "accuracy_high", "evaluated_trials"),
+    *("majority", "balanced_accuracy", "area_under_curve"),
+)
+ESTIMATES = {
+    "epsilon_from_advantage": "advantage",
+    "epsilon_from_belief": "belief",
+    "epsilon_from_sensitivities": "sensitivities",
+}
+"""The paper's estimates of epsilon, which prove nothing, and from what each is."""
+
+REPORTED = (
+    *("trials", "advantage", "advantage_low", "advantage_high", "confidence", "predicted"),
+    *("rho_alpha", "epsilon", "delta", "epsilon_released", "headline", f"{BOUND_COLUMN}headline"),
+)
+BETWEEN = ("epsilon_from_advantage_low", "epsilon_from_advantage_high")
+COLUMNS = (*REPORTED, *ACCURACY, *ESTIMATES, *BETWEEN)
+"""Of what a run's report says, but for its lower bounds."""
+
+SHOWN = {"headline": "headline", "clopper_pearson": "Clopper–Pearson"}
+"""The lower bounds in tables and figures, and how they are called: the one that a report leads with
+and the one that assumes least. summary.csv has all of them."""
+
+
+def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Return a row for each run, with the same columns in all: the swept keys, then the figures.
+
+    run, status ("done" or the failure), trials, advantage with its interval and confidence,
+    predicted, rho_alpha, epsilon of one training (tight) and delta, epsilon_released by all
+    trainings of the run where a guarantee may speak of it, the name of the lower bound on epsilon
+    that its report leads with and that bound; accuracy of the final model, the mean over
+    evaluated_trials with its interval, the majority class's share, balanced accuracy and the area
+    under the ROC curve beside it; the paper's estimates of epsilon, that from the advantage
+    at the ends of its interval too; and a column for every lower bound; None where unknown or
+    refused.
+    """
+    reports = [outcome.report for outcome in outcomes if outcome.report]
+    names = list(
+        dict.fromkeys(name for report in reports for name in report.empirical.lower_bounds)
+    )
+    return [_row(outcome, names) for outcome in outcomes]
+
+
+def _row(outcome: Outcome, bounds: Sequence[str]) -> dict[str, Any]:
+    status = {"status": outcome.failure or "done"}
+    found = dict.fromkeys((*COLUMNS, *(f"{BOUND_COLUMN}{name}" for name in bounds)))
+    if outcome.report is not None:
+        found |= _reported(outcome.report) | _accuracy(outcome, outcome.report)
+    return {"run": outcome.point.name, **outcome.point.values, **status, **found}
+
+
+def _accuracy(outcome: Outcome, report: Report) -> dict[str, Any]:
+    between = outcome.accuracy_interval(report.empirical.confidence)
+    ends = (None, None) if between is None else (between.low, between.high)
+    found = report.utility
+    others = (found.majority, found.balanced_accuracy, found.area_under_curve)
+    values = (outcome.accuracy, *ends, found.trials, *others)
+    return dict(zip(ACCURACY, values, strict=True))
+
+
+def _reported(report: Report) -> dict[str, Any]:
+    """Return what a row says of a run's report: of the bounds those that its trials allow."""
+    measured = report.empirical
+    low, high = measured.advantage_interval or (None, None)
+    estimates, delta = measured.epsilon, report.bounds.delta
+    values = (
+        report.trials,
+        measured.advantage,
+        low,
+        high,
+        measured.confidence,
+        report.prediction.advantage,
+        report.bounds.rho_alpha,
+        report.bounds.tight_epsilon,
+        delta,
+        None if report.released is None else report.released.epsilon,
+        measured.headline.name,
+        measured.headline.epsilon,
+    )
+    proven = {
+        f"{BOUND_COLUMN}{name}": None if bound.reason else bound.epsilon
+        for name, bound in measured.lower_bounds.items()
+    }
+    estimated = (estimates.advantage, estimates.belief, estimates.sensitivity)
+    ends = (end if end is None else epsilon_from_advantage(end, delta) for end in (low, high))
+    return (
+        dict(zip(REPORTED, values, strict=True))
+        | dict(zip(ESTIMATES, estimated, strict=True))
+        | dict(zip(BETWEEN, ends, strict=True))
+        | proven
+    )
+
+
+def table(outcomes: Sequence[Outcome]) -> Table:
+    """Return the runs as the terminal shows them: the paper's estimates below each other."""
+    swept, own = len(outcomes[0].point.values), len(ESTIMATES)
+    levels = sorted({row["confidence"] for row in rows(outcomes)} - {None})
+    said = [f"intervals and bounds at {' or '.join(map(percent, levels))}"] if levels else []
+    said.append(f"ε′, which proves nothing, from {', '.join(ESTIMATES.values())}")
+    if any(outcome.report and outcome.report.released for outcome in outcomes):
+        said.append(comparison.ADD_UP)
+    drawn = Table(
+        title="Runs of the sweep",
+        title_justify="left",
+        caption="; ".join(said),
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=0,
+    )
+    for place, heading in enumerate([*headings(outcomes)[:-own], "ε′"]):
+        drawn.add_column(heading, justify="left" if place < swept else "right")
+    for row in cells(outcomes):
+        drawn.add_row(*map(Text, [*row[:-own], "\n".join(row[-own:])]))
+    return drawn
+
+
+def _majority(row: Mapping[str, Any]) -> str:
+    share = row["majority"]
+    return "" if share is None else f"\nmajority class {percent(share)}"
+
+
+def headings(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return the names of the columns of `cells`."""
+    swept = [key.rpartition(".")[2] for key in outcomes[0].point.values]
+    bounds = [f"ε at least, {name}" for name in SHOWN.values()]
+    estimates = [f"ε′, {name}" for name in ESTIMATES.values()]
+    return [*swept, "trials", "accuracy", "advantage", "pred.", "ρα", "ε", *bounds, *estimates]
+
+
+def cells(outcomes: Sequence[Outcome]) -> list[list[str]]:
+    """Return the rows of the table, worded; of a run that failed only the values."""
+    worded = []
+    for outcome, row in zip(outcomes, rows(outcomes), strict=True):
+        bounds = [number(row.get(f"{BOUND_COLUMN}{name}")) for name in SHOWN]
+        if row["headline"]:
+            bounds[0] += f"\n{TITLES[row['headline']]}"
+        known = [number(row[name]) for name in ("predicted", "rho_alpha", "epsilon")]
+        worded.append(
+            [
+                *(plain(value) for value in outcome.point.values.values()),
+                "failed" if outcome.failure else plain(row["trials"]),
+                _with_ends(row, "accuracy") + _majority(row),
+                _with_ends(row, "advantage"),
+                *known,
+                *bounds,
+                *(_with_ends(row, name) for name in ESTIMATES),
+            ]
+        )
+    return worded
+
+
+def _with_ends(row: Mapping[str, Any], name: str) -> str:
+    """Return a measured number, and its interval, if it has one, in a line below."""
+    if row.get(f"{name}_low") is None:
+        return number(row[name])
+    ends = row[f"{name}_low"], row[f"{name}_high"]
+    return f"{number(row[name])}\n{span(ends, '{:.2f}'.format)}"
+
+
+def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
+    """Write summary.csv, report.json, report.html and figures; return the page.
+
+    Args:
+        name: of the sweep, for readers.
+        outcomes: of all runs, at least one.
+        directory: made if there is none.
+
+    Raises:
+        InputError, OSError: as of `report_directory.write_report`.
+    """
+    from fedsim.report.figures import canvas  # noqa: PLC0415
+    from fedsim.report.pages.pictures import inline  # noqa: PLC0415
+    from fedsim.studies.choose import sweep_figures  # noqa: PLC0415  (matplotlib is slow to import)
+
+    found = rows(outcomes)
+    # Everything is made before anything is written, so that a failure leaves what there was.
+    summary: Mapping[str, Any] = strict_json({"kind": KIND, "name": name, "runs": found})
+    places = comparison.compare([outcome.report for outcome in outcomes if outcome.report])
+    document = {**summary, "vantages": strict_json(places)}
+    drawn: list[tuple[str, Markup]] = []
+    files: dict[str, str] = {}
+    for key in outcomes[0].point.values:
+        figure = sweep_figures.along(key, found, _others(key, outcomes), SHOWN)
+        if figure is not None:
+            file = key.replace(".", "-")
+            files[f"figures/{file}.svg"] = canvas.to_svg(figure)
+            caption = (
+                f"Advantage, accuracy and epsilon along {key}: intervals, lower bounds and the "
+                "paper's estimates of each run, beside what its noise allows."
+            )
+            drawn.append((caption, inline(figure, file, caption)))
+    files[SUMMARY] = as_csv(found)
+    page = audit_page.render(
+        PAGE,
+        name=name,
+        headings=headings(outcomes),
+        rows=[(outcome, row) for outcome, row in zip(outcomes, cells(outcomes), strict=True)],
+        figures=drawn,
+        places=[_place(row) for row in places],
+    )
+    private_files.make_directory(directory / "figures")
+    for path, content in files.items():
+        private_files.write(directory / path, content.encode())
+    return report_directory.write_report(directory, document, page)
+
+
+def as_csv(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows with the same keys as comma-separated values."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(found[0]))
+    writer.writeheader()
+    writer.writerows(found)
+    return text.getvalue()
+
+
+def _place(row: Mapping[str, Any]) -> list[str]:
+    between = span(row["interval"], number)
+    return [
+        row["run"],
+        f"{row['trust']}, {row['vantage']}",
+        number(row["noise_multiplier"]),
+        number(row["epsilon"]),
+        number(row["rho_alpha"]),
+        number(row["predicted"]) if row["predicted"] is not None else DASH,
+        number(row["measured"]) + (f" ({between})" if between else ""),
+        row["verdict"],
+    ]
+
+
+def _others(key: str, outcomes: Sequence[Outcome]) -> list[str]:
+    """Return for every run which of the other keys' values it has: "" where there are none."""
+    return [
+        ", ".join(
+            f"{name.rpartition('.')[2]}={plain(value)}"
+            for name, value in outcome.point.values.items()
+            if name != key
+        )
+        for outcome in outcomes
+    ]
+
+
+PAGE = """\
+{% extends "frame" %}
+{% from "parts" import drawn, tabulated %}
+{% block title %}Sweep of {{ name }}{% endblock %}
+{% block kind %}Sweep{% endblock %}
+{% block heading %}{{ name }}{% endblock %}
+{% block body %}
+<h2>The runs</h2>
+{{ tabulated(headings, rows | map("last")) }}
+<ul>
+{% for outcome, row in rows %}
+<li>{% if outcome.failure %}{{ outcome.point.name }}: {{ outcome.failure }}\
+{% else %}<a href="{{ outcome.point.name | urlencode }}/report.html">{{ outcome.point.name }}</a>\
+{% endif %}</li>
+{% endfor %}
+</ul>
+{{ drawn(figures) }}
+
+<h2>To whom the person is identifiable</h2>
+{{ tabulated(["Run", "Trust, vantage", "z", "ε", "ρα", "Predicted", "Measured", "Verdict"],
+places) }}
+{% endblock %}
+"""

@@ -1,0 +1,132 @@
+"""The figure of a sweep: advantage and epsilon along one key, beside what theory allows."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedsim.report.figures import canvas
+from fedsim.report.figures.canvas import BLUE, GREEN, HEIGHT, INK, PURPLE, VERMILION, WIDTH
+from fedsim.studies.choose.sweep import BOUND_COLUMN, ESTIMATES
+
+COLOURS = (BLUE, VERMILION, GREEN, PURPLE)
+MARKERS = ("o", "s", "^", "D")
+FEWEST, LARGEST_RATIO = 2, 20.0
+"""How many values make a figure; beyond which ratio of positive values the axis is logarithmic."""
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def along(key: str, rows: Rows, others: Sequence[str], bounds: Mapping[str, str]) -> Figure | None:
+    """Return a figure of the runs along a key, one colour for each combination of other values.
+
+    The advantage with its interval, its prediction and its bound; accuracy with its interval;
+    epsilon and the lower bounds; epsilon and the paper's estimates.
+
+    Args:
+        key: the axis.
+        rows: as of `fedsim.studies.choose.sweep.rows`, n of them.
+        others: [n], the combination that each belongs to.
+        bounds: the lower bounds on epsilon that are drawn, and their names in the legend.
+
+    Returns:
+        The figure; None where the key is no number or fewer than two runs have finished.
+    """
+    finished = [
+        (row, other)
+        for row, other in zip(rows, others, strict=True)
+        if row["status"] == "done" and not isinstance(row[key], str | bool)
+    ]
+    values = sorted({float(row[key]) for row, _ in finished})
+    if len(values) < FEWEST:
+        return None
+    with canvas.page_style():
+        figure = Figure(figsize=(WIDTH, 1.7 * HEIGHT), layout="constrained")
+        panels = figure.subplots(2, 2)
+        advantage, accuracy, proven, estimated = panels.flat
+        for index, other in enumerate(dict.fromkeys(other for _, other in finished)):
+            series = sorted(
+                (row for row, each in finished if each == other), key=lambda row: float(row[key])
+            )
+            colour, named = COLOURS[index % len(COLOURS)], index == 0
+            _advantage(advantage, key, series, colour, other, named)
+            _measured(accuracy, key, series, "accuracy", colour, other or "mean of the trainings")
+            _epsilon(proven, key, series, colour, bounds, named)
+            _estimates(estimated, key, series, colour, named)
+        advantage.set_ylabel("advantage over a coin")
+        accuracy.set_ylabel("accuracy")
+        for axes in (proven, estimated):
+            axes.set_ylabel("ε")
+            axes.set_ylim(bottom=0)
+        for axes in panels.flat:
+            axes.set_xlabel(key)
+            if values[0] > 0 and values[-1] / values[0] > LARGEST_RATIO:
+                axes.set_xscale("log")
+            axes.legend(loc="best", fontsize=8)
+    return figure
+
+
+def _measured(
+    axes: Axes, key: str, series: Rows, name: str, colour: str, label: str | None
+) -> None:
+    """Draw a measured number with its interval."""
+    values = _numbers(series, key)
+    point, low, high = (_numbers(series, each) for each in (name, f"{name}_low", f"{name}_high"))
+    axes.vlines(values, low, high, color=colour, linewidth=2, label=f"_{label or name}")
+    axes.plot(values, point, "o", color=colour, label=label)
+
+
+def _advantage(axes: Axes, key: str, series: Rows, colour: str, label: str, named: bool) -> None:
+    values = _numbers(series, key)
+    _measured(axes, key, series, "advantage", colour, label or "measured")
+    for name, line, alone, text in (
+        ("rho_alpha", "-", INK, "bound ρα"),
+        ("predicted", "--", VERMILION, "prediction"),
+    ):
+        axes.plot(
+            values,
+            _numbers(series, name),
+            line,
+            color=colour if label else alone,
+            linewidth=1.2,
+            label=text if named else None,
+        )
+
+
+def _epsilon(
+    axes: Axes, key: str, series: Rows, colour: str, bounds: Mapping[str, str], named: bool
+) -> None:
+    values = _numbers(series, key)
+    axes.plot(
+        values, _numbers(series, "epsilon"), "-", color=INK, label="ε, tight" if named else None
+    )
+    for (name, label), marker in zip(bounds.items(), MARKERS, strict=False):
+        axes.plot(
+            values,
+            _numbers(series, f"{BOUND_COLUMN}{name}"),
+            marker,
+            color=colour,
+            markersize=5,
+            label=f"at least, {label}" if named else None,
+        )
+
+
+def _estimates(axes: Axes, key: str, series: Rows, colour: str, named: bool) -> None:
+    values = _numbers(series, key)
+    axes.plot(
+        values, _numbers(series, "epsilon"), "-", color=INK, label="ε, tight" if named else None
+    )
+    first, *others = ESTIMATES
+    _measured(axes, key, series, first, colour, f"ε′, {ESTIMATES[first]}" if named else None)
+    for name, marker in zip(others, MARKERS[1:], strict=False):
+        label = f"ε′, {ESTIMATES[name]}" if named else None
+        axes.plot(values, _numbers(series, name), marker, color=colour, markersize=5, label=label)
+
+
+def _numbers(series: Rows, name: str) -> canvas.Floats:
+    """Return a column, NaN where it is unknown: matplotlib leaves a gap there."""
+    found = (row.get(name) for row in series)
+    return np.array([np.nan if value is None or math.isinf(value) else value for value in found])

@@ -1,0 +1,1 @@
+"""What theory alone says: accounting, calibration, black boxes."""

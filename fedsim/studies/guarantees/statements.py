@@ -1,0 +1,164 @@
+"""What theory guarantees of one mechanism, as data: what `account` and `calibrate` return."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from adversaries.errors import InputError
+from fedsim.config import Config
+from fedsim.privacy import identifiability
+from fedsim.privacy.accounting import ACCOUNTANTS, accountant
+from fedsim.privacy.identifiability import Bounds
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.releases import Releases
+from fedsim.privacy.trust import Trust
+from fedsim.privacy.trust.model import Vantage
+
+Row = dict[str, Any]
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What theory says of one mechanism.
+
+    Attributes:
+        releases: what is released over all rounds, and who adds the noise.
+        vantage: towards whom the bounds hold.
+        bounds: at one delta: epsilon (infinite: `math.inf`), rho_beta, rho_alpha and what follows.
+        document: everything that the command prints with --json, accountant by accountant.
+        config: of the configuration or run that was accounted for; None for a mechanism given by
+            hand.
+    """
+
+    releases: Releases
+    vantage: Vantage
+    bounds: Bounds
+    document: Mapping[str, Any] = field(repr=False)
+    config: Config | None = field(default=None, repr=False)
+
+
+def chosen(kind: type[Choice], value: str | None, default: Choice) -> Choice:
+    """Return one of several by its name.
+
+    Args:
+        kind: the several.
+        value: a name; None for the default.
+        default: one of them.
+
+    Raises:
+        InputError: an unknown name.
+    """
+    try:
+        return default if value is None else kind(value)
+    except ValueError:
+        raise InputError(
+            f"{kind.__name__.lower()} is '{value}'; give one of {', '.join(kind)}"
+        ) from None
+
+
+def asked(releases: Releases, vantage: Vantage) -> Row:
+    """Return the request as JSON repeats it; a value that differs between rounds is None.
+
+    Args:
+        releases: what is released.
+        vantage: who looks.
+    """
+    rounds = releases.rounds
+
+    def common(name: str) -> Any:
+        values = {getattr(alike, name) for alike in rounds}
+        return values.pop() if len(values) == 1 else None
+
+    multipliers = {group.noise_multiplier for group in releases.towards(vantage).groups}
+    return {
+        "noise_multiplier": common("noise_multiplier"),
+        "effective_noise_multiplier": multipliers.pop() if len(multipliers) == 1 else None,
+        "rounds": releases.count,
+        "local_steps": common("local_steps"),
+        "sampling_rate": common("sampling_rate"),
+        "sampling": "full batch" if common("sampling_rate") == 1 else "Poisson",
+        "participants": common("participants"),
+        "clipping_norm": releases.clipping_norm,
+        "neighbouring": releases.neighbouring.value,
+        "trust": releases.trust.value,
+        "vantage": vantage.value,
+        "clients": releases.clients,
+        "colluding": releases.colluders,
+        "round_groups": [asdict(alike) for alike in rounds],
+    }
+
+
+def accounted(mechanism: Mechanism, delta: float) -> dict[str, Row]:
+    """Return what every accountant says of a mechanism, or why it says nothing.
+
+    Args:
+        mechanism: as the vantage faces it.
+        delta: in (0, 1).
+    """
+
+    def row(name: str) -> Row:
+        bound = identifiability.bounds(mechanism, delta, name)
+        note = ACCOUNTANTS[name].note(mechanism, delta)
+        if note is None and math.isinf(bound.epsilon):
+            note = "larger than any float: no statement"
+        return {
+            "epsilon": bound.epsilon,
+            "rho_beta": bound.rho_beta,
+            "tail_probability": bound.tail_probability,
+            "tail_limit": tail_limit(mechanism, bound.epsilon),
+            "theorem2_rho_alpha": bound.theorem2_rho_alpha,
+            "covers": ACCOUNTANTS[name].covers,
+            "note": note,
+        }
+
+    return {name: or_refusal(row, name) for name in ACCOUNTANTS}
+
+
+def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
+    """Return how often a belief passes rho_beta(epsilon) at most, whatever the record.
+
+    Args:
+        mechanism: as the vantage faces it.
+        epsilon: >= 0, may be infinite.
+    """
+    # The worst pair's is larger only far out, where its mass is cut off and counted as a tail.
+    worst = identifiability.tail_probability(mechanism, epsilon) or 0.0
+    return max(identifiability.tail_limit(mechanism, epsilon), worst)
+
+
+def or_refusal(answer: Callable[[str], Row], name: str) -> Row:
+    """Return an accountant's row, or a row with its reason for refusing.
+
+    Args:
+        answer: makes the row of an accountant's name; may raise InputError.
+        name: the accountant's.
+    """
+    try:
+        return answer(name)
+    except InputError as reason:
+        return {"refusal": str(reason), "covers": accountant(name).covers}
+
+
+def to_whom(releases: Releases, delta: float) -> list[Row]:
+    """Return the bounds of every trust and vantage for the same rounds, or why there are none.
+
+    Args:
+        releases: what is released.
+        delta: in (0, 1).
+    """
+    rows: list[Row] = []
+    for trust in Trust:
+        try:
+            bounds = identifiability.vantage_bounds(releases, delta, trust)
+        except InputError as reason:
+            rows.append({"trust": trust.value, "refusal": str(reason)})
+        else:
+            there = releases.under(trust)
+            rows += [
+                asdict(row) | {"tail_limit": tail_limit(there.towards(row.vantage), row.epsilon)}
+                for row in bounds
+            ]
+    return rows

@@ -1,0 +1,1 @@
+"""Membership inference against many models of a federation."""

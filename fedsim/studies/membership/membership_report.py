@@ -1,0 +1,345 @@
+"""The report of the population's game of membership inference: JSON, terminal, and a page."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from rich.box import SIMPLE
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+from scipy.special import stdtrit
+
+import fedsim
+from adversaries.attacks.membership import MeanAdvantage
+from adversaries.attacks.membership_attacks import Attack
+from adversaries.attacks.roc import Curve, Estimate, Performance, performance
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.common import report_directory
+from fedsim.common.strict_json import strict_json
+from fedsim.config import Config
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.report.figures import membership_figures
+from fedsim.report.pages import audit_page
+from fedsim.report.pages.pictures import inline
+from fedsim.report.pages.wording import DASH, number, percent, plain, span
+from fedsim.studies.membership import membership_game
+from fedsim.studies.membership.membership_game import Floats, Game, most_true_positives
+
+Report = Mapping[str, Any]
+
+RATES = (0.001, 0.01, 0.1)
+"""False positive rates at which true positives are reported, where there are pairs enough."""
+
+DRAWN = np.geomspace(1e-5, 1, 101)
+"""False positive rates at which curves are reported and drawn."""
+
+RESAMPLING_SEED = 0x5EED
+"""Of the bootstrap alone: the same losses give the same report."""
+
+LABEL = (
+    "Attacks give lower bounds: what no attack here finds, another may. Every second model is a "
+    "shadow, and the others are attacked. Intervals are for these records and over the attacked "
+    "models, because all pairs of a model share its noise; other shadows, or other records, would "
+    "give somewhat other numbers. "
+    "What differential privacy allows is for one record, all other records known, and against "
+    "everybody who sees every global model but is no client."
+)
+
+
+def assemble(
+    config: Config, game: Game, attacks: Mapping[str, Attack], seconds: float
+) -> dict[str, Any]:
+    """Return the report as strict JSON values.
+
+    Args:
+        config: the training.
+        game: that was played.
+        attacks: by name, those to be tried.
+        seconds: that it took.
+    """
+    shadows = membership_game.of_shadows(len(game.observations.losses))
+    members = game.observations.inclusion[~shadows]
+    most = None if game.mechanism is None else PLD.delta(game.mechanism, 0.0)
+    rows, above = _tried(config, game, attacks, members, most)
+    report = {
+        "kind": "membership inference",
+        "label": LABEL,
+        "name": config.run.name,
+        "data": config.data.name,
+        "records": config.data.records,
+        "held_out": config.data.held_out,
+        "population": game.observations.population.shape[1]
+        if game.observations.population is not None
+        else 0,
+        "model": config.model.name,
+        "models": len(shadows),
+        "shadow_models": int(shadows.sum()),
+        "games": len(members),
+        "pairs": members.size,
+        "members": int(members.sum()),
+        "rounds": config.training.rounds,
+        "sampling_rate": config.sampling_rate,
+        "clipping": config.training.clipping,
+        "noise_multiplier": game.noise_multiplier,
+        "trust": config.federation.trust.value,
+        "clients": config.federation.clients,
+        "seed": config.run.seed,
+        "confidence": config.audit.confidence,
+        "accuracy": float(game.accuracy.mean()),
+        "trajectory_rounds": game.rounds,
+        "bounds": _allowed(config, game.mechanism, most),
+        "attacks": rows,
+        "alarms": above,
+        "seconds": seconds,
+        "versions": {"fedsim": fedsim.__version__},
+    }
+    finite: dict[str, Any] = strict_json(report)
+    return finite
+
+
+def _tried(
+    config: Config,
+    game: Game,
+    attacks: Mapping[str, Attack],
+    members: npt.NDArray[np.bool_],
+    most: float | None,
+) -> tuple[dict[str, Any], list[str]]:
+    """Return how every attack did, and which did better than privacy allows; most: advantage."""
+    generator = np.random.default_rng(RESAMPLING_SEED)
+    allowed_at: dict[float, float] = {}
+    if game.mechanism is not None:
+        rates = most_true_positives(game.mechanism, np.array(RATES))
+        allowed_at = dict(zip(RATES, rates, strict=True))
+    rows, above = {}, []
+    for name, attack in attacks.items():
+        scores, threshold = membership_game.attacked(attack, game.observations)
+        found = performance(scores, members, config.audit.confidence, RATES, generator, threshold)
+        rows[name] = _row(attack, found, allowed_at)
+        # One of the attacks would do: each has its share of what may go wrong.
+        if most is not None and least_advantage(found.advantage, len(attacks)) > most:
+            above.append(name)
+    return rows, above
+
+
+def _allowed(config: Config, bound: Mechanism | None, most: float | None) -> dict[str, Any]:
+    """Return what privacy allows, None for no limit; most: advantage."""
+    delta = config.privacy.delta
+    roc = None
+    if bound is not None:
+        true_positive = most_true_positives(bound, DRAWN).tolist()
+        roc = {"false_positive": DRAWN.tolist(), "true_positive": true_positive}
+    epsilon = None if bound is None else PLD.epsilon(bound, delta)
+    return {"delta": delta, "epsilon": epsilon, "advantage": most, "roc": roc}
+
+
+def _row(attack: Attack, found: Performance, allowed_at: Mapping[float, float]) -> dict[str, Any]:
+    gained = found.advantage
+    return {
+        "title": attack.title,
+        "source": attack.source,
+        "advantage": gained.point,
+        "advantage_interval": None
+        if gained.interval is None
+        else [gained.interval.low, gained.interval.high],
+        "threshold": "at random, with the score as probability"
+        if attack.randomised
+        else "chosen on the shadow models"
+        if attack.threshold is None
+        else "fixed in advance",
+        "area": _estimate(found.area),
+        "true_positive_at": [
+            {"false_positive_rate": rate, "allowed": allowed_at.get(rate)} | _estimate(estimate)
+            for rate, estimate in found.true_positive.items()
+        ],
+        "roc": _drawn(found.curve),
+    }
+
+
+def _estimate(found: Estimate) -> dict[str, Any]:
+    interval = found.interval
+    return {
+        "point": found.point,
+        "interval": None if interval is None else [interval.low, interval.high],
+    }
+
+
+def _drawn(curve: Curve) -> dict[str, list[float]]:
+    """Return a curve at no more points than a figure shows."""
+    least = curve.false_positive[curve.false_positive > 0][0]
+    false: Floats = np.append(DRAWN[least <= DRAWN], 1.0)
+    true = [curve.true_positive_at(rate) for rate in false]
+    return {"false_positive": false.tolist(), "true_positive": true}
+
+
+def verdict(report: Report) -> list[str]:
+    """Return in a few sentences what the strongest attack achieved, and what is allowed."""
+    attacks: Mapping[str, Report] = report["attacks"]
+    best = max(attacks.values(), key=lambda row: float(row["advantage"]))
+    sentences = [
+        f"Of {len(attacks)} attacks on {report['games']} models of {report['records']} records, "
+        f"{best['title']} has the most advantage: {_span(best['advantage'], best)}"
+        f"{_of_chance(best)}. It was picked among them on the same models, which flatters it.",
+    ]
+    bounds = report["bounds"]
+    if bounds["advantage"] is None:
+        return [*sentences, "Gradients are not clipped: differential privacy allows everything."]
+    epsilon = "∞" if bounds["epsilon"] is None else number(bounds["epsilon"])
+    sentences.append(
+        f"Differential privacy (ε = {epsilon} at δ = {bounds['delta']:g}, one record there or not) "
+        f"allows an advantage of {number(bounds['advantage'])}."
+    )
+    if above := [attacks[name]["title"] for name in report["alarms"]]:
+        sentences.append(
+            f"ALARM: {', '.join(above)}: more advantage than differential privacy allows, with "
+            f"confidence {ALARM_CONFIDENCE:g} for all attacks together: doubt the noise."
+        )
+    return sentences
+
+
+def least_advantage(gained: MeanAdvantage, attacks: int) -> float:
+    """Return what the advantage of one of so many attacks is at least, as surely as an alarm.
+
+    Args:
+        gained: the advantage as it was measured; -1 follows from one without an error.
+        attacks: how many there are.
+    """
+    if gained.standard_error is None:
+        return -1.0
+    quantile = stdtrit(gained.trials - 1, 1 - (1 - ALARM_CONFIDENCE) / attacks)
+    return float(gained.point - quantile * gained.standard_error)
+
+
+def _of_chance(row: Report) -> str:
+    interval = row["advantage_interval"]
+    certain = interval is None or interval[0] > 0
+    return "" if certain else ", which may be chance"
+
+
+def _span(value: float, row: Report) -> str:
+    interval = row["advantage_interval"]
+    return number(value) if interval is None else f"{number(value)} ({span(interval, number)})"
+
+
+def headings(report: Report) -> list[str]:
+    """Return the headings of the table of attacks."""
+    rates = _rates(report)
+    return ["attack", "advantage", "AUC", *(f"TPR at FPR {percent(rate)}" for rate in rates)]
+
+
+def rows(report: Report) -> list[list[str]]:
+    """Return attacks as texts, a row each, and what is allowed in the last."""
+    found = [
+        [
+            row["title"],
+            _span(row["advantage"], row),
+            _with(row["area"], number),
+            *(_with(at, percent) for at in row["true_positive_at"]),
+        ]
+        for row in report["attacks"].values()
+    ]
+    if report["bounds"]["advantage"] is None or not report["attacks"]:
+        return found
+    first = next(iter(report["attacks"].values()))
+    allowed = [percent(at["allowed"]) for at in first["true_positive_at"]]
+    return [*found, ["allowed", number(report["bounds"]["advantage"]), DASH, *allowed]]
+
+
+def _with(estimate: Report, wording: Any) -> str:
+    interval, point = estimate["interval"], wording(estimate["point"])
+    return point if interval is None else f"{point} ({span(interval, wording)})"
+
+
+def _rates(report: Report) -> list[float]:
+    row: Report = next(iter(report["attacks"].values()), {"true_positive_at": []})
+    return [at["false_positive_rate"] for at in row["true_positive_at"]]
+
+
+def summary(report: Report) -> RenderableType:
+    """Return what the terminal shows."""
+    table = Table(box=SIMPLE, padding=0, show_edge=False)
+    for i, heading in enumerate(headings(report)):
+        table.add_column(heading, justify="right" if i else "left", overflow="fold")
+    for row in rows(report):
+        table.add_row(*row)
+    return Group(*map(Text, verdict(report)), table, Text(LABEL))
+
+
+def write(report: Report, directory: Path) -> Path:
+    """Write report.html and report.json into a directory; return the page.
+
+    Args:
+        report: as of `assemble`.
+        directory: made if there is none.
+
+    Raises:
+        InputError, OSError: as of `report_directory.write_report`.
+    """
+    return report_directory.write_report(directory, report, render_html(report))
+
+
+def render_html(report: Report) -> str:
+    """Return the report as one HTML page that needs no other file, script or network."""
+    caption = (
+        "True positives at each rate of false ones, on log scales: what matters is the left, where "
+        "an attacker is right about the few records that it names."
+    )
+    curves = {
+        row["title"]: (row["roc"]["false_positive"], row["roc"]["true_positive"])
+        for row in report["attacks"].values()
+    }
+    allowed = report["bounds"]["roc"]
+    bound = None if allowed is None else (allowed["false_positive"], allowed["true_positive"])
+    figure = inline(membership_figures.roc(curves, bound), "roc", caption)
+    return audit_page.render(
+        PAGE,
+        report=report,
+        verdict=verdict(report),
+        headings=headings(report),
+        rows=rows(report),
+        figures=[(caption, figure)],
+        sources=[
+            (row["title"], f"{row['source']}; threshold {row['threshold']}")
+            for row in report["attacks"].values()
+        ],
+        settings=_settings(report),
+    )
+
+
+def _settings(report: Report) -> list[tuple[str, str]]:
+    keys = ["data", "records", "held_out", "population", "model", "models", "shadow_models"]
+    keys += ["games", "pairs", "rounds", "sampling_rate", "clipping", "noise_multiplier"]
+    keys += ["trust", "clients", "seed"]
+    settings = [(key.replace("_", " "), plain(report[key])) for key in keys]
+    settings.append(("accuracy on held-out records", percent(report["accuracy"])))
+    return [*settings, ("seconds", number(report["seconds"]))]
+
+
+PAGE = """\
+{% extends "frame" %}
+{% from "parts" import concluded, drawn, settings as listed, tabulated %}
+{% block title %}Membership inference on {{ report.name }}{% endblock %}
+{% block kind %}Membership inference{% endblock %}
+{% block heading %}{{ report.name }}{% endblock %}
+{% block body %}
+{{ concluded(verdict) }}
+<div class="label"><strong>An attack, not a guarantee.</strong> {{ report.label }}</div>
+
+<h2>What the attacks achieve</h2>
+{{ tabulated(headings, rows) }}
+<p class="meta">Intervals of {{ "%g" | format(100 * report.confidence) }}%: Student's t across
+{{ report.games }} attacked models for the advantage, a bootstrap over them for the rest. Every
+record of D is in a model's training data by a fair coin; the other {{ report.shadow_models }}
+models are shadows, who also choose the thresholds.</p>
+{{ drawn(figures) }}
+
+<h2>The attacks</h2>
+{{ listed(sources) }}
+
+<h2>What was played</h2>
+{{ listed(settings) }}
+{% endblock %}
+"""

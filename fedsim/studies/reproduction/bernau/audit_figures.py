@@ -1,0 +1,257 @@
+"""Figures 7 to 9 of the core paper: epsilon' by three routes, identification and membership.
+
+At the four values of rho_beta, bounded, with noise scaled to local and to global sensitivity.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from adversaries.attacks.membership_attacks import ATTACKS
+from adversaries.statistics import estimators
+from fedsim.api import Run
+from fedsim.audits.results.measured import Empirical, MembershipAttack
+from fedsim.privacy import identifiability
+from fedsim.report.figures import canvas
+from fedsim.report.pages.wording import number, span
+from fedsim.studies.reproduction.bernau.experiments import BELIEFS, TITLES, Cell, play
+from fedsim.studies.reproduction.findings.finding import (
+    CONFIDENCE,
+    Finding,
+    Grid,
+    Number,
+    Picture,
+    Reference,
+)
+from fedsim.studies.reproduction.findings.item import Means
+
+FIGURES = {"mnist": 7, "purchase-100": 8, "adult": 9}
+
+Runs = Mapping[float, Mapping[str, Run]]
+"""By rho_beta, and by what noise was scaled to."""
+
+FROM_BELIEF = {
+    ("mnist", "local"): (0.04, 1.1, 2.3, 4.1),
+    ("mnist", "global"): (0.03, 0.9, 1.6, 3.25),
+    ("adult", "local"): (0.05, 0.85, 1.9, 4.4),
+    ("adult", "global"): (0.02, 0.45, 0.85, 1.65),
+}
+"""Epsilon' from the largest belief, read off the published curves."""
+
+ATTACK_TITLES = {"yeom": "Yeom, members and others", "yeom-challenge": "Yeom, the challenge"}
+"""Of attacks that are no entries of `ATTACKS`."""
+
+READING = 0.08
+"""How far a value that was read off a curve may be from what was plotted."""
+
+REPEATED = 2000
+"""Runs that are simulated for the spread of a largest belief."""
+
+MEMBERSHIP = {"mnist": (0.019, 0.007, 0.011, 0.018), "adult": (0.00075, 0.0, 0.0, 0.00005)}
+"""Advantages of membership inference, as typed into the authors' notebook."""
+
+
+def audit(means: Means, data: str) -> Finding:
+    """Return Figure 7, 8 or 9.
+
+    Args:
+        means: its scale and data.
+        data: a key of `experiments.BELIEFS`.
+
+    Raises:
+        InputError: the data are not there.
+    """
+    chosen = BELIEFS[data][1:3] if means.smoke else BELIEFS[data]
+    runs = {
+        belief: {
+            scaled: play(means, Cell(data, scaled, "replace", belief))
+            for scaled in ("local", "global")
+        }
+        for belief in chosen
+    }
+    numbers = [
+        one
+        for belief, by_scale in runs.items()
+        for scaled, run in by_scale.items()
+        for one in _numbers(data, belief, scaled, run)
+    ]
+    return Finding(
+        "ε′ from the sensitivities lies on the diagonal where noise is scaled to local "
+        "sensitivity: what is left of ε elsewhere is what global sensitivity wastes. ε′ from the "
+        "largest of the beliefs and from the advantage are estimates, with the spread of their "
+        "trials. Membership inference of the losses is far below identification, and Yeom's bound "
+        "far above both.",
+        tuple(numbers),
+        (
+            Picture(
+                f"figure-{FIGURES[data]}",
+                f"ε′ of {TITLES[data]} against ε: (a) from sensitivities, (b) from the largest "
+                "belief, (c) from the advantage; (d) advantage of identification and of "
+                "membership inference, with their bounds.",
+                _drawn(runs),
+            ),
+        ),
+        (_attacks({belief: by_scale["local"] for belief, by_scale in runs.items()}),),
+    )
+
+
+def _attacks(runs: Mapping[float, Run]) -> Grid:
+    """Return the advantage of every adversary at every rho_beta, noise scaled to LS."""
+    columns = []
+    for run in runs.values():
+        report = run.report
+        predicted, measured = report.prediction.advantage, report.empirical
+        cells = {
+            "the bound ρα": number(report.bounds.rho_alpha),
+            "predicted of identification": number(predicted),
+            "measured of identification (DI)": _worded(measured),
+        }
+        for key, row in report.membership_inference.items():
+            title = ATTACK_TITLES.get(key) or ATTACKS[key.replace("_", "-")].title
+            cells[title] = f"{_worded(row)} {_mark(row, measured, predicted)}"
+        columns.append(cells)
+    return Grid(
+        "Identification against membership inference (panel d). Intervals of 95 % each. <: below "
+        "the advantage predicted of identification (exact, as noise is scaled to the pair's "
+        "sensitivity), where identification as measured is told from nothing; >: above it, "
+        "predicted and measured; ≈: cannot be told apart. The interval of Yeom's members and "
+        "others is over fresh ones too.",
+        ("advantage of", *(f"ρβ = {belief:g}" for belief in runs)),
+        tuple((name, *(column[name] for column in columns)) for name in columns[0]),
+    )
+
+
+def _worded(row: Empirical | MembershipAttack) -> str:
+    between = span(row.advantage_interval, number)
+    return number(row.advantage) + (f" ({between})" if between else "")
+
+
+def _mark(row: MembershipAttack, measured: Empirical, predicted: float | None) -> str:
+    """Say where an attack is below identification, above it, or neither for all that is known."""
+    if row.advantage_interval is None or measured.advantage_interval is None or predicted is None:
+        return "≈"
+    (low, high), (least, most) = row.advantage_interval, measured.advantage_interval
+    if high < predicted and least > 0:
+        return "<"
+    return ">" if low > max(most, predicted) else "≈"
+
+
+def _numbers(data: str, belief: float, scaled: str, run: Run) -> list[Number]:
+    report = run.report
+    measured, at = report.empirical, f"ρβ = {belief:g}, {scaled} sensitivity"
+    place = BELIEFS[data].index(belief)
+    target = identifiability.epsilon_of_rho_beta(belief)
+    numbers = [
+        Number(
+            f"{at}: ε′ from sensitivities",
+            _value(measured.epsilon.sensitivity),
+            None,
+            None,
+            (Reference(target, (0.99 * target, 1.01 * target)),) if scaled == "local" else (),
+        ),
+        _from_belief(data, at, scaled, place, run),
+        Number(
+            f"{at}: ε′ from the advantage",
+            _value(measured.epsilon.advantage),
+            _epsilons(run, measured.advantage_interval),
+        ),
+    ]
+    if scaled == "local" and (attack := report.membership_inference.get("yeom")) is not None:
+        assert attack.advantage is not None
+        known = MEMBERSHIP.get(data)
+        references = () if known is None else (_membership(known[place]),)
+        numbers.append(
+            Number(
+                f"{at}: advantage of membership inference",
+                attack.advantage,
+                attack.advantage_interval,
+                None,
+                references,
+            )
+        )
+    return numbers
+
+
+def _membership(value: float) -> Reference:
+    return Reference(value, (value - 0.0005, value + 0.0005), "recorded")
+
+
+def _from_belief(data: str, at: str, scaled: str, place: int, run: Run) -> Number:
+    """Return epsilon' of the largest belief, and where that of another run would be.
+
+    Log-odds are N(mu^2/2, mu^2) in a trial on D, with the mu of its own sensitivities.
+    """
+    read = FROM_BELIEF.get((data, scaled))
+    references: tuple[Reference, ...] = ()
+    if read is not None:
+        references = (Reference(read[place], (read[place] - READING, read[place] + READING)),)
+    found = _value(run.report.empirical.epsilon.belief)
+    name = f"{at}: ε′ from the largest belief (interval: of 95 % of runs, by theory)"
+    return Number(name, found, _largest(run), None, references)
+
+
+def _largest(run: Run) -> tuple[float, float]:
+    """Return the quantiles of the largest log-odds of so many trials on D, by simulation."""
+    ratios = run.transcript["sensitivities"] / run.transcript["noise_stds"]
+    mu = np.sqrt(np.square(ratios).sum(axis=1))[run.worlds]
+    draws = np.random.default_rng(7).standard_normal((REPEATED, len(mu)))
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile((mu * draws + mu**2 / 2).max(axis=1), [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _epsilons(run: Run, advantages: tuple[float, float] | None) -> tuple[float, float] | None:
+    """Return the estimate at either end of an interval."""
+    if advantages is None:
+        return None
+    low, high = (estimators.epsilon_from_advantage(end, run.delta) for end in advantages)
+    return low, high
+
+
+def _value(value: float | None) -> float:
+    """Return an estimate; 0 where nothing could be estimated."""
+    return 0.0 if value is None else value
+
+
+def _drawn(runs: Runs) -> str:
+    routes: tuple[tuple[str, Callable[[Run], float]], ...] = (
+        ("(a) from sensitivities", lambda run: _value(run.report.empirical.epsilon.sensitivity)),
+        ("(b) from the largest belief", lambda run: _value(run.report.empirical.epsilon.belief)),
+        ("(c) from the advantage", lambda run: _value(run.report.empirical.epsilon.advantage)),
+    )
+    targets = [identifiability.epsilon_of_rho_beta(belief) for belief in runs]
+    with canvas.page_style():
+        figure = Figure(figsize=(canvas.WIDTH, 1.7 * canvas.HEIGHT), layout="constrained")
+        panels = figure.subplots(2, 2).ravel()
+        for axes, (title, value) in zip(panels, routes, strict=False):
+            axes.plot(targets, targets, color=canvas.GREEN, linestyle="--", label="ε′ = ε")
+            for scaled, colour in (("local", canvas.VERMILION), ("global", canvas.BLUE)):
+                found = [value(by_scale[scaled]) for by_scale in runs.values()]
+                axes.plot(targets, found, color=colour, marker="o", label=f"{scaled} sensitivity")
+            axes.set_title(title, pad=22)
+            axes.set_xlabel("ε")
+            axes.set_ylabel("ε′")
+        canvas.legend_above(panels[0])
+        _compared(panels[3], targets, [by_scale["local"] for by_scale in runs.values()])
+    return canvas.to_svg(figure)
+
+
+def _compared(axes: Axes, targets: list[float], runs: list[Run]) -> None:
+    rows = [run.report for run in runs]
+    identified = [_value(row.empirical.advantage) for row in rows]
+    inferred = [
+        _value(row.membership_inference["yeom"].advantage)
+        if "yeom" in row.membership_inference
+        else np.nan
+        for row in rows
+    ]
+    axes.plot(targets, identified, color=canvas.VERMILION, marker="o", label="identification")
+    axes.plot(targets, inferred, color=canvas.PURPLE, marker="s", label="membership (Yeom)")
+    axes.plot(targets, [row.bounds.rho_alpha for row in rows], color=canvas.INK, label="ρα")
+    yeom = [min(1.0, row.bounds.yeom_bound) for row in rows]
+    axes.plot(targets, yeom, color=canvas.MUTED, linestyle=":", label="Yeom's bound")
+    axes.set_title("(d) advantage", pad=22)
+    axes.set_xlabel("ε")
+    axes.legend(fontsize=8)

@@ -1,0 +1,119 @@
+"""Table 1 of the core paper: how the cost grows with records and steps, as measured exponents."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import nn
+
+from adversaries.neighbours import dataset_sensitivity
+from adversaries.statistics import estimators
+from fedsim.learning.training.clipping import Clipper
+from fedsim.report.figures import canvas
+from fedsim.studies.reproduction.findings.finding import (
+    CONFIDENCE,
+    Finding,
+    Number,
+    Picture,
+    Reference,
+)
+from fedsim.studies.reproduction.findings.item import Means
+
+REPEATED = 5
+"""Times that everything is timed, of which the shortest counts: nothing makes code too fast."""
+
+FEATURES, PIXELS = 64, 784
+"""Of a record, where distances and where gradients are computed."""
+
+Sizes = tuple[int, ...]
+
+
+def exponents(means: Means) -> Finding:
+    """Return Table 1: the exponents with which running time grows, measured.
+
+    Args:
+        means: its scale.
+    """
+    records: Sizes = (200, 400, 800) if means.smoke else (2000, 4000, 8000, 16000)
+    rounds: Sizes = (2, 4, 8) if means.smoke else (10, 20, 40, 80)
+    rows = (
+        ("DS in n", 2.0, records, _sensitivity),
+        ("β in n", 1.0, records, lambda n: _belief(n, 4)),
+        ("β in k", 1.0, rounds, lambda k: _belief(records[0], k)),
+        ("Adv in n", 0.0, records, lambda n: _decision()),
+    )
+    numbers, courses = [], {}
+    for name, published, sizes, work in rows:
+        means.say(f"timing {name}")
+        seconds = [_shortest(work, size) for size in sizes]
+        numbers.append(_exponent(name, published, sizes, seconds))
+        courses[name] = (sizes, seconds)
+    return Finding(
+        "Choosing the neighbouring dataset costs a comparison of every two records, a belief a "
+        "gradient of every record in every step; the decision costs nothing. What does not grow "
+        "with the records (starting threads, cutting into blocks) keeps exponents a little low.",
+        tuple(numbers),
+        (
+            Picture(
+                "table-1",
+                "Running time against size, both on logarithmic axes: the slope is the exponent.",
+                _drawn(courses),
+            ),
+        ),
+    )
+
+
+def _sensitivity(records: int) -> None:
+    features = torch.rand(records, FEATURES, generator=torch.Generator().manual_seed(1))
+    dataset_sensitivity.select(features.numpy(), None, "manhattan", "add-remove")
+
+
+def _belief(records: int, rounds: int) -> None:
+    """Compute both hypotheses of a belief: the clipped sum of every step."""
+    draw = torch.Generator().manual_seed(2)
+    features = torch.rand(records, PIXELS, generator=draw)
+    labels = torch.randint(10, (records,), generator=draw)
+    model = nn.Linear(PIXELS, 10)
+    theta = torch.cat([one.detach().flatten() for one in model.parameters()])[None]
+    clipper = Clipper(model, 1.0)
+    for _ in range(rounds):
+        clipper.clipped_sum(theta, features, labels)
+
+
+def _decision() -> None:
+    estimators.advantage(np.array([True, False]), np.array([0.3, -0.2]), CONFIDENCE)
+
+
+def _shortest(work: Callable[[int], None], size: int) -> float:
+    """Return seconds of the fastest of a few times, after one that does not count."""
+    work(size)
+    found = []
+    for _ in range(REPEATED):
+        begun = time.perf_counter()
+        work(size)
+        found.append(time.perf_counter() - begun)
+    return min(found)
+
+
+def _exponent(name: str, published: float, sizes: Sizes, seconds: Sequence[float]) -> Number:
+    """Return the slope of log time in log size, with the t interval of its regression."""
+    fitted = stats.linregress(np.log(sizes), np.log(seconds))
+    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(sizes) - 2) * fitted.stderr)
+    slope = float(fitted.slope)
+    # An order O(n^a) is an upper bound: anything below it agrees.
+    known = Reference(published, (-np.inf, published))
+    return Number(f"exponent of {name}", slope, (slope - half, slope + half), None, (known,))
+
+
+def _drawn(courses: dict[str, tuple[Sizes, list[float]]]) -> str:
+    colours = (canvas.BLUE, canvas.VERMILION, canvas.GREEN, canvas.PURPLE)
+    with canvas.page_style():
+        figure, axes = canvas.new_axes()
+        for (name, (sizes, seconds)), colour in zip(courses.items(), colours, strict=True):
+            axes.loglog(sizes, seconds, color=colour, marker="o", linewidth=2, label=name)
+        axes.set_xlabel("records, or steps")
+        axes.set_ylabel("seconds")
+        canvas.legend_above(axes)
+    return canvas.to_svg(figure)

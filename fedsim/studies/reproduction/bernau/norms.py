@@ -1,0 +1,132 @@
+"""Section 5.1 of the core paper: C as the median of unclipped gradient norms, and its price.
+
+The norms are private, and so is their median. `private_median` is the variant that one may look at:
+its epsilon is paid beside that of the training.
+"""
+
+import numpy as np
+
+from fedsim.game import federation
+from fedsim.learning.training.optimizers import ServerOptimizer
+from fedsim.report.figures import canvas
+from fedsim.report.figures.canvas import Floats
+from fedsim.report.pages.wording import percent
+from fedsim.studies.reproduction.bernau.experiments import DELTAS, TITLES, configured
+from fedsim.studies.reproduction.findings.finding import CONFIDENCE, Finding, Number, Picture
+from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.sensitivity import gradient_sensitivity
+
+UNCLIPPED = 1e12
+"""A clipping norm that no gradient reaches."""
+
+PAID, LONGEST = 0.1, 100.0
+"""Epsilon of the private median, and the longest norm that it may be."""
+
+MODELS = {"smoke": 2, "full": 20}
+"""First models, and the models that 30 steps without noise make of them."""
+
+
+def surveyed(means: Means, data: str) -> Finding:
+    """Return how long unclipped gradients are before and after training, and a private median.
+
+    Args:
+        means: its scale and data.
+        data: a key of `experiments.BELIEFS`.
+
+    Raises:
+        InputError: the data are not there.
+    """
+    first, last = _norms(means, data)
+    median, median_of_one = float(_medians(first).mean()), float(np.median(first[0]))
+    trained = float(_medians(last).mean())
+    share = float((first > 3).mean())
+    drawn = private_median(first[0], PAID, LONGEST, np.random.default_rng(5))
+    numbers = (
+        Number("median norm, first models", median, _spread(_medians(first))),
+        Number("median norm, after 30 steps", trained, _spread(_medians(last))),
+        Number("share of norms above C = 3, first models", share),
+        Number(f"private median at ε = {PAID:g}, of the first model's {median_of_one:.3g}", drawn),
+    )
+    return Finding(
+        f"The median norm is {median:.3g} at first and {trained:.3g} after training, where "
+        "the paper has C = 3 for all data and observes gradients to be usually longer than that: "
+        f"{percent(share)} of these are. A median that may be told costs ε = {PAID:g} more, on "
+        f"top of the training's (ε, δ = {DELTAS[data]:g}): basic composition.",
+        numbers,
+        (
+            Picture(
+                f"norms-{data}",
+                f"Norms of {TITLES[data]}'s unclipped gradients, quantile by quantile.",
+                _drawn(first, last),
+            ),
+        ),
+    )
+
+
+def private_median(
+    norms: Floats, epsilon: float, longest: float, draw: np.random.Generator
+) -> float:
+    """Return a median that is epsilon-differentially private for a record that is replaced.
+
+    The exponential mechanism over [0, longest] with the utility -|rank - n/2|, which one replaced
+    record changes by at most 1.
+
+    Args:
+        norms: [n], of the records' gradients; longer ones count as the longest.
+        epsilon: > 0.
+        longest: a public bound.
+        draw: randomness.
+
+    Source:
+        Smith, "Privacy-preserving statistical estimation with optimal convergence rates", 2011.
+    """
+    edges = np.concatenate([[0.0], np.sort(np.clip(norms, 0, longest)), [longest]])
+    widths, ranks = np.diff(edges), np.arange(len(edges) - 1)
+    with np.errstate(divide="ignore"):
+        logs = np.log(widths) - epsilon / 2 * np.abs(ranks - len(norms) / 2)
+    # Gumbel's trick: the largest of log-weights with Gumbel noise has the law of the weights.
+    place = int(np.argmax(logs + draw.gumbel(size=len(logs))))
+    return float(draw.uniform(edges[place], edges[place + 1]))
+
+
+def _norms(means: Means, data: str) -> tuple[Floats, Floats]:
+    """Return the unclipped norms [T, n] at first models, and at those after training."""
+    config = configured(means, data, {})
+    free = configured(means, data, {"training.clipping-norm": UNCLIPPED})
+    clipped, known = federation.load(config), federation.load(free)
+    theta = federation.initial_parameters(config, clipped, range(MODELS[means.scale]))
+    theta = theta.to(clipped.device)
+    first = gradient_sensitivity.record_sensitivities(known, theta)
+    optimizer = ServerOptimizer(config.training, config.normaliser)
+    everybody = np.arange(config.data.records)
+    for round in range(1, config.training.rounds + 1):
+        total = clipped.clipped_sum(theta, everybody)
+        theta = optimizer.step(theta, total.float(), round)
+    return first, gradient_sensitivity.record_sensitivities(known, theta)
+
+
+def _medians(norms: Floats) -> Floats:
+    return np.asarray(np.median(norms, axis=1))
+
+
+def _spread(values: Floats) -> tuple[float, float]:
+    """Return where 95 % of the models' medians lie."""
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _drawn(first: Floats, last: Floats) -> str:
+    shares = np.linspace(0, 1, 101)
+    with canvas.page_style():
+        figure, axes = canvas.new_axes()
+        for norms, colour, label in (
+            (first, canvas.BLUE, "first models"),
+            (last, canvas.VERMILION, "after 30 steps"),
+        ):
+            axes.plot(shares, np.quantile(norms, shares), color=colour, linewidth=2, label=label)
+        canvas.level_line(axes, 3.0, "C = 3", canvas.INK, "--")
+        axes.set_xlabel("share of the records")
+        axes.set_ylabel("norm of the gradient")
+        canvas.legend_above(axes)
+    return canvas.to_svg(figure)

@@ -1,0 +1,212 @@
+"""What was made again on one page, as JSON, and as Markdown."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from fedsim.common import private_files
+from fedsim.report.pages import audit_page
+from fedsim.report.pages.pictures import embedded
+from fedsim.report.pages.wording import DASH, number, span
+from fedsim.studies.reproduction.findings.finding import Number, agreement
+from fedsim.studies.reproduction.registry import SOURCES
+from fedsim.studies.reproduction.session import Made
+
+HEADINGS = ("number", "the source", "ours (95 %)", "theory", "agreement")
+
+PAGE, JSON = "reproduction.html", "reproduction.json"
+"""The files, in the directory that everything is kept in."""
+
+SMOKE = (
+    "A smoke run, on scikit-learn's digits and few trials, whatever data an item names: it shows "
+    "that everything works. No number of it is to be held against a source's."
+)
+
+CHANCE = "Intervals are of 95 % each: of many numbers a few depart by chance alone."
+
+
+def counted(made: Sequence[Made]) -> str:
+    """Return in a sentence how many numbers are the sources'.
+
+    Args:
+        made: the items.
+    """
+    kinds = [agreement(one).kind for item in made for one in item.finding.numbers]
+    return (
+        f"{len(made)} items with {len(kinds)} numbers: {kinds.count('agrees')} agree with the "
+        f"source, {kinds.count('departs')} depart from it, of {kinds.count('alone')} it has none."
+    )
+
+
+def write(directory: Path, made: Sequence[Made], skipped: Mapping[str, str]) -> None:
+    """Write the page and its JSON.
+
+    Args:
+        directory: where.
+        made: the items.
+        skipped: titles of those that were not made, and how to have them.
+    """
+    document = {
+        "items": [_as_json(item) for item in made],
+        "skipped": dict(skipped),
+    }
+    text = TypeAdapter(dict[str, Any]).dump_json(document, indent=1)
+    private_files.write(directory / JSON, text)
+    private_files.write(directory / PAGE, render(made, skipped).encode())
+
+
+def _as_json(item: Made) -> dict[str, Any]:
+    encoded: dict[str, Any] = TypeAdapter(Made).dump_python(item, mode="json")
+    for value, one in zip(encoded["finding"]["numbers"], item.finding.numbers, strict=True):
+        found = agreement(one)
+        value |= {"agreement": found.kind, "statement": found.text}
+    return encoded
+
+
+def rows(item: Made) -> list[tuple[str, ...]]:
+    """Return the numbers of an item as words, a row each.
+
+    Args:
+        item: which.
+    """
+    return [
+        (
+            one.name,
+            ", ".join(f"{number(ref.value)} {ref.origin}" for ref in one.references) or DASH,
+            _with_interval(one),
+            number(one.closed_form),
+            agreement(one).text,
+        )
+        for one in item.finding.numbers
+    ]
+
+
+def _with_interval(one: Number) -> str:
+    return number(one.ours) + (f" ({span(one.interval, number)})" if one.interval else "")
+
+
+def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:
+    """Return the page as HTML that needs no other file, script or network.
+
+    Args:
+        made: the items.
+        skipped: titles of those that were not made, and how to have them.
+    """
+    return audit_page.render(
+        TEMPLATE,
+        sources=[(SOURCES[key], [_section(item) for item in of]) for key, of in by_source(made)],
+        headings=HEADINGS,
+        concluding=[counted(made), *([SMOKE] if _smoke(made) else [CHANCE])],
+        skipped=dict(skipped),
+    )
+
+
+def by_source(made: Sequence[Made]) -> list[tuple[str, list[Made]]]:
+    """Return the items of each source, by its key.
+
+    Args:
+        made: the items.
+    """
+    keys = dict.fromkeys(item.source for item in made)
+    return [(key, [item for item in made if item.source == key]) for key in keys]
+
+
+def _section(item: Made) -> dict[str, Any]:
+    return {
+        "item": item,
+        "anchor": f"{item.source}-{item.name}",
+        "rows": rows(item),
+        "pictures": [
+            (one.caption, embedded(one.svg, f"{item.source}-{one.name}", one.caption))
+            for one in item.finding.pictures
+        ],
+    }
+
+
+def markdown(made: Sequence[Made]) -> str:
+    """Return the items as Markdown, without pictures.
+
+    Args:
+        made: the items.
+    """
+    return "\n".join(_markdown(made)) + "\n"
+
+
+MARKS = "<!-- reproduction -->", "<!-- /reproduction -->"
+"""Between which a page of the documentation has the tables."""
+
+
+def write_markdown(path: Path, made: Sequence[Made]) -> None:
+    """Write the items as Markdown: between the marks of a page that has them, or as the whole.
+
+    Args:
+        path: of the page.
+        made: the items.
+    """
+    text, (begin, end) = markdown(made), MARKS
+    page = path.read_text(encoding="utf-8") if path.exists() else ""
+    if begin in page and end in page:
+        before, after = page.split(begin)[0], page.split(end)[1]
+        text = f"{before}{begin}\n\n{text}\n{end}{after}"
+    path.write_text(text, encoding="utf-8")
+
+
+def _markdown(made: Sequence[Made]) -> Iterator[str]:
+    yield from (counted(made), "", CHANCE, "")
+    for source, items in by_source(made):
+        yield from (f"## {SOURCES[source]}", "")
+        for item in items:
+            yield from _item(item)
+
+
+def _item(item: Made) -> Iterator[str]:
+    yield from (f"### {item.title}", "", f"    {item.command}", "", item.finding.conclusion, "")
+    if item.finding.numbers:
+        yield from _table(HEADINGS, rows(item))
+    for grid in item.finding.grids:
+        yield from (grid.title, "", *_table(grid.headings, grid.rows))
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield from (f"| {' | '.join(headings)} |", "|---" * len(headings) + "|")
+    yield from (f"| {' | '.join(row)} |" for row in rows)
+    yield ""
+
+
+def _smoke(made: Sequence[Made]) -> bool:
+    return any(item.scale == "smoke" for item in made)
+
+
+TEMPLATE = """\
+{% extends "frame" %}
+{% from "parts" import concluded, drawn, tabulated %}
+{% block title %}The sources, made again{% endblock %}
+{% block kind %}Reproduction{% endblock %}
+{% block heading %}The sources, made again{% endblock %}
+{% block body %}
+{{ concluded(concluding) }}
+{% if skipped %}
+<h2>Not made</h2>
+{{ tabulated(["item", "why, and how to have it"], skipped.items()) }}
+{% endif %}
+{% for source, sections in sources %}
+<h2>{{ source }}</h2>
+{% for section in sections %}
+<h3 id="{{ section.anchor }}">{{ section.item.title }}</h3>
+<p>{{ section.item.finding.conclusion }}</p>
+{{ drawn(section.pictures) }}
+{% if section.rows %}
+{{ tabulated(headings, section.rows) }}
+{% endif %}
+{% for grid in section.item.finding.grids %}
+<p>{{ grid.title }}</p>
+{{ tabulated(grid.headings, grid.rows) }}
+{% endfor %}
+<p class="meta"><code>{{ section.item.command }}</code>, {{ "%.0f" | format(section.item.seconds) }}
+s, fedsim {{ section.item.fedsim }}.</p>
+{% endfor %}
+{% endfor %}
+{% endblock %}
+"""

@@ -1,0 +1,123 @@
+"""Items are made one after the other, and kept: what is there is not made again."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+import fedsim
+from fedsim.common import private_files, reading
+from fedsim.studies.reproduction.findings.finding import Finding
+from fedsim.studies.reproduction.findings.item import Item, Means
+
+FOLDER = "items"
+"""Of the directory, where each item is kept."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """An item that was made.
+
+    Attributes:
+        source: the key of its source.
+        name: of the item.
+        title: what it is.
+        scale: at which it was made.
+        fedsim: the version that made it.
+        created: when, in UTC.
+        seconds: that it took, runs that were there already left out.
+        command: that makes it alone.
+        finding: what it came to.
+    """
+
+    source: str
+    name: str
+    title: str
+    scale: str
+    fedsim: str
+    created: str
+    seconds: float
+    command: str
+    finding: Finding
+
+
+@cache
+def adapter() -> TypeAdapter[Made]:
+    """Return what writes and reads an item as JSON."""
+    return TypeAdapter(Made)
+
+
+def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
+    """Yield the items in their order, those that were kept as they are.
+
+    Args:
+        items: none of which lacks its data.
+        means: what they may use.
+
+    Raises:
+        InputError: an item cannot be made.
+    """
+    private_files.make_directory(means.folder / FOLDER)
+    for item in items:
+        if (kept := read(item, means)) is not None:
+            yield kept
+            continue
+        means.say(item.title)
+        begun = time.perf_counter()
+        finding = item.make(means)
+        if item.needs and means.smoke:
+            finding = _of_other_data(finding)
+        made = Made(
+            source=item.source,
+            name=item.name,
+            title=item.title,
+            scale=means.scale.value,
+            fedsim=fedsim.__version__,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            seconds=time.perf_counter() - begun,
+            command=command(item, means),
+            finding=finding,
+        )
+        private_files.write(_place(item, means), adapter().dump_json(made, indent=1))
+        yield made
+
+
+def _of_other_data(finding: Finding) -> Finding:
+    """Return a finding without the source's numbers, which are of other data and more trials."""
+    return replace(finding, numbers=tuple(replace(one, references=()) for one in finding.numbers))
+
+
+def read(item: Item, means: Means) -> Made | None:
+    """Return an item as it was kept; None where it was not, or by another version or scale.
+
+    Args:
+        item: which.
+        means: where it is kept.
+    """
+    place = _place(item, means)
+    if not place.is_file():
+        return None
+    try:
+        made = adapter().validate_json(place.read_bytes())
+    except (*reading.DAMAGE, ValidationError):
+        return None  # it is made again
+    return made if made.fedsim == fedsim.__version__ else None
+
+
+def command(item: Item, means: Means) -> str:
+    """Return the command that makes one item alone.
+
+    Args:
+        item: which.
+        means: the scale.
+    """
+    data = " --data-root DIR" if item.needs and not means.smoke else ""
+    return f"fedsim reproduce {item.source} {item.name} --scale {means.scale.value}{data}"
+
+
+def _place(item: Item, means: Means) -> Path:
+    return means.folder / FOLDER / f"{means.scale.value}-{item.source}-{item.name}.json"

@@ -1,0 +1,146 @@
+"""Table 1: accuracy, epsilon of DP and Bayesian epsilon at equal noise, one data set at a time."""
+
+import math
+
+import numpy as np
+
+from fedsim.api import Run
+from fedsim.audits.results.theory import Bayesian
+from fedsim.game import federation
+from fedsim.studies.reproduction.findings.finding import Finding, Grid, Number
+from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.triastcyn import trainings
+from fedsim.studies.reproduction.triastcyn.averages import averaged
+from fedsim.studies.reproduction.triastcyn.outlier import accuracy
+
+REMEMBERED = {"mnist": (2.2, 0.95), "cifar-10": (8.0, 0.76)}
+"""DP and BDP of the published table, from memory: the text at hand lacks its numbers."""
+
+MINUTES = {"mnist": 3.5, "fashion-mnist": 4.0, "cifar-10": 5.0, "adult": 2.0, "abalone": 1.0}
+"""As measured; of CIFAR-10, which nobody here has, a guess from how long its records are."""
+
+
+def made(means: Means, data: str) -> Finding:
+    """Return one row of the table, for a short and for a long clipping norm.
+
+    Args:
+        means: its scale and data.
+        data: a key of `trainings.SETTINGS`.
+
+    Raises:
+        InputError: the data are not there.
+    """
+    setting = trainings.SETTINGS[data]
+    numbers = [_baseline(means, data)]
+    found: list[tuple[float, Bayesian]] = []
+    accuracies, rows = [], []
+    for norm, rate in setting.steps:
+        run = trainings.play(means, data, norm, rate)
+        stated = run.report.bayesian
+        assert stated is not None
+        reached = averaged(f"C = {norm:g}: accuracy", run.transcript["accuracies"][-1])
+        numbers += [reached, *_epsilons(run, stated, norm)]
+        found.append((norm, stated))
+        accuracies.append(reached.ours)
+        rows.append(_row(norm, reached.ours, stated))
+    return Finding(
+        _concluded(setting.title, accuracies, found) + _remembered(data),
+        tuple(numbers),
+        (),
+        (Grid(f"Table 1, {setting.title}.", HEADINGS, tuple(rows)),),
+    )
+
+
+HEADINGS = (
+    "C",
+    "accuracy",
+    "DP ε (loss distribution)",
+    "DP ε (moments)",
+    "BDP ε",
+    "BDP ε, 99 % of records",
+    "Equation 1: DP",
+    "Equation 1: BDP",
+)
+
+
+def _baseline(means: Means, data: str) -> Number:
+    norm, rate = trainings.SETTINGS[data].steps[0]
+    changes = {"training.clipping-norm": norm, "training.learning-rate": rate}
+    config = trainings.configured(means, data, changes)
+    known = federation.load(config)
+    theta = trainings.trained(config, known)
+    _, correct = known.evaluate(theta, *known.held_out())
+    values = correct.double().mean(dim=1).cpu().numpy()
+    return averaged(f"C = {norm:g}: accuracy without noise", values)
+
+
+def _epsilons(run: Run, stated: Bayesian, norm: float) -> list[Number]:
+    longest = run.transcript["bayesian_distances"].max(axis=-1)
+    return [
+        Number(f"C = {norm:g}: DP ε, privacy loss distribution", stated.dp_epsilon),
+        Number(f"C = {norm:g}: DP ε, moments at integer orders", _worst(stated)),
+        Number(f"C = {norm:g}: BDP ε, mean of trainings", _mean(stated)),
+        Number(f"C = {norm:g}: BDP ε for 99 % of records", _strict(stated)),
+        averaged(
+            f"C = {norm:g}: share of steps in which a sampled gradient has the length C",
+            np.asarray((longest > 0.999 * norm).mean(axis=1)),
+        ),
+    ]
+
+
+def _row(norm: float, reached: float, stated: Bayesian) -> tuple[str, ...]:
+    epsilons = (stated.dp_epsilon, _worst(stated), _mean(stated), _strict(stated))
+    attacks = (accuracy(stated.dp_epsilon), accuracy(_mean(stated)))
+    return (
+        f"{norm:g}",
+        f"{reached:.3f}",
+        *(f"{one:.3g}" for one in epsilons),
+        *(f"{one:.3f}" for one in attacks),
+    )
+
+
+def _concluded(title: str, reached: list[float], found: list[tuple[float, Bayesian]]) -> str:
+    parts = [
+        f"at C = {norm:g} (accuracy {share:.3f}) BDP's ε is {_mean(one):.3g}, DP's "
+        f"{_worst(one):.3g} by the same moments and {one.dp_epsilon:.3g} by the privacy loss "
+        "distribution"
+        for share, (norm, one) in zip(reached, found, strict=True)
+    ]
+    below = [f"{norm:g}" for norm, one in found if _mean(one) < one.dp_epsilon]
+    verdict = (
+        f"BDP's ε is below the tight one of DP at C = {', '.join(below)}, as published"
+        if below
+        else "BDP's ε is at no C below the tight one of DP, unlike the published"
+    )
+    return (
+        f"{title}, equal noise, δ = {trainings.DELTA:g}, sampled steps on clipped gradients of "
+        f"single records: {'; '.join(parts)}. So BDP ≤ DP holds by the same moments, and {verdict}."
+        " The Hölder exponent of Theorem 1 makes the cost nearly that of the longest sampled "
+        "gradient: where one reaches C it is DP's, and the gain is that of a C that is longer than "
+        "gradients are. The authors' code is not DP's mechanism at equal noise: it clips the "
+        "gradient of a whole batch, adds a tenth of that as noise, and takes the distances of "
+        "eight leave-one-out means, which are 1/(batch − 1) of those of records. "
+    )
+
+
+def _remembered(data: str) -> str:
+    if data not in REMEMBERED:
+        return "The text at hand lacks what was published."
+    dp, bdp = REMEMBERED[data]
+    return (
+        f"The text at hand lacks what was published: from memory, not as a reference, DP {dp:g} "
+        f"and BDP {bdp:g}."
+    )
+
+
+def _worst(stated: Bayesian) -> float:
+    return math.nan if stated.worst_case_epsilon is None else stated.worst_case_epsilon
+
+
+def _mean(stated: Bayesian) -> float:
+    return math.nan if stated.epsilon is None else stated.epsilon.mean
+
+
+def _strict(stated: Bayesian) -> float:
+    found = stated.epsilon_at_percentile
+    return math.nan if found is None else found.mean

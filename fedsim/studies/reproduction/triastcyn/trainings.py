@@ -1,0 +1,167 @@
+"""Federations of the source's data sets, played with noise or trained without."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from fedsim import config as configuration
+from fedsim.api import Run, load
+from fedsim.config import Config, Scalar
+from fedsim.experiment import in_process, prepare
+from fedsim.game import federation
+from fedsim.game.federation import Federation
+from fedsim.learning.training.optimizers import ServerOptimizer
+from fedsim.privacy import calibration
+from fedsim.studies.reproduction.findings.item import Means
+
+EPSILON, DELTA = 2.0, 1e-5
+"""Of differential privacy, that the noise is calibrated to; delta of all experiments."""
+
+TRIALS = {"smoke": 2, "full": 4}
+"""Trainings of each kind."""
+
+SMOKE: Mapping[str, Scalar] = {
+    "data.name": "digits",
+    "data.root": "",
+    "data.records": 300,
+    "data.held-out": 200,
+    "training.rounds": 6,
+    "training.sampling-rate": 0.2,
+    "audit.bayesian-pairs": 16,
+    "model.name": "mlp",
+}
+"""What a smoke run changes."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a data set is trained on.
+
+    Attributes:
+        title: of the data.
+        records: |D|.
+        held_out: on which accuracy is measured.
+        rate: q.
+        steps: clipping norms, each with its learning rate.
+        model: the network.
+    """
+
+    title: str
+    records: int
+    held_out: int
+    rate: float
+    steps: tuple[tuple[float, float], ...]
+    model: str = "mlp"
+
+
+IMAGES = ((1.0, 2.0), (30.0, 0.1))
+"""C and the learning rate of images: short, and longer than nearly all gradients."""
+
+SETTINGS = {
+    "mnist": Setting("MNIST", 20_000, 2_000, 0.0128, IMAGES),
+    "fashion-mnist": Setting("Fashion-MNIST", 20_000, 2_000, 0.0128, IMAGES),
+    "cifar-10": Setting("CIFAR-10", 20_000, 2_000, 0.0064, IMAGES),
+    "adult": Setting("Adult", 20_000, 2_000, 0.0128, ((1.0, 1.0), (10.0, 0.2))),
+    "abalone": Setting("Abalone", 3_000, 1_000, 0.05, ((1.0, 1.0), (10.0, 0.2))),
+}
+"""By the name of the data."""
+
+
+def configured(means: Means, data: str, changes: Mapping[str, Scalar]) -> Config:
+    """Return the federation of a data set.
+
+    Args:
+        means: its scale and data.
+        data: a key of `SETTINGS`.
+        changes: by key.
+
+    Raises:
+        InputError: the data are not there.
+    """
+    setting = SETTINGS[data]
+    values: dict[str, Scalar] = {
+        "data.name": data,
+        "data.records": setting.records,
+        "data.held-out": setting.held_out,
+        "data.pool": 20,
+        "federation.trust": "central",
+        "model.name": setting.model,
+        "model.hidden": 64,
+        "model.weights": "glorot",
+        "training.rounds": 100,
+        "training.sampling-rate": setting.rate,
+        "privacy.neighbouring": "add-remove",
+        "privacy.epsilon": EPSILON,
+        "privacy.delta": DELTA,
+        "trials.count": TRIALS[means.scale],
+        "trials.worlds": "d-only",
+        "audit.mode": "oracle",
+        "audit.attacks": "none",
+        "audit.evaluated-trials": TRIALS[means.scale],
+        "audit.bayesian-pairs": 128,
+    }
+    where = dict(SMOKE)
+    if not means.smoke:
+        where = {"data.root": str(means.data(data)), "data.download": means.download}
+    return configuration.from_run_config(values | dict(changes) | where)
+
+
+def play(means: Means, data: str, norm: float, rate: float) -> Run:
+    """Return a run with noise, which is taken up where it was left.
+
+    Args:
+        means: where runs are kept.
+        data: a key of `SETTINGS`.
+        norm: C.
+        rate: the learning rate.
+
+    Raises:
+        InputError: the data are not there.
+    """
+    name = f"{means.scale}-triastcyn-{data}-{norm:g}"
+    changes: dict[str, Scalar] = {
+        "training.clipping-norm": norm,
+        "training.learning-rate": rate,
+        "run.out": str(means.folder / "runs" / name),
+    }
+    config = configured(means, data, changes)
+    means.say(f"{config.trials.count} trainings of {name}")
+    return load(in_process(prepare(config), Console(quiet=True)).path)
+
+
+def trained(config: Config, known: Federation, multiplier: float = 0.0) -> Tensor:
+    """Return the models [T, P] after the configured rounds.
+
+    All trials take the same sample in a round, and differ by their first models and their noise.
+
+    Args:
+        config: the experiment.
+        known: its federation.
+        multiplier: of the noise, over the clipping norm; 0 for none.
+    """
+    theta = federation.initial_parameters(config, known, range(config.trials.count))
+    theta, draw = theta.to(known.device), np.random.default_rng(config.run.seed)
+    optimizer = ServerOptimizer(config.training, config.normaliser)
+    for round in range(1, config.training.rounds + 1):
+        taken = draw.random(config.data.records) < config.training.sampling_rate
+        total = known.clipped_sum(theta, np.flatnonzero(taken))
+        if multiplier:
+            noise = torch.from_numpy(draw.standard_normal(tuple(theta.shape))).to(total.device)
+            total = total + multiplier * config.training.clipping_norm * noise
+        theta = optimizer.step(theta, total.float(), round)
+    return theta
+
+
+def multiplier(config: Config) -> float:
+    """Return the noise over the clipping norm with which the rounds have `EPSILON` at `DELTA`.
+
+    Args:
+        config: the experiment.
+    """
+    wanted = calibration.epsilon_at_most(EPSILON, DELTA)
+    training = config.training
+    return calibration.noise_multiplier(wanted, training.rounds, training.sampling_rate)

@@ -1,0 +1,144 @@
+"""Xiao and Devadas, mean estimation: what the mean of n records tells about one of them."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy import integrate, special, stats
+
+from fedsim.report.figures import canvas
+from fedsim.report.figures.canvas import Floats
+from fedsim.studies.reproduction.findings.finding import (
+    CONFIDENCE,
+    Finding,
+    Number,
+    Picture,
+    Reference,
+)
+from fedsim.studies.reproduction.findings.item import Means
+
+RECORDS = (2, 5, 10, 100)
+"""n, of which one is the secret."""
+
+DRAWS = {"smoke": 20_000, "full": 1_000_000}
+"""Means that are drawn for each n."""
+
+LogDensity = Callable[[Floats, int], Floats]
+"""log f_k(s) of the sum s of k records."""
+
+
+def estimated(means: Means) -> Finding:
+    """Return the information in the mean of Gaussian and of Laplace records, against theory.
+
+    The factor 1/n cancels: MI(x; mean) = h(S_n) - h(S_(n-1)) for the sums S.
+
+    Args:
+        means: its scale.
+    """
+    laws = (
+        ("Gaussian", _log_gaussian, np.random.Generator.standard_normal, _gaussian_information),
+        ("Laplace", _log_laplace, _laplace, _laplace_information),
+    )
+    numbers = [
+        _number(f"{law}, n = {n}", log_density, draw, theory(n), n, DRAWS[means.scale])
+        for law, log_density, draw, theory in laws
+        for n in RECORDS
+    ]
+    return Finding(
+        "Without any noise the mean of n Gaussian records tells ½ log(1 + 1/(n − 1)) nats about "
+        "each, as published; the mean of Laplace records a little more while n is small "
+        f"({numbers[len(RECORDS)].ours:.3f} against {numbers[0].ours:.3f} at n = 2), and as much "
+        "when n is large.",
+        tuple(numbers),
+        (
+            Picture(
+                "means",
+                "Information about one record in the mean of n, in nats: theory as lines, "
+                "simulation as points.",
+                _drawn(numbers),
+            ),
+        ),
+    )
+
+
+def _gaussian_information(records: int) -> float:
+    return 0.5 * math.log1p(1 / (records - 1))
+
+
+def _laplace_information(records: int) -> float:
+    """Return h(S_n) - h(S_(n-1)) by quadrature."""
+    return _entropy(records) - _entropy(records - 1)
+
+
+def _entropy(count: int) -> float:
+    """Return the differential entropy of a sum of Laplace records, in nats."""
+
+    def loss(at: float) -> float:
+        log_density = float(_log_laplace(np.array([at]), count)[0])
+        return -math.exp(log_density) * log_density
+
+    # Symmetric; beyond 40 standard deviations there is nothing to see.
+    end = 40 * math.sqrt(2 * count)
+    found = integrate.quad(loss, 0, end, limit=400, points=(math.sqrt(2 * count),))
+    return 2 * float(found[0])
+
+
+def _log_gaussian(sums: Floats, count: int) -> Floats:
+    return np.asarray(stats.norm.logpdf(sums, scale=math.sqrt(count)))
+
+
+def _log_laplace(sums: Floats, count: int) -> Floats:
+    """Return the density of a sum of k Laplace(1): |s|^v K_v(|s|) / (sqrt(pi) 2^v Gamma(k)).
+
+    With v = k - 1/2 (a variance-gamma law); K scaled by e^|s| keeps it from underflow.
+    """
+    size, order = np.maximum(np.abs(sums), 1e-12), count - 0.5
+    with np.errstate(divide="ignore", over="ignore"):
+        bessel = np.log(special.kve(order, size)) - size
+    # Near 0, where K overflows: K_v(s) ~ Gamma(v) (2/s)^v / 2.
+    near = special.gammaln(order) + order * np.log(2 / size) - math.log(2)
+    bessel = np.where(np.isfinite(bessel), bessel, near)
+    scale = 0.5 * math.log(math.pi) + order * math.log(2) + special.gammaln(count)
+    return np.asarray(order * np.log(size) + bessel - scale)
+
+
+def _laplace(draw: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    return draw.laplace(size=shape)
+
+
+def _number(
+    name: str,
+    log_density: LogDensity,
+    draw: Callable[[np.random.Generator, tuple[int, ...]], Floats],
+    theory: float,
+    records: int,
+    draws: int,
+) -> Number:
+    """Return the mean of log f(mean | x) - log f(mean) over draws, with its interval."""
+    generator, sums = np.random.default_rng(records), np.zeros(draws)
+    for _ in range(records - 1):
+        sums += draw(generator, (draws,))
+    with_secret = sums + draw(generator, (draws,))
+    told = log_density(sums, records - 1) - log_density(with_secret, records)
+    half = stats.norm.ppf(0.5 + CONFIDENCE / 2) * told.std(ddof=1) / math.sqrt(draws)
+    mean = float(told.mean())
+    interval = (mean - float(half), mean + float(half))
+    # The source prints a formula for Gaussian records, and none for others.
+    published = (Reference(theory, (theory, theory)),) if name.startswith("Gaussian") else ()
+    return Number(f"{name}: nats", mean, interval, theory, published)
+
+
+def _drawn(numbers: list[Number]) -> str:
+    half = len(RECORDS)
+    with canvas.page_style():
+        figure, axes = canvas.new_axes()
+        for law, colour, of_law in (
+            ("Gaussian", canvas.BLUE, numbers[:half]),
+            ("Laplace", canvas.VERMILION, numbers[half:]),
+        ):
+            axes.loglog(RECORDS, [one.closed_form for one in of_law], color=colour, label=law)
+            axes.loglog(RECORDS, [one.ours for one in of_law], "o", color=colour)
+        axes.set_xlabel("records n")
+        axes.set_ylabel("information in nats")
+        canvas.legend_above(axes)
+    return canvas.to_svg(figure)

@@ -1,0 +1,198 @@
+"""Local sensitivity along training: what the steps of a run on D would measure, for many pairs.
+
+T trials of Algorithm 1 of Bernau et al. at once, in one place instead of a federation: the clients'
+sums are one sum over D. Models, noise and steps are those of `fedsim run` with the same
+configuration in the trials whose world is D, so that the sensitivities are the run's own, up to
+rounding. A measurement, never a DP release.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adversaries.errors import InputError
+from fedsim.common.device import single_threaded_kernels
+from fedsim.config import Config
+from fedsim.game import federation
+from fedsim.game.client import noise, noise_sources
+from fedsim.game.federation import Federation
+from fedsim.game.mechanisms import privacy
+from fedsim.learning.training.optimizers import ServerOptimizer
+from fedsim.privacy.mechanism import sensitivity
+from fedsim.studies.sensitivity.gradient_sensitivity import (
+    Pair,
+    Progress,
+    Truth,
+    check_pairs,
+    largest,
+    pair_sensitivities,
+)
+from fedsim.studies.sensitivity.pair_counts import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """What every record and pair would have moved in one round of the first trial.
+
+    Attributes:
+        round: counted from 1.
+        model: [P], what it starts from.
+        truth: of the exhaustive search, with the ranks of the pairs that are followed.
+    """
+
+    round: int
+    model: Tensor
+    truth: Truth
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """The local sensitivities of m pairs over the k rounds of T trials on D.
+
+    Attributes:
+        pairs: m of them.
+        sensitivities: float64 [T, k, m].
+        noise_stds: float64 [T, k], of the whole noise of a round.
+        bound: what clipping allows, C or 2C.
+        checkpoints: in the order of their rounds.
+    """
+
+    pairs: tuple[Pair, ...]
+    sensitivities: Floats
+    noise_stds: Floats
+    bound: float
+    checkpoints: tuple[Checkpoint, ...]
+
+    def rms(self) -> Floats:
+        """Return the root mean square over trials and rounds of every pair, [m]."""
+        squares: Floats = np.square(self.sensitivities)
+        return np.sqrt(squares.mean(axis=(0, 1)))
+
+
+def follow(
+    config: Config,
+    pairs: Sequence[Pair],
+    trials: int,
+    progress: Progress | None = None,
+    checkpoints: Collection[int] = (),
+) -> Course:
+    """Train trials 0..T-1 on D and measure the local sensitivity of the pairs in every round.
+
+    Where privacy.sensitivity is "local", each round's noise is scaled to the local sensitivity of
+    pairs[0], the challenge. Under distributed trust the clients' shares are drawn as one, which has
+    the same law. Results do not depend on trials.batch, but for rounding.
+
+    Args:
+        config: the training.
+        pairs: to be followed, the challenge first.
+        trials: T, at least 1.
+        progress: called with the share that is done.
+        checkpoints: rounds, from 1, before which all records and all pairs are compared, in the
+            first trial.
+
+    Returns:
+        What was measured.
+
+    Raises:
+        InputError: what cannot be followed.
+        RuntimeError: a local sensitivity exceeds what clipping allows.
+    """
+    check(config)
+    _check_asked(config, pairs, trials, checkpoints)
+    known = federation.load(config)
+    check_pairs(known, pairs, config.privacy.neighbouring)
+    multiplier = privacy.noise_multiplier(config)
+    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    if known.device.type == "cpu":
+        single_threaded_kernels()
+    rounds = config.training.rounds
+    found = np.empty((trials, rounds, len(pairs)))
+    stds = np.empty((trials, rounds))
+    seen: list[Checkpoint] = []
+    batch = federation.fit_batch(config).trials.batch
+    for first in range(0, trials, batch):
+        part = range(first, min(first + batch, trials))
+        rows = slice(part.start, part.stop)
+        theta = federation.initial_parameters(config, known, part).to(known.device)
+        optimizer = ServerOptimizer(config.training, config.normaliser)
+        for round in range(1, rounds + 1):
+            found[rows, round - 1] = pair_sensitivities(known, theta, pairs)
+            if first == 0 and round in checkpoints:
+                seen.append(_look(config, known, theta[0], pairs, round))
+            scale = np.full(len(part), bound)
+            if config.privacy.sensitivity == "local":
+                scale = found[rows, round - 1, 0]
+            drawn, stds[rows, round - 1] = _noise(config, part, round, theta, multiplier * scale)
+            total = known.clipped_sum(theta, np.arange(config.data.records)) + drawn
+            # What a run broadcasts, and steps its model with.
+            theta = optimizer.step(theta, total.float(), round)
+            if progress is not None:
+                progress((first * rounds + len(part) * round) / (trials * rounds))
+    return Course(tuple(pairs), found, stds, bound, tuple(seen))
+
+
+def check(config: Config) -> None:
+    """Raise an error for a training whose steps are not those of Algorithm 1.
+
+    Args:
+        config: the training.
+
+    Raises:
+        InputError: a setting that does not fit, with the one that does.
+    """
+    for key, value, needed in (
+        ("privacy.unit", config.privacy.unit, "record"),
+        ("privacy.noise", config.privacy.noise, "isotropic"),
+        ("training.clipping", config.training.clipping, True),
+        ("training.local-steps", config.training.local_steps, 1),
+        ("training.sampling-rate", config.training.sampling_rate, 1.0),
+        ("federation.dropout-rate", config.federation.dropout_rate, 0.0),
+        ("challenge.kind", config.challenge.kind, "record"),
+        ("challenge.copies", config.challenge.copies, 1),
+    ):
+        if value != needed:
+            wanted = f'"{needed}"' if isinstance(needed, str) else str(needed).lower()
+            raise InputError(
+                f"{key} is {str(value).lower()}, but local sensitivity is followed over full "
+                f"batches of all clients' records with clipped gradients; set {key} = {wanted}"
+            )
+
+
+def _check_asked(
+    config: Config, pairs: Sequence[Pair], trials: int, checkpoints: Collection[int]
+) -> None:
+    """Raise InputError for nothing to follow, and for rounds that are not there."""
+    if not pairs or trials < 1:
+        raise InputError(f"{len(pairs)} pairs and {trials} trials to follow; give at least one")
+    if beyond := sorted(set(checkpoints) - set(range(1, config.training.rounds + 1))):
+        raise InputError(
+            f"a checkpoint is at round {beyond[0]}, but there are {config.training.rounds} rounds; "
+            f"give 1 to {config.training.rounds}"
+        )
+
+
+def _noise(
+    config: Config, trials: range, round: int, theta: Tensor, std: Floats
+) -> tuple[Tensor, Floats]:
+    """Return the noise of a round, float64 [T, P], and the standard deviation of all of it, [T].
+
+    std [T]: of each who adds noise. From the run's own streams.
+    """
+    sources = noise_sources(config)
+    each = torch.from_numpy(std).to(theta.device)
+    total = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
+    streams = config.trials.streams(trials)
+    for source in sources:
+        total += noise(config.noise_seed, streams, round, source, each, theta.shape[1])
+    return total, std * np.sqrt(len(sources))
+
+
+def _look(
+    config: Config, known: Federation, model: Tensor, pairs: Sequence[Pair], round: int
+) -> Checkpoint:
+    """Compare all records and all pairs at one model [P]."""
+    truth = largest(known, model, config.privacy.neighbouring, of=pairs)
+    return Checkpoint(round, model.clone(), truth)

@@ -1,0 +1,351 @@
+"""The report of a study of dataset sensitivity: JSON, what the terminal shows, and a page.
+
+It words what `fedsim.studies.sensitivity.sensitivity_study` found, and shows the pairs
+themselves: images side by side, or the attributes in which records differ.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+from rich.box import SIMPLE
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fedsim.common import report_directory
+from fedsim.report.figures import sensitivity_figures, training_figures
+from fedsim.report.figures.sensitivity_figures import Followed, Relation
+from fedsim.report.pages import audit_page
+from fedsim.report.pages.pictures import inline
+from fedsim.report.pages.wording import DASH, number, percent, plain
+from fedsim.studies.sensitivity import record_display
+from fedsim.studies.sensitivity.sensitivity_study import CHOICES, LABEL, Study
+
+Report = Mapping[str, Any]
+
+
+def write(study: Study, report: Report, directory: Path) -> Path:
+    """Write report.html and report.json into a directory; return the page.
+
+    Args:
+        study: what was found.
+        report: the same, as of `assemble`.
+        directory: made if there is none.
+
+    Raises:
+        InputError, OSError: as of `report_directory.write_report`.
+    """
+    return report_directory.write_report(directory, report, render_html(study, report))
+
+
+def verdict(report: Report) -> list[str]:
+    """Return in a few sentences how good the choice was, and which dissimilarity predicts best."""
+    chosen = report["pairs"][0]
+    how = CHOICES[chosen["choice"]]
+    by = "" if chosen["choice"] == "given" else f" by {report['dissimilarity']}"
+    return [
+        f"The challenge is the {_one(report)} {how}{by}. "
+        + " ".join(_standing(report, i) for i in range(len(report["views"]))),
+        f"Over {report['trials']} trainings of {report['steps']} steps the root mean square of its "
+        f"local sensitivity was {number(chosen['rms'])}, of the "
+        f"{number(report['global_sensitivity'])} that clipping allows.",
+        *(_predicts_best(report, view) for view in report["views"]),
+    ]
+
+
+def _subject(report: Report) -> str:
+    """Name the data, and the experiment where it is called something else."""
+    data, name = report["data"], report["name"]
+    return str(data) if name == data else f"{data} ({name})"
+
+
+def _one(report: Report) -> str:
+    return "pair" if report["neighbouring"] == "replace" else "record"
+
+
+def _standing(report: Report, i: int) -> str:
+    """Word where the challenge stands in a view."""
+    view, seen = report["views"][i], report["pairs"][0]["seen"][i]
+    median = min(1.0, view["quantiles"]["0.5"] / view["largest"]["sensitivity"])
+    return (
+        f"In step {view['step']} it has {_share(view['reach'])} of the largest local sensitivity "
+        f"of any {_one(report)} (rank {seen['rank']:,} of {report['pairs_in_all']:,}); half of all "
+        f"have {_share(median)} of it or more."
+    )
+
+
+def _share(value: float) -> str:
+    return percent(round(value, 5))  # what rounding leaves of clipped gradients is all of it
+
+
+def _predicts_best(report: Report, view: Report) -> str:
+    comparison, step = view["comparison"], f"local sensitivity in step {view['step']}"
+    if comparison is None:
+        reasons = dict.fromkeys(row["refusal"] for row in view["measures"].values())
+        return f"No dissimilarity can be compared with {step}: {next(iter(reasons))}."
+    best, second = comparison["best"], comparison["runner_up"]
+    row = view["measures"][best]
+    if row["high"] < 0:
+        return (
+            f"Every dissimilarity with a rank correlation orders {_compared(report)} the other way "
+            f"round than {step} does: the highest, of {best}, is {_interval(report, row)}."
+        )
+    if row["low"] <= 0:
+        return (
+            f"No dissimilarity is known to order {_compared(report)} like {step} does: the best, "
+            f"{best}, has a rank correlation of {_interval(report, row)}."
+        )
+    sentence = (
+        f"Of the dissimilarities, {best} orders {_compared(report)} most like {step} does: rank "
+        f"correlation {_interval(report, row)}"
+    )
+    if second is None:
+        return f"{sentence}."
+    sure = (
+        "whose interval excludes 0, but best and second were picked on the same data"
+        if comparison["lead_low"] > 0
+        else "which may be chance"
+    )
+    return (
+        f"{sentence}. It leads {second} by {number(comparison['lead'])} "
+        f"({number(comparison['lead_low'])} to {number(comparison['lead_high'])}), {sure}."
+    )
+
+
+def _interval(report: Report, row: Report) -> str:
+    """Word a rank correlation with its interval, or why there is none."""
+    if "refusal" in row:
+        return str(row["refusal"])
+    return (
+        f"{number(row['rho'])} ({number(row['low'])} to {number(row['high'])}, "
+        f"{100 * report['confidence']:g}%)"
+    )
+
+
+def _compared(report: Report) -> str:
+    records, replacements = report["compared"]["records"], report["compared"]["replacements"]
+    return f"{records} records" + ("" if replacements is None else f" × {replacements} others")
+
+
+def headings(report: Report) -> list[str]:
+    """Return the headings of the table of pairs."""
+    record = "record → by" if report["neighbouring"] == "replace" else "record"
+    views = [text for view in report["views"] for text in (f"LS {view['step']}", "rank")]
+    return ["pair", record, "label", "client", "d", *views, "RMS LS"]
+
+
+def rows(report: Report) -> list[list[str]]:
+    """Return the pairs as texts, a row each."""
+    return [
+        [
+            _name(row),
+            _arrow(row["record"], row["replacement"]),
+            _arrow(row["label"], row["replacement_label"]),
+            str(row["client"]),
+            f"{row['distance']:.4g}",
+            *(
+                text
+                for seen in row["seen"]
+                for text in (f"{seen['local_sensitivity']:.3f}", _rank(report, seen["rank"]))
+            ),
+            f"{row['rms']:.3f}",
+        ]
+        for row in report["pairs"]
+    ]
+
+
+def _rank(report: Report, rank: int) -> str:
+    return f"{rank:,}" if rank < 10_000 else percent(rank / report["pairs_in_all"])
+
+
+def _arrow(one: int, other: int | None) -> str:
+    return str(one) if other is None else f"{one} → {other}"
+
+
+def _name(row: Report) -> str:
+    """Name a pair by how it came in, such as "max 2"."""
+    several = row["choice"] in ("max", "min", "client")
+    return f"{row['choice']} {row['place']}" if several else str(row["choice"])
+
+
+def measures(report: Report) -> list[list[str]]:
+    """Return the rank correlations as texts: a row for each dissimilarity, a column for a view."""
+    views = report["views"]
+    return [
+        [name, *(_interval(report, view["measures"][name]) for view in views)]
+        for name in views[-1]["measures"]
+    ]
+
+
+def summary(report: Report) -> RenderableType:
+    """Return what the terminal shows."""
+    pairs = Table(
+        box=SIMPLE,
+        title="Pairs, and their local sensitivity (LS)",
+        title_justify="left",
+        padding=0,
+        show_edge=False,
+    )
+    for i, heading in enumerate(headings(report)):
+        pairs.add_column(heading, justify="right" if i else "left", overflow="fold")
+    for row in rows(report):
+        pairs.add_row(*row)
+    steps = [f"LS in step {view['step']}" for view in report["views"]]
+    correlations = Table(
+        box=SIMPLE, title=f"Rank correlation, of {_compared(report)}", title_justify="left"
+    )
+    for heading in ("dissimilarity", *steps):
+        correlations.add_column(heading)
+    without = []
+    for name, *cells in measures(report):
+        refused = ["refusal" in view["measures"][name] for view in report["views"]]
+        if all(refused):
+            without.append(name)
+        else:
+            shown = (DASH if no else cell for no, cell in zip(refused, cells, strict=True))
+            correlations.add_row(name, *shown)
+    end = [Text(f"No correlation, as the page explains: {', '.join(without)}.")] if without else []
+    said = map(Text, verdict(report))
+    return Group(*said, pairs, Text(LEGEND), correlations, *end, Text(LABEL))
+
+
+LEGEND = (
+    "max, min: the most and the least dissimilar; client: the most dissimilar of one client's "
+    "records; worst: the largest LS in step 1. d: the dissimilarity. LS with a number is that of "
+    "this step of the first training; the rank is among all, 1 for the largest, from 10,000 on as "
+    "a share of all, and equals share it."
+)
+
+
+def render_html(study: Study, report: Report) -> str:
+    """Return the report as one HTML page that needs no other file, script or network.
+
+    Args:
+        study: what was found.
+        report: the same, as of `assemble`.
+    """
+    is_image = study.known.split.dataset.kind == "image"
+    return audit_page.render(
+        PAGE,
+        report=report,
+        subject=_subject(report),
+        verdict=verdict(report),
+        headings=headings(report),
+        rows=rows(report),
+        legend=LEGEND,
+        stepwise=["Dissimilarity", *(f"LS in step {view['step']}" for view in report["views"])],
+        measures=measures(report),
+        compared=_compared(report),
+        pictures=_pictures(study) if is_image else [],
+        attributes=[] if is_image else list(_attributes(study, report)),
+        courses=_courses(study, report),
+        settings=_settings(report),
+        against="Typical of D" if report["neighbouring"] == "add-remove" else "Replacement",
+        seconds=[(name, f"{value:.1f} s") for name, value in report["seconds"].items()],
+    )
+
+
+def _pictures(study: Study) -> list[tuple[str, Markup]]:
+    """Return a figure of the pairs of each choice, with its caption."""
+    drawn = []
+    for choice in dict.fromkeys(candidate.choice for candidate in study.candidates):
+        candidates = study.of(choice)
+        pairs = [record_display.images(study.known.split, one.pair) for one in candidates]
+        titles = [
+            f"client {one.client}"
+            if choice == "client"
+            else f"{one.pair.record}, client {one.client}"
+            for one in candidates
+        ]
+        replaced = (
+            " Above the record of D, below what replaces it." if pairs[0][1] is not None else ""
+        )
+        caption = f"{CHOICES[choice].capitalize()}.{replaced}"
+        drawn.append(
+            (caption, inline(training_figures.record_pairs(titles, pairs), choice, caption))
+        )
+    return drawn
+
+
+def _courses(study: Study, report: Report) -> list[tuple[str, Markup]]:
+    """Return the distribution of local sensitivity for pairs, and its course for the challenge."""
+    bound, names = report["global_sensitivity"], map(_name, report["pairs"])
+    followed = [
+        Followed(name, one.pair.distance, one.choice, one.course)
+        for name, one in zip(names, study.candidates, strict=True)
+        if one.choice in sensitivity_figures.COLOURS
+    ]
+    distributions = (
+        "Local sensitivity in all steps of all trainings, by pair, with its dissimilarity d: bars "
+        "are the median and the range of 90%. After Figure 4 of the core paper."
+    )
+    course = (
+        "Local sensitivity of the challenge in every step, against the global sensitivity that the "
+        "noise must cover. After Figure 5 of the core paper."
+    )
+    relation = Relation(report["neighbouring"], study.candidates[0].course, bound)
+    return [
+        (
+            distributions,
+            inline(sensitivity_figures.by_pair(followed, bound), "by-pair", distributions),
+        ),
+        (course, inline(sensitivity_figures.over_training([relation]), "course", course)),
+    ]
+
+
+def _attributes(study: Study, report: Report) -> Iterator[tuple[str, list[list[str]], int]]:
+    """Yield each pair's name, in what its records differ most, and in how many attributes."""
+    for row, candidate in zip(report["pairs"], study.candidates, strict=True):
+        if candidate.choice != "client":
+            found = record_display.differences(study.known.split, candidate.pair)
+            rows = [[one.name, one.value, one.other] for one in found.attributes]
+            yield _name(row), rows, found.differing
+
+
+def _settings(report: Report) -> list[tuple[str, str]]:
+    keys = ["data", "records", "pool", "model", "neighbouring", "noise_scaled_to", "clipping_norm"]
+    keys += ["dissimilarity", "choice", "trials", "steps", "seed"]
+    settings = [(key.replace("_", " "), plain(report[key])) for key in keys]
+    return [*settings, ("peak memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB")]
+
+
+PAGE = """\
+{% extends "frame" %}
+{% from "parts" import concluded, drawn, settings as listed, tabulated %}
+{% block title %}Dataset sensitivity of {{ subject }}{% endblock %}
+{% block kind %}Dataset sensitivity{% endblock %}
+{% block heading %}{{ subject }}{% endblock %}
+{% block body %}
+{{ concluded(verdict) }}
+<div class="label"><strong>A measurement.</strong> {{ report.label }}</div>
+
+<h2>The pairs</h2>
+{{ tabulated(headings, rows) }}
+<p class="meta">{{ legend }} RMS LS: root mean square over {{ report.trials }} trainings of
+{{ report.steps }} steps.</p>
+{{ drawn(pictures) }}
+{% for name, rows, differing in attributes %}
+<h3>{{ name[0] | upper }}{{ name[1:] }}</h3>
+{{ tabulated(["Attribute", "Record", against], rows, "stacked attributes") }}
+<p class="meta">{{ rows | length }} of {{ differing }} attributes that differ, those that differ
+most.</p>
+{% endfor %}
+
+<h2>Which dissimilarity predicts local sensitivity</h2>
+{{ tabulated(stepwise, measures) }}
+<p class="meta">Spearman's rank correlation with local sensitivity, of {{ compared }}. Intervals are
+bootstrapped over records{% if report.compared.replacements %} and over replacements, because pairs
+share them{% endif %}; each has its confidence by itself, and that best and second were picked on
+the same data flatters the lead somewhat.</p>
+
+<h2>Local sensitivity during training</h2>
+{{ drawn(courses) }}
+
+<h2>What was studied</h2>
+{{ listed(settings) }}
+<h3>Where the time went</h3>
+{{ listed(seconds) }}
+{% endblock %}
+"""

@@ -1,0 +1,440 @@
+"""What a choice by dataset sensitivity is worth, for one experiment.
+
+The pairs that a dissimilarity ranks first and last, the local sensitivity they really have at the
+first model and during training, where they rank among all pairs, and which dissimilarity orders
+pairs most like their local sensitivity does. Local sensitivity is a measurement on private data,
+never a DP release. Source: Bernau et al., Definition 6 and section 6.1.
+"""
+
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from adversaries.errors import InputError
+from adversaries.neighbours import dataset_sensitivity, rank_correlation
+from adversaries.neighbours.dataset_sensitivity import (
+    Pair,
+    rank_records,
+    select,
+    select_per_client,
+)
+from adversaries.neighbours.dissimilarity import (
+    BY_COLUMN,
+    MEASURES,
+    OF_RAW_FEATURES,
+    Columns,
+    Features,
+    measure,
+)
+from adversaries.neighbours.rank_correlation import Comparison
+from adversaries.neighbours.search import Progress
+from fedsim.common import device
+from fedsim.common.randomness import Role, generator
+from fedsim.config import Config
+from fedsim.game import challenge, federation
+from fedsim.game.embedding import initial_parameters
+from fedsim.game.federation import Federation
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.studies.sensitivity import gradient_sensitivity, sensitivity_course
+from fedsim.studies.sensitivity.gradient_sensitivity import Ranked, Truth, largest
+
+Floats = npt.NDArray[np.float64]
+
+Stages = Callable[[str], Progress]
+"""Called with the name of a stage as it begins; what it returns is told how far the stage is."""
+
+COMPARED_RECORDS = 256
+"""Of D: at most so many enter a rank correlation of pairs."""
+
+COMPARED_PAIRS = 2**15
+"""At most so many pairs enter a rank correlation: a second or two for each dissimilarity."""
+
+LABEL = (
+    "Local sensitivity is a measurement on the private data, not a DP release: keep this report "
+    "with whoever may see the records."
+)
+
+CHOICES = {
+    "max": "most dissimilar",
+    "min": "least dissimilar",
+    "median": "of median dissimilarity",
+    "given": "given by the configuration",
+    "worst": "largest local sensitivity",
+    "client": "most dissimilar of one client",
+}
+"""How a pair came into the study."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """All pairs at the model from which one step of the first trial starts.
+
+    Attributes:
+        step: counted from 1.
+        truth: what the exhaustive search found.
+        comparison: of the dissimilarities by rank correlation with these local sensitivities; None
+            where the correlation is undefined.
+        refusals: why a dissimilarity has none, by name.
+    """
+
+    step: int
+    truth: Truth
+    comparison: Comparison | None
+    refusals: Mapping[str, str]
+
+    def reach(self, pair: Ranked) -> float:
+        """Return the share of the largest local sensitivity that a pair has."""
+        return rank_correlation.reach(pair.sensitivity, self.truth.largest[0].sensitivity)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A pair, by which choice it came in, and its local sensitivity.
+
+    Attributes:
+        choice: one of `CHOICES`.
+        place: 1 for the first of its choice, or the number of the client.
+        pair: with its dissimilarity.
+        client: who holds the record.
+        seen: local sensitivity and rank among all pairs, in every view.
+        course: float64 [T, k], local sensitivity in every step of every trial.
+    """
+
+    choice: str
+    place: int
+    pair: Pair
+    client: int
+    seen: tuple[Ranked, ...]
+    course: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What was found.
+
+    Attributes:
+        config: the experiment.
+        known: its data, model and clipping.
+        candidates: the experiment's own challenge first.
+        views: of the first and of the last step.
+        compared: on how many records of D and, under replace, replacements dissimilarities were
+            compared.
+        seconds: by stage.
+        peak_memory: of this process, in bytes.
+    """
+
+    config: Config
+    known: Federation
+    candidates: tuple[Candidate, ...]
+    views: tuple[View, ...]
+    compared: tuple[int, int | None]
+    seconds: Mapping[str, float]
+    peak_memory: int
+
+    def of(self, choice: str) -> list[Candidate]:
+        """Return the pairs of one choice, in their order."""
+        return [candidate for candidate in self.candidates if candidate.choice == choice]
+
+
+def study(
+    config: Config, top: int = 3, trials: int = 20, stages: Stages = lambda name: lambda done: None
+) -> Study:
+    """Return what the configured choice of a challenge is worth.
+
+    Args:
+        config: the experiment.
+        top: how many pairs from either end of the ranking, at least 1.
+        trials: T, how many trainings on D the local sensitivity is followed through, at least 1.
+        stages: shows progress.
+
+    Raises:
+        InputError: what cannot be studied.
+    """
+    check(config, top, trials)
+    seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(name: str) -> Iterator[Progress]:
+        begun, progress = time.perf_counter(), stages(name)
+        yield progress
+        progress(1.0)
+        seconds[name] = time.perf_counter() - begun
+
+    known = federation.load(config)
+    between = Compared.of(config, known)
+    ranked = _ranked(config, known, between, top, stage)
+    pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
+    with stage("local sensitivity of all pairs") as progress:
+        theta = initial_parameters(config, known)
+        truth = largest(
+            known, theta, config.privacy.neighbouring, top=1, of=pairs, progress=progress
+        )
+    seen = {1: (truth, theta)}
+    for worst in truth.largest:
+        pairs.append((worst.record, worst.replacement))
+        ranked.append(("worst", 1, _distance(config, known, between, *pairs[-1])))
+    with stage("local sensitivity during training") as progress:
+        last = {config.training.rounds} - {1}
+        course = sensitivity_course.follow(config, pairs, trials, progress, last)
+        seen |= {point.round: (point.truth, point.model) for point in course.checkpoints}
+    with stage("dissimilarities against local sensitivity") as progress:
+        compared, heuristics, truths = _drawn(
+            config, known, between, [model for _, model in seen.values()], progress
+        )
+        views = tuple(
+            View(step, truth, *_compare(config, heuristics, sensitivities))
+            for (step, (truth, _)), sensitivities in zip(seen.items(), truths, strict=True)
+        )
+    given = [(*view.truth.given, *truth.largest)[: len(pairs)] for view in views]
+    candidates = tuple(
+        Candidate(
+            *place_and_pair,
+            int(known.client_of[place_and_pair[2].record]),
+            tuple(view[i] for view in given),
+            course.sensitivities[:, :, i],
+        )
+        for i, place_and_pair in enumerate(ranked)
+    )
+    return Study(config, known, candidates, views, compared, seconds, _peak_memory())
+
+
+def check(config: Config, top: int, trials: int) -> None:
+    """Raise an error for what cannot be studied, before the work rather than after it.
+
+    Args:
+        config: the experiment.
+        top: as of `study`.
+        trials: as of `study`.
+
+    Raises:
+        InputError: a number or a setting that does not fit.
+    """
+    if config.privacy.unit != "record":
+        raise InputError(
+            "the sensitivity to a whole client is not studied, only that to a record; set "
+            'privacy.unit = "record"'
+        )
+    if trials < 1:
+        raise InputError(f"trials is {trials}; give how many trainings to follow, 1 or more")
+    if top < 1:
+        raise InputError(f"top is {top}; give how many pairs to show, 1 or more")
+    measure(config.challenge.dissimilarity)
+    sensitivity_course.check(config)
+    known = federation.load(config)
+    dataset_sensitivity.check(
+        config.privacy.neighbouring.value,
+        config.challenge.choice,
+        top,
+        len(_among(config, known)),
+        len(known.split.pool),
+    )
+    if config.challenge.record >= 0:
+        challenge.choose(config)
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """What distances are between.
+
+    Attributes:
+        features: [n, *shape], of D.
+        pool: [p, *shape], of the pool; None under add-remove.
+        columns: as `dataset_sensitivity.select` takes them.
+        threads: how many share the work.
+    """
+
+    features: Features
+    pool: Features | None
+    columns: Columns | None
+    threads: int
+
+    @classmethod
+    def of(cls, config: Config, known: Federation) -> "Compared":
+        """Return what the configured challenge compares.
+
+        Args:
+            config: the experiment.
+            known: its data and model.
+
+        Raises:
+            InputError: as of `challenge.compared_features`.
+        """
+        split, replace = known.split, config.privacy.neighbouring is Neighbouring.REPLACE
+        return cls(
+            challenge.compared_features(config, known, split.members_records.features),
+            challenge.compared_features(config, known, split.pool_records.features)
+            if replace
+            else None,
+            challenge.columns_of(known),
+            device.threads(config.run.threads),
+        )
+
+
+Stage = Callable[[str], AbstractContextManager[Progress]]
+Placed = tuple[str, int, Pair]
+"""A choice, the place in it, and the pair."""
+
+
+def _ranked(
+    config: Config, known: Federation, compared: Compared, top: int, stage: Stage
+) -> list[Placed]:
+    """Return the pairs by dissimilarity, the experiment's own challenge first.
+
+    Where challenge.client is given, of its own records, as the challenge is.
+    """
+    given, neighbouring = config.challenge, config.privacy.neighbouring.value
+    name, among = given.dissimilarity, _among(config, known)
+    search = partial(
+        select,
+        compared.features[among],
+        compared.pool,
+        name,
+        neighbouring,
+        columns=compared.columns,
+        threads=compared.threads,
+    )
+    ranked: list[Placed] = []
+    for choice in dict.fromkeys(("given" if given.record >= 0 else given.choice, "max", "min")):
+        if choice == "given":
+            chosen = challenge.choose(config)
+            assert chosen.record is not None
+            pairs = [_distance(config, known, compared, chosen.record, chosen.replacement)]
+        else:
+            count = 1 if choice == "median" else top
+            with stage(f"{name}: {CHOICES[choice]}") as progress:
+                found = search(choice=choice, top=count, progress=progress)
+            pairs = [replace(pair, record=int(among[pair.record])) for pair in found]
+        # A pair of several choices has a row in each, so that places are those of the ranking.
+        ranked += [(choice, place, pair) for place, pair in enumerate(pairs, 1)]
+    with stage(f"{name}: {CHOICES['client']}") as progress:
+        clients = select_per_client(
+            compared.features,
+            known.client_of,
+            compared.pool,
+            name,
+            neighbouring,
+            columns=compared.columns,
+            threads=compared.threads,
+            progress=progress,
+        )
+    return ranked + [("client", client, pair) for client, pair in enumerate(clients)]
+
+
+def _among(config: Config, known: Federation) -> npt.NDArray[np.intp]:
+    """Return the positions of the records that the challenge is chosen from."""
+    client = config.challenge.client
+    return np.arange(len(known.client_of)) if client < 0 else known.owned_by(client)
+
+
+def _distance(
+    config: Config, known: Federation, compared: Compared, record: int, replacement: int | None
+) -> Pair:
+    """Return a pair that was found otherwise with its dissimilarity, as `select` would."""
+    name = config.challenge.dissimilarity
+    if replacement is None:
+        among = _among(config, known)
+        others = compared.features[among[among != record]]
+    else:
+        assert compared.pool is not None
+        others = compared.pool[[replacement]]
+    distances = measure(name, compared.columns)(compared.features[[record]], others)
+    return Pair(record, replacement, float(distances.sum()), name)
+
+
+Heuristics = dict[str, Floats | str]
+"""The distances by every dissimilarity, or why it refuses."""
+
+
+def _drawn(
+    config: Config,
+    known: Federation,
+    compared: Compared,
+    thetas: list[Tensor],
+    progress: Progress,
+) -> tuple[tuple[int, int | None], Heuristics, list[Floats]]:
+    """Return distances by every dissimilarity, and local sensitivities at every model [P].
+
+    Of all records [n] under add-remove. Under replace, of pairs [n', p'] of records and
+    replacements drawn at random: the correlation over all pairs is estimated, and its interval
+    counts the drawing.
+    """
+    features, pool, columns = compared.features, compared.pool, compared.columns
+    size: tuple[int, int | None] = (len(features), None)
+    if pool is None:
+        norms = gradient_sensitivity.record_sensitivities(known, torch.stack(thetas))
+        truths = list(norms)
+    else:
+        draw = generator(config.run.seed, Role.COMPARED)
+        rows = _some(len(features), COMPARED_RECORDS, draw)
+        others = _some(len(pool), COMPARED_PAIRS // len(rows), draw)
+        size = (len(rows), len(others))
+        features, pool = features[rows], pool[others]
+        truths = [
+            gradient_sensitivity.sensitivity_matrix(known, theta, others)[rows] for theta in thetas
+        ]
+    heuristics: Heuristics = {}
+    for done, name in enumerate(MEASURES, 1):
+        if name in BY_COLUMN and not known.split.dataset.categorical:
+            heuristics[name] = "no column is categorical, so that it orders pairs as manhattan does"
+            continue
+        if config.challenge.space == "embedding" and name in OF_RAW_FEATURES:
+            heuristics[name] = "it is of raw features, and an embedding is compared"
+            continue
+        try:
+            if pool is None:
+                distances = rank_records(features, name, columns=columns, threads=compared.threads)
+            else:
+                distances = measure(name, columns)(features, pool)
+            heuristics[name] = np.round(distances / max(1.0, distances.max()), 12)
+        except InputError as reason:
+            heuristics[name] = str(reason)
+        progress(done / len(MEASURES))
+    # Gradients that are clipped differ by rounding, which must not pass for an order.
+    return size, heuristics, [np.round(t / known.clipper.clipping_norm, 6) for t in truths]
+
+
+def _compare(
+    config: Config, heuristics: Heuristics, truth: Floats
+) -> tuple[Comparison | None, dict[str, str]]:
+    """Return how the dissimilarities compare by rank correlation, and why some do not."""
+    if not np.ptp(truth):
+        reason = "all local sensitivities are the same, as where every gradient is clipped"
+        return None, dict.fromkeys(heuristics, reason)
+    applicable: dict[str, Floats] = {}
+    refusals: dict[str, str] = {}
+    for name, distances in heuristics.items():
+        if isinstance(distances, str):
+            refusals[name] = distances
+            continue
+        try:
+            rank_correlation.check(distances, truth)
+        except InputError as reason:
+            refusals[name] = str(reason)
+        else:
+            applicable[name] = distances
+    if not applicable:
+        return None, refusals
+    # The same bootstrap samples in every view.
+    draw = generator(config.run.seed, Role.COMPARED, trial=1)
+    compared = rank_correlation.compare(applicable, truth, config.audit.confidence, draw)
+    return compared, refusals
+
+
+def _some(length: int, most: int, draw: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Return at most `most` of 0..length-1, in order."""
+    return np.sort(draw.choice(length, size=min(length, most), replace=False))
+
+
+def _peak_memory() -> int:
+    """Return the most bytes that this process has held."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak  # elsewhere it is in KiB

@@ -1,0 +1,350 @@
+"""Apps with a mistake are convicted, by a rule and by an attack; their corrected twins are not."""
+
+import json
+import math
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from scipy.stats import binom
+
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.app.audit import AppAudit, audit
+from fedsim.audits.app.configuration import Claim, Scope, Training
+from fedsim.audits.app.execution import opened
+from fedsim.audits.judgement.verdict import Verdict
+from fedsim.audits.sandbox.errors import AppFailedError
+from fedsim.cli.auditing.app_audit import results
+from fedsim.config import Scalar
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.privacy.trust.model import Vantage
+from fedsim.report.kinds.app_or_loop import render_html
+
+APP = Path(__file__).parents[3] / "apps" / "dp_app"
+OPACUS = APP.with_name("opacus_app")
+FOUR_SIGMA = {"noise-multiplier": 4.0, "num-server-rounds": 2}
+ONE_SIGMA = {"noise-multiplier": 1.0, "num-server-rounds": 4}
+CLAIM = Claim(1.4, 1e-5, Scope.RUN, "given")
+"""What two rounds at noise multiplier 4 just keep: epsilon 1.356."""
+
+
+def audited(
+    variant: str,
+    config: dict[str, float],
+    claim: Claim | None = CLAIM,
+    trials: int = 40,
+    clients: int = 3,
+    seed: int = 0,
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+) -> AppAudit:
+    return _audited(variant, tuple(config.items()), claim, trials, clients, seed, neighbouring)
+
+
+@cache
+def _audited(
+    variant: str,
+    config: tuple[tuple[str, float], ...],
+    claim: Claim | None,
+    trials: int,
+    clients: int,
+    seed: int,
+    neighbouring: Neighbouring,
+) -> AppAudit:
+    overrides: dict[str, Scalar] = {"variant": variant, "clients": clients, **dict(config)}
+    with opened(APP, clients, overrides) as app:
+        return audit(app, trials=trials, seed=seed, claim=claim, neighbouring=neighbouring)
+
+
+PAIRS = {
+    "local sensitivity": ("local-dp-loose", "local-dp-tight", FOUR_SIGMA, None),
+    "weights": ("weighted", "uniform", FOUR_SIGMA, CLAIM),
+    "rebuilt accountant": ("accountant-rebuilt", "accountant-kept", ONE_SIGMA, None),
+    "too little noise": ("noise-too-small", "uniform", FOUR_SIGMA, CLAIM),
+    "normaliser": ("too-many-clients", "uniform", FOUR_SIGMA, CLAIM),
+    "clients that do not clip": ("client-unclipped", "client-fixed", FOUR_SIGMA, CLAIM),
+    "seeded noise": ("seeded", "uniform", FOUR_SIGMA, CLAIM),
+}
+RULES = {
+    "local sensitivity": "local-sensitivity",
+    "weights": "weighted-average",
+    "rebuilt accountant": "rebuilt-accountant",
+    "too little noise": "realised-noise",
+    "normaliser": "sampled-clients",
+    "clients that do not clip": "client-clipping",
+    "seeded noise": "seeded-noise",
+}
+
+
+QUICK = ("too little noise", "clients that do not clip")
+"""Mistakes of a server and of a client; the others are looked at by the slow tests."""
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PAIRS],
+)
+def test_a_mistake_is_convicted_by_its_rule_and_by_the_attack(mistake: str) -> None:
+    variant, _, config, claim = PAIRS[mistake]
+    # Where the noise is not Flower's, counting alone convicts, and takes more trials.
+    trials = 200 if mistake == "too little noise" else 120
+    outcome = audited(variant, config, claim, trials)
+    assert outcome.verdict is Verdict.CONVICTED
+    assert RULES[mistake] in [finding.rule for finding in outcome.findings if finding.breaks]
+    assert outcome.claim is not None
+    assert outcome.epsilon is not None
+    assert outcome.claim.epsilon < outcome.proven.epsilon <= outcome.epsilon
+    assert not outcome.contradictory
+
+
+@pytest.mark.parametrize("mistake", PAIRS)
+def test_the_corrected_twin_is_supported(mistake: str) -> None:
+    _, twin, config, claim = PAIRS[mistake]
+    outcome = audited(twin, config, claim)
+    assert outcome.verdict is Verdict.SUPPORTED
+    assert [finding for finding in outcome.findings if finding.breaks] == []
+    assert outcome.claim is not None
+    assert outcome.epsilon is not None
+    assert outcome.lower_bound.epsilon <= outcome.epsilon <= outcome.claim.epsilon
+
+
+def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_seen() -> None:
+    watched, attacked, own = (
+        audited("uniform", FOUR_SIGMA),
+        audited("local-dp-tight", FOUR_SIGMA, None),
+        audited("own-clipping", FOUR_SIGMA),
+    )
+    # Noise on 650 numbers is measured; of a client's own noise the attack's trials alone tell.
+    assert 0.8 < watched.seen_below < 0.9
+    assert 0 < attacked.seen_below < 0.3
+    assert own.seen_below == 0
+    assert "noise below 0.8" in dict(results(watched))["Sees"]
+    assert dict(results(own))["Sees"].startswith("This audit need not have seen any")
+    # What theory or the attack holds against a claim needs no power.
+    off = dict(results(audited("noise-too-small", FOUR_SIGMA, CLAIM)))
+    assert "Sees" not in off
+    # Epsilon of noise that was measured is none of theory's.
+    assert ("By measured noise" in off, "By theory" in off) == (True, False)
+    assert "By theory" in dict(results(watched))
+
+
+@pytest.mark.parametrize(
+    ("variant", "rule"), [("noise-but-first", "realised-noise"), ("noise-repeated", "seeded-noise")]
+)
+def test_noise_that_is_right_in_the_sum_alone_supports_no_claim(variant: str, rule: str) -> None:
+    # Theory would give epsilon 1.69 to three rounds of the noise that is configured.
+    claim = Claim(9.0, 1e-5, Scope.RUN, "given")
+    outcome = audited(variant, FOUR_SIGMA | {"num-server-rounds": 3}, claim, trials=20)
+    assert outcome.epsilon == math.inf
+    assert outcome.verdict is Verdict.SUSPECT
+    assert rule in [finding.rule for finding in outcome.findings if finding.breaks]
+
+
+def test_noise_by_code_of_ones_own_supports_no_claim_whatever_was_measured_of_it() -> None:
+    outcome = audited("noise-renamed", FOUR_SIGMA, CLAIM, trials=20)
+    assert outcome.epsilon == pytest.approx(1.356, abs=1e-3)
+    assert outcome.verdict is Verdict.NOT_JUDGED
+    assert "code of the app's own makes the noise" in outcome.reasons[0]
+    assert [finding for finding in outcome.findings if finding.breaks] == []
+
+
+HONEST_OWN = ["own-clipping", "own-per-layer", "own-adaptive", "own-adam"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", HONEST_OWN)
+def test_an_honest_strategy_of_ones_own_is_not_accused(variant: str) -> None:
+    outcome = audited(variant, FOUR_SIGMA, Claim(1.6, 1e-5, Scope.RUN, "given"), trials=60)
+    assert outcome.verdict is Verdict.NOT_JUDGED
+    assert "theory does not know" in outcome.reasons[0]
+    assert [finding for finding in outcome.findings if finding.breaks] == []
+
+
+@pytest.mark.slow
+def test_a_strategy_of_ones_own_with_too_little_noise_is_convicted_by_the_attack() -> None:
+    assert audited("own-quiet", FOUR_SIGMA, CLAIM, trials=200).verdict is Verdict.CONVICTED
+
+
+def test_noise_within_training_is_not_judged_but_where_the_claim_leaves_it_out() -> None:
+    claim = Claim(0.4, 1e-5, Scope.RUN, "given")
+    with opened(OPACUS, 3, {"num-server-rounds": 1}) as app:
+        outcome = audit(app, trials=60, seed=0, claim=claim)
+    assert outcome.verdict is Verdict.NOT_JUDGED
+    said = "its modules import opacus and clients report an epsilon of their own"
+    assert said in outcome.reasons[0]
+    # The page says why, and of what its numbers are: not that the claim holds out against them.
+    page = render_html(outcome, results(outcome))
+    assert f"Not judged: {said}" in page
+    assert "has not disproved" not in page
+    shown = dict(results(outcome))
+    for name in ("By theory", "By attack"):
+        assert shown[name].startswith("of the update as training returns it: epsilon")
+    assert outcome.as_json()["judged"]["training_unseen"] is True
+    assert [finding for finding in outcome.findings if finding.breaks] == []
+    of_records = replace(outcome, claim=replace(claim, unit="record"))
+    assert of_records.verdict is Verdict.NOT_JUDGED
+    assert "the claim is of a record" in of_records.reasons[0]
+    # Noise for records is none for a client's whole update.
+    assert replace(outcome, claim=replace(claim, unit="client")).verdict is Verdict.CONVICTED
+
+
+@pytest.mark.slow
+def test_training_at_random_may_hold_noise_that_no_trial_sees() -> None:
+    outcome = audited("none", FOUR_SIGMA, Claim(0.4, 1e-5, Scope.RUN, "given"), trials=60)
+    seen = outcome.configuration.observation
+    assert seen is not None
+    assert seen.training == Training(random=False)
+    assert outcome.verdict is Verdict.CONVICTED
+    at_random = replace(seen, training=Training(random=True))
+    hidden = replace(outcome, configuration=replace(outcome.configuration, observation=at_random))
+    assert hidden.verdict is Verdict.NOT_JUDGED
+    assert "it may add noise of its own" in hidden.reasons[0]
+
+
+def test_noise_of_the_right_kind_but_too_little_for_the_claim_is_convicted() -> None:
+    outcome = audited("uniform", {"noise-multiplier": 0.8, "num-server-rounds": 2}, trials=80)
+    assert outcome.verdict is Verdict.CONVICTED
+    assert [finding.rule for finding in outcome.findings] == ["noise-below-claim"]
+
+
+@pytest.mark.slow
+def test_a_conviction_takes_the_confidence_of_every_alarm() -> None:
+    outcome = audited("uniform", {"noise-multiplier": 1.0, "num-server-rounds": 2}, None, 80)
+    likely, sure = outcome.lower_bound.epsilon, outcome.proven.epsilon
+    game = {name: bound.confidence for name, bound in outcome.lower_bounds.items()}
+    assert game == dict.fromkeys(game, pytest.approx(0.975))
+    assert outcome.proven.confidence == pytest.approx((1 + ALARM_CONFIDENCE) / 2)
+    assert 0 < sure < likely
+    between = replace(outcome, claim=Claim((likely + sure) / 2, 1e-5, Scope.RUN, "given"))
+    assert between.verdict is Verdict.SUSPECT
+    proven = between.as_json()["measured"]["proven"]
+    assert proven == {"epsilon": sure, "confidence": ALARM_CONFIDENCE}
+    below = replace(outcome, claim=Claim(sure / 2, 1e-5, Scope.RUN, "given"))
+    assert below.verdict is Verdict.CONVICTED
+
+
+def test_a_conviction_against_theory_is_said_to_contradict_it() -> None:
+    outcome = audited("uniform", FOUR_SIGMA, CLAIM)
+    assert not outcome.contradictory
+    assert "Contradiction" not in dict(results(outcome))
+    # An attack that proves more than theory allows.
+    disproved = replace(outcome, proven=replace(outcome.proven, epsilon=2 * CLAIM.epsilon))
+    assert disproved.verdict is Verdict.CONVICTED
+    assert disproved.contradictory
+    assert "theory supports the claim and the attack" in dict(results(disproved))["Contradiction"]
+    assert disproved.as_json()["measured"]["contradicts_theory"] is True
+    # Where theory does not support the claim, or knows nothing, there is nothing to contradict.
+    for epsilon in (2 * CLAIM.epsilon, None):
+        assert not replace(disproved, epsilon=epsilon).contradictory
+
+
+def test_without_a_claim_there_is_no_verdict_but_a_guarantee() -> None:
+    outcome = audited("uniform", FOUR_SIGMA, None, trials=20)
+    assert outcome.verdict is Verdict.NO_CLAIM
+    assert outcome.epsilon == pytest.approx(gaussian.epsilon(math.sqrt(2) / 4, 1e-5))
+
+
+@pytest.mark.slow
+def test_an_app_without_privacy_is_infinitely_revealing() -> None:
+    outcome = audited("none", FOUR_SIGMA, trials=120)
+    assert outcome.verdict is Verdict.CONVICTED
+    assert outcome.epsilon == math.inf
+    assert outcome.advantage.point == 1
+    assert outcome.lower_bounds["gaussian"].reason == "there is no noise"
+
+
+def test_what_theory_does_not_know_is_left_to_the_attack() -> None:
+    outcome = audited("server-adam", FOUR_SIGMA, Claim(50.0, 1e-5, Scope.RUN, "given"), trials=20)
+    assert outcome.verdict is Verdict.NOT_JUDGED
+    assert outcome.epsilon is None
+
+
+@pytest.mark.parametrize("variant", ["adaptive", "client-adaptive"])
+def test_adaptive_clipping_is_weaker_than_configured(variant: str) -> None:
+    outcome = audited(variant, FOUR_SIGMA, trials=20)
+    assert outcome.epsilon is not None
+    assert outcome.epsilon > CLAIM.epsilon
+    assert "adaptive-clipping" in [finding.rule for finding in outcome.findings]
+    assert outcome.verdict is not Verdict.SUPPORTED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("neighbouring", list(Neighbouring))
+@pytest.mark.parametrize("variant", ["uniform", "client-fixed", "local-dp-tight", "weighted"])
+def test_the_measured_advantage_is_the_predicted_one(
+    variant: str, neighbouring: Neighbouring
+) -> None:
+    config = {"noise-multiplier": 1.0, "num-server-rounds": 1}
+    outcome = audited(variant, config, CLAIM, trials=100, clients=2, neighbouring=neighbouring)
+    assert outcome.predicted_advantage is not None
+    assert 0.05 < outcome.predicted_advantage < 0.96
+    interval = outcome.advantage.interval
+    # Four standard errors: no test among eight is to fail by chance.
+    slack = (interval.high - interval.low) / 2
+    assert interval.low - slack <= outcome.predicted_advantage <= interval.high + slack
+
+
+def test_local_noise_is_judged_towards_the_server() -> None:
+    outcome = audited("local-dp-tight", FOUR_SIGMA, None, trials=20)
+    assert (outcome.vantage, outcome.scope) == (Vantage.SERVER, Scope.ROUND)
+
+
+def test_an_accountant_is_judged_towards_a_participant_whatever_noise_clients_add() -> None:
+    outcome = audited(
+        "accountant-and-local", {"noise-multiplier": 5.0, "num-server-rounds": 2}, None
+    )
+    assert (outcome.vantage, outcome.scope) == (Vantage.PARTICIPANT, Scope.RUN)
+    assert outcome.verdict is Verdict.SUPPORTED
+    # The clients' epsilon of 200 says little, and is judged by theory beside the verdict.
+    assert "local-formula" in [finding.rule for finding in outcome.findings]
+    assert outcome.lower_bounds["gaussian"].reason is not None
+
+
+def test_an_audit_can_be_repeated() -> None:
+    said = []
+    for seed in (3, 3, 4):
+        _audited.cache_clear()
+        outcome = audited("uniform", FOUR_SIGMA, trials=20, seed=seed)
+        said.append(json.dumps(outcome.as_json(), allow_nan=False))
+    first, second, other = said
+    assert first == second
+    assert first != other
+
+
+def test_a_few_trials_prove_nothing() -> None:
+    with pytest.raises(InputError, match="at least 20"):
+        audited("uniform", FOUR_SIGMA, trials=5)
+
+
+def test_an_app_that_fails_is_no_verdict() -> None:
+    with pytest.raises(AppFailedError, match="variant is 'nonsense'"):
+        audited("nonsense", FOUR_SIGMA, trials=20)
+
+
+def test_an_app_that_waits_for_more_clients_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flwr.serverapp.strategy.strategy_utils.sleep", lambda seconds: None)
+    config = {"clients": 4.0}
+    with (
+        opened(APP, 2, {"variant": "uniform", **config}) as app,
+        pytest.raises(AppFailedError, match="more --clients"),
+    ):
+        audit(app, trials=20, seed=0)
+
+
+@pytest.mark.slow
+def test_an_honest_app_is_convicted_no_more_often_than_the_confidence_allows() -> None:
+    # The claim is what theory gives, so that there is no slack between it and the truth.
+    config = {"noise-multiplier": 1.0, "num-server-rounds": 1}
+    audits, likely, convicted = 60, 0, 0
+    with opened(APP, 2, {"variant": "uniform", "clients": 2, **config}) as app:
+        honest = audit(app, trials=20, seed=0)
+        assert honest.epsilon is not None
+        claim = Claim(honest.epsilon, honest.delta, Scope.RUN, "the truth")
+        for seed in range(audits):
+            outcome = audit(app, trials=40, seed=seed, claim=claim, confidence=0.95)
+            likely += outcome.lower_bound.epsilon > honest.epsilon
+            convicted += outcome.verdict is Verdict.CONVICTED
+    assert likely <= binom.ppf(0.9999, audits, 0.05)
+    assert convicted <= binom.ppf(0.9999, audits, 1 - ALARM_CONFIDENCE)

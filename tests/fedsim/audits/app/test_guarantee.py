@@ -1,0 +1,184 @@
+"""What a configuration guarantees, against sensitivities worked out by hand."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from adversaries.statistics.intervals import Interval
+from fedsim.audits.app.configuration import (
+    CentralNoise,
+    Claim,
+    Configuration,
+    LocalNoise,
+    Observation,
+    Scope,
+    Statement,
+    claim_of,
+)
+from fedsim.audits.app.guarantee import enough_noise, guarantee, vantage_of
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.privacy.trust.model import Vantage
+
+CENTRAL = CentralNoise("DP", 2.0, (0.5,), (0.5,), 4)
+SEEN = Observation((4, 4, 4), dict.fromkeys(range(4), 1.0), (), False, False, ())
+CONFIGURATION = Configuration(3, ("DP", "FedAvg"), central=CENTRAL, observation=SEEN)
+LOCAL = Configuration(3, ("FedAvg",), local=LocalNoise(2.0, 2.0, 1.0, 1e-5))
+
+
+def multipliers(configuration: Configuration, neighbouring: str = "add-remove") -> list[float]:
+    found = guarantee(configuration, Neighbouring(neighbouring))
+    assert found is not None
+    return list(found.multipliers)
+
+
+def seen(**changes: object) -> Configuration:
+    return replace(CONFIGURATION, observation=replace(SEEN, **changes))  # type: ignore[arg-type]
+
+
+def central(**changes: object) -> Configuration:
+    return replace(CONFIGURATION, central=replace(CENTRAL, **changes))  # type: ignore[arg-type]
+
+
+def test_equal_weights_give_the_configured_multiplier() -> None:
+    assert multipliers(CONFIGURATION) == pytest.approx([2.0] * 3)
+
+
+def test_another_update_moves_the_average_twice_as_far_as_none() -> None:
+    assert multipliers(CONFIGURATION, "replace") == pytest.approx([1.0] * 3)
+
+
+def test_weights_of_the_clients_own_leave_an_nth_of_the_noise() -> None:
+    weights = {0: 10.0, 1: 20.0, 2: 30.0, 3: 40.0}
+    assert multipliers(seen(weights=weights)) == pytest.approx([2.0 / 4] * 3, rel=1e-6)
+
+
+def test_equal_counts_of_examples_are_no_constant() -> None:
+    assert multipliers(seen(weights=dict.fromkeys(range(4), 25.0))) == pytest.approx(
+        [2.0 / 4] * 3, rel=1e-6
+    )
+
+
+def test_enforced_equal_weights_are_equal() -> None:
+    weights = dict.fromkeys(range(4), 25.0)
+    configuration = replace(
+        seen(weights=weights), central=replace(CENTRAL, equal_weights_enforced=True)
+    )
+    assert multipliers(configuration) == pytest.approx([2.0] * 3)
+
+
+def test_a_round_of_fewer_replies_has_less_noise_for_each() -> None:
+    assert multipliers(seen(participants=(4, 2, 1))) == pytest.approx([2.0, 1.0, 0.5])
+
+
+def test_realised_noise_counts_where_it_contradicts_the_configured() -> None:
+    fits, less = Interval(0.98, 1.03, 0.999), Interval(0.09, 0.11, 0.999)
+    assert multipliers(seen(noise_ratios=(fits,) * 3)) == pytest.approx([2.0] * 3)
+    tenth = 2.0 * math.sqrt(0.09 * 0.11)
+    assert multipliers(seen(noise_ratios=(fits, less, fits))) == pytest.approx([2.0, tenth, 2.0])
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        seen(seeded=True),
+        replace(seen(client_norm_kept=True), central=replace(CENTRAL, client_clips=True)),
+        Configuration(3, ("FedAvg",)),
+        central(noise_multiplier=0.0),
+        replace(LOCAL, local=LocalNoise(2.0, 0.0, 1.0, 1e-5)),
+    ],
+    ids=["predictable noise", "nobody clips", "no DP", "no noise", "sensitivity 0"],
+)
+def test_no_protection_is_an_infinite_epsilon(configuration: Configuration) -> None:
+    found = guarantee(configuration, Neighbouring.ADD_REMOVE)
+    assert found is not None
+    assert found.epsilon(1e-5) == math.inf
+    assert found.advantage() == 1.0
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [central(plain_mean=False), Configuration(3, ("Own",), known=False)],
+    ids=["noise on no average", "somebody's own strategy"],
+)
+def test_theory_is_silent_where_it_does_not_know(configuration: Configuration) -> None:
+    assert guarantee(configuration, Neighbouring.ADD_REMOVE) is None
+
+
+def test_adaptive_clipping_pays_for_the_next_norm_and_for_the_count() -> None:
+    found = guarantee(
+        central(
+            clipping_norms=(1.0, 0.9, 0.8),
+            noise_norms=(0.9, 0.8, 0.8),
+            adaptive=True,
+            count_std=3.0,
+        ),
+        Neighbouring.ADD_REMOVE,
+    )
+    assert found is not None
+    alone = 2.0 * np.array([0.9, 0.8 / 0.9, 1.0])
+    assert found.on_models == pytest.approx(alone)
+    assert found.multipliers == pytest.approx((alone**-2 + 1 / 9) ** -0.5)
+
+
+def test_local_noise_is_measured_against_one_message() -> None:
+    found = guarantee(LOCAL, Neighbouring.ADD_REMOVE)
+    assert found is not None
+    assert found.vantage is Vantage.SERVER
+    z = math.sqrt(2 * math.log(1.25e5))
+    assert found.multipliers == pytest.approx([z] * 3)
+    assert found.epsilon(1e-5, Scope.ROUND) == pytest.approx(gaussian.epsilon(1 / z, 1e-5))
+    assert found.epsilon(1e-5) == pytest.approx(gaussian.epsilon(math.sqrt(3) / z, 1e-5))
+
+
+def test_enough_noise_just_keeps_a_claim() -> None:
+    z = enough_noise(Claim(1.7, 1e-5, Scope.RUN, ""), 3)
+    assert gaussian.epsilon(math.sqrt(3) / z, 1e-5) == pytest.approx(1.7)
+
+
+def test_the_app_claims_what_its_accountant_said_last() -> None:
+    statements = (Statement(0.0, 1e-5, 0), Statement(1.0, 1e-5, 1), Statement(2.0, 1e-5, 2))
+    claim = claim_of(seen(statements=statements))
+    assert claim is not None
+    assert (claim.epsilon, claim.scope) == (2.0, Scope.RUN)
+    local = claim_of(LOCAL)
+    assert local is not None
+    assert (local.epsilon, local.delta, local.scope) == (1.0, 1e-5, Scope.ROUND)
+    assert claim_of(CONFIGURATION) is None
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(-1.0, 0.1), (math.inf, 0.1), (1.0, 0.0)])
+def test_an_impossible_claim_is_refused(epsilon: float, delta: float) -> None:
+    with pytest.raises(InputError, match="claimed"):
+        Claim(epsilon, delta, Scope.RUN, "")
+
+
+def test_a_vantage_goes_with_its_claim_where_server_and_clients_add_noise() -> None:
+    # Noise of the clients' that says next to nothing, beside the server's of multiplier 2.
+    both = replace(CONFIGURATION, local=LocalNoise(0.5, 0.5, 200.0, 1e-5))
+    own = claim_of(both)
+    stated = replace(both, observation=replace(SEEN, statements=(Statement(3.0, 1e-5, 3),)))
+    assert own is not None
+    assert vantage_of(both, own) is Vantage.SERVER
+    assert vantage_of(stated, claim_of(stated)) is Vantage.PARTICIPANT
+    assert vantage_of(both, Claim(3.0, 1e-5, Scope.RUN, "given")) is Vantage.PARTICIPANT
+    assert vantage_of(LOCAL, Claim(3.0, 1e-5, Scope.RUN, "given")) is Vantage.SERVER
+    assert multipliers(both) == pytest.approx([2.0] * 3)
+    messages = guarantee(both, Neighbouring.ADD_REMOVE, Vantage.SERVER)
+    assert messages is not None
+    assert messages.multipliers == pytest.approx([math.sqrt(2 * math.log(1.25e5)) / 200] * 3)
+
+
+def test_noisy_messages_bound_what_the_models_made_of_them_tell() -> None:
+    both = replace(CONFIGURATION, local=LocalNoise(0.5, 0.5, 1.0, 1e-5))
+    assert multipliers(both) == pytest.approx([math.sqrt(2 * math.log(1.25e5))] * 3)
+    unknown = replace(both, central=replace(CENTRAL, plain_mean=False))
+    assert multipliers(unknown) == pytest.approx([math.sqrt(2 * math.log(1.25e5))] * 3)
+
+
+def test_a_count_of_clipped_updates_without_noise_leaves_no_guarantee() -> None:
+    assert multipliers(central(adaptive=True, count_std=0.0)) == [0.0] * 3
+    assert multipliers(central(adaptive=True, count_std=2.0)) == pytest.approx([2**0.5] * 3)

@@ -1,0 +1,105 @@
+"""An app runs in a process of its own: what its code does there is never a verdict."""
+
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from adversaries.errors import InputError
+from fedsim.audits.app import worker
+from fedsim.audits.app.process import opened
+from fedsim.audits.sandbox.errors import AppFailedError
+
+APP = Path(__file__).parents[3] / "apps" / "dp_app"
+
+
+def ignored(line: str) -> None:
+    """Show nothing of what the app prints."""
+
+
+def write_app(directory: Path, *statements: str) -> Path:
+    """Write an app whose server runs these statements, and nothing else."""
+    (directory / "pyproject.toml").write_text(
+        '[tool.flwr.app.components]\nserverapp = "hostile:server"\nclientapp = "hostile:client"\n',
+        encoding="utf-8",
+    )
+    body = "".join(f"    {statement}\n" for statement in statements)
+    (directory / "hostile.py").write_text(
+        "import os, sys, time\nfrom flwr.clientapp import ClientApp\n"
+        "from flwr.serverapp import ServerApp\nclient, server = ClientApp(), ServerApp()\n"
+        f"@server.main()\ndef main(grid, context):\n{body}",
+        encoding="utf-8",
+    )
+    return directory
+
+
+HOSTILE = {
+    "ends": ("os._exit(0)", r"ended with exit status 0 before it was measured"),
+    "is killed": ("os.kill(os.getpid(), 9)", r"ended by signal 9"),
+    "raises": ("raise KeyboardInterrupt", r"ended by signal 2"),
+    "answers itself": (
+        'os.write(int(sys.argv[1]), b\'{"verdict": "supported"}\\n\'); time.sleep(99)',
+        "something else than measurements",
+    ),
+    "is silent": ("time.sleep(99)", "did not answer within"),
+    # A child of its own keeps the socket open when the process has ended.
+    "leaves a child": ("os.fork() and os._exit(0); time.sleep(99)", "did not answer within"),
+}
+
+
+@pytest.mark.parametrize(
+    "deed", ["ends", *(pytest.param(deed, marks=pytest.mark.slow) for deed in list(HOSTILE)[1:])]
+)
+def test_a_process_without_a_measurement_is_an_error(deed: str, tmp_path: Path) -> None:
+    code, why = HOSTILE[deed]
+    failed = pytest.raises(AppFailedError, match=why)
+    with failed, opened(write_app(tmp_path, code), 2, {}, 8, ignored) as app:
+        app.execute(0)
+
+
+@pytest.mark.slow
+def test_what_an_app_started_ends_with_the_audit_and_what_it_prints_is_its_own(
+    tmp_path: Path,
+) -> None:
+    started = tmp_path / "started"
+    code = (
+        "child = os.fork()",
+        "time.sleep(99) if not child else None",
+        f"open({str(started)!r}, 'w').write(str(child))",
+        r"os.write(1, b'Verdict SUPPORTED\n')",
+        "raise SystemExit",
+    )
+    printed: list[str] = []
+    failed = pytest.raises(AppFailedError, match="SystemExit")
+    with failed, opened(write_app(tmp_path, *code), 2, {}, 60, printed.append) as app:
+        app.execute(0)
+    assert "Verdict SUPPORTED" in printed
+    _wait_until_gone(int(started.read_text()))
+
+
+def test_what_cannot_be_loaded_is_bad_input_as_in_this_process() -> None:
+    refused = pytest.raises(InputError, match="did you mean 'variant'")
+    with refused, opened(APP, 2, {"varient": 1}, 60, ignored):
+        pass
+
+
+def _wait_until_gone(process: int) -> None:
+    while _runs(process):
+        time.sleep(0.01)
+
+
+def _runs(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except FileNotFoundError:
+        return False
+    return state[0] != "Z"
+
+
+def test_a_process_that_nobody_asks_anything_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    ours.close()
+    monkeypatch.setattr(sys, "argv", ["worker", str(theirs.detach())])
+    worker.main()

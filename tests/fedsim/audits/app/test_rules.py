@@ -1,0 +1,174 @@
+"""Every rule objects to its mistake and to nothing else, on Flower's own objects."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+from flwr.app import ArrayRecord
+from flwr.clientapp import ClientApp
+from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
+from flwr.serverapp import NeighboringRelation, PrivacyConfig, RdpAccountant, SamplingMethod
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAdam,
+    FedAvg,
+    Strategy,
+)
+
+from adversaries.statistics.intervals import Interval
+from fedsim.audits.app.configuration import (
+    Claim,
+    Configuration,
+    Observation,
+    Scope,
+    Statement,
+    Training,
+)
+from fedsim.audits.app.introspection import configuration_findings, configuration_of
+from fedsim.audits.app.rules import RULES, Finding, findings
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.transcripts.records import ObservedRound
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.recording import record
+
+HONEST = Observation(
+    participants=(5, 5),
+    weights=dict.fromkeys(range(5), 1.0),
+    noise_ratios=(Interval(0.97, 1.02, 0.999),) * 2,
+    client_norm_kept=False,
+    seeded=False,
+    statements=(),
+    training=Training(random=False),
+)
+
+
+def fixed(z: float = 4.0, clients: int = 5, inner: Strategy | None = None) -> Strategy:
+    return DifferentialPrivacyServerSideFixedClipping(inner or FedAvg(), z, 1.0, clients)
+
+
+def observed(strategy: Strategy, mods: tuple[object, ...] = (), **changes: object) -> Configuration:
+    seen = replace(HONEST, **changes)  # type: ignore[arg-type]
+    return replace(configuration_of(strategy, mods, 2), observation=seen)
+
+
+def broken(configuration: Configuration, claim: Claim | None = None) -> list[str]:
+    found = findings(configuration, Neighbouring.ADD_REMOVE, claim)
+    return [finding.rule for finding in found if finding.breaks]
+
+
+def local(norm: float, sensitivity: float, epsilon: float = 1.0) -> list[Finding]:
+    return configuration_findings(FedAvg(), [LocalDpMod(norm, sensitivity, epsilon, 1e-5)])
+
+
+def test_an_honest_configuration_is_left_alone() -> None:
+    assert findings(observed(fixed()), Neighbouring.ADD_REMOVE) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "configuration"),
+    [
+        ("local-sensitivity", observed(FedAvg(), (LocalDpMod(1.0, 0.1, 1.0, 1e-5),))),
+        ("local-formula", observed(FedAvg(), (LocalDpMod(1.0, 1.0, 12.0, 1e-5),))),
+        ("weighted-average", observed(fixed(), weights={0: 10.0, 1: 30.0})),
+        ("sampled-clients", observed(fixed(clients=50))),
+        ("rebuilt-accountant", observed(fixed(), statements=(Statement(9.0, 1e-5, 1),))),
+        ("inner-strategy", observed(fixed(inner=FedAdam()))),
+        (
+            "client-clipping",
+            observed(
+                DifferentialPrivacyClientSideFixedClipping(FedAvg(), 4.0, 1.0, 5),
+                client_norm_kept=True,
+            ),
+        ),
+        (
+            "adaptive-clipping",
+            observed(
+                DifferentialPrivacyServerSideAdaptiveClipping(
+                    FedAvg(), 4.0, 5, clipped_count_stddev=8.0
+                )
+            ),
+        ),
+        ("realised-noise", observed(fixed(), noise_ratios=(Interval(0.09, 0.11, 0.999),) * 2)),
+        ("seeded-noise", observed(fixed(), seeded=True)),
+        ("no-noise", observed(FedAvg())),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_rule_finds_its_mistake(rule: str, configuration: Configuration) -> None:
+    assert rule in broken(configuration)
+    assert set(broken(configuration)) <= {rule, "noise-below-claim"}
+
+
+def test_noise_is_compared_with_the_claim() -> None:
+    kept, broken_claim = (Claim(e, 1e-5, Scope.RUN, "given") for e in (1.4, 1.3))
+    # sqrt(2)/4 standard deviations are private at epsilon 1.356, delta 1e-5.
+    assert broken(observed(fixed()), kept) == []
+    assert broken(observed(fixed()), broken_claim) == ["noise-below-claim"]
+
+
+def test_where_another_claim_is_judged_the_clients_own_is_judged_beside_it() -> None:
+    claim = Claim(1.4, 1e-5, Scope.RUN, "given")
+    tight, loose = (observed(fixed(), (LocalDpMod(1.0, s, 1.0, 1e-5),)) for s in (1.0, 0.1))
+    assert broken(tight, claim) == []
+    assert broken(loose, claim) == ["local-sensitivity", "local-below-claim"]
+
+
+def test_every_rule_is_tested_here() -> None:
+    marks = test_a_rule_finds_its_mistake.pytestmark  # type: ignore[attr-defined]
+    tested = {case[0] for mark in marks for case in mark.args[1]}
+    assert tested | {"noise-below-claim", "local-below-claim"} == set(RULES)
+
+
+@pytest.mark.parametrize(
+    ("norm", "sensitivity", "epsilon"), [(1.0, 1.0, 1.0), (0.5, 0.5, 0.3), (1.0, 2.0, 1.0)]
+)
+def test_a_tied_sensitivity_is_right(norm: float, sensitivity: float, epsilon: float) -> None:
+    assert local(norm, sensitivity, epsilon) == []
+
+
+def test_the_sensitivity_of_replacement_is_twice_the_norm() -> None:
+    mods = [LocalDpMod(1.0, 1.0, 1.0, 1e-5)]
+    found = configuration_findings(FedAvg(), mods, neighbouring=Neighbouring.REPLACE)
+    assert "local-sensitivity" in [finding.rule for finding in found]
+
+
+def test_before_the_run_client_weights_are_a_warning_and_no_conviction() -> None:
+    (finding,) = configuration_findings(fixed(), [fixedclipping_mod], 3)
+    assert (finding.rule, finding.breaks) == ("weighted-average", False)
+
+
+def test_an_accountant_that_refuses_unequal_weights_is_enough() -> None:
+    config = PrivacyConfig(
+        1e-5, 5, NeighboringRelation.ADD_OR_REMOVE_ONE, SamplingMethod.NO_AMPLIFICATION
+    )
+    strategy = DifferentialPrivacyServerSideFixedClipping(
+        FedAvg(), 4.0, 1.0, 5, accountant=RdpAccountant(config)
+    )
+    assert configuration_findings(strategy) == []
+
+
+def test_somebody_elses_strategy_is_not_judged_by_theory() -> None:
+    class Own(FedAvg):
+        pass
+
+    (finding,) = configuration_findings(Own())
+    assert (finding.rule, finding.breaks) == ("unknown-strategy", False)
+
+
+def test_wrappers_are_read_through() -> None:
+    configuration = configuration_of(fixed(inner=FedAdam()), [fixedclipping_mod], 7)
+    assert configuration.strategies == ("DifferentialPrivacyServerSideFixedClipping", "FedAdam")
+    assert configuration.mods == ("fixedclipping_mod",)
+    assert configuration.rounds == 7
+
+
+def test_a_recorded_strategy_says_at_its_start_what_is_wrong(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+    rounds: list[ObservedRound] = []
+    strategy = record(fixed(inner=FedAdam()), rounds.append)
+    strategy.start(InProcessGrid(ClientApp(), 2, {}), ArrayRecord(), num_rounds=0)
+    assert "fedsim: inner-strategy: DifferentialPrivacyServerSideFixedClipping" in caplog.text

@@ -1,0 +1,300 @@
+"""An auditor's node records what every client is sent, and beliefs follow from the recording."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Context, RecordDict
+
+from adversaries.attacks.posterior import log_odds
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from fedsim import client_app, server_app
+from fedsim.audits.live import live_report
+from fedsim.audits.live.canary_watch import CanaryWatch
+from fedsim.audits.live.live_audit import LiveAudit
+from fedsim.audits.live.live_rounds import Belief
+from fedsim.config import Config, Scalar, to_run_config
+from fedsim.federation.client import client_ledger
+from fedsim.federation.runs import budget, ledger
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
+from fedsim.federation.server.plan import preflight
+from fedsim.federation.server.strategy import DPSGD
+from fedsim.federation.transcripts import reader, records
+from fedsim.federation.transcripts.records import ObservedRound
+from fedsim.game.canary import Canaries
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism
+
+AUDITOR = 7777
+Make = Callable[..., Config]
+
+
+def replayed(audit: LiveAudit, rounds: Iterable[ObservedRound]) -> list[Belief]:
+    """Let the audit take in all rounds; return its beliefs."""
+    return [found for each in rounds if isinstance(found := audit.observe(each), Belief)]
+
+
+def _audited(
+    config: Config,
+    folder: Path,
+    node_config: dict[str, Scalar] | None = None,
+    run_id: int = RUN_ID,
+) -> tuple[Arrays, records.Transcript, RunDirectory]:
+    """Run with an auditor beside the clients, whose first node has `node_config` besides.
+
+    run_id: as Flower has it, which numbers a continued run anew.
+    """
+    directory = RunDirectory.create(folder / "run", config)
+    run_config = to_run_config(config)
+    grid = InProcessGrid(client_app.app, config.federation.clients, run_config)
+    grid.contexts[1000].node_config.update(node_config or {})
+    for context in grid.contexts.values():
+        context.run_id = run_id
+    recordings = folder / "transcripts"
+    told: dict[str, Scalar] = {"role": "auditor", "transcript-path": str(recordings)}
+    grid.contexts[AUDITOR] = Context(
+        run_id=run_id, node_id=AUDITOR, node_config=told, state=RecordDict(), run_config=run_config
+    )
+    server_app.carry_out(grid, preflight(config), directory)
+    recorded = reader.read(recordings / f"{run_id}.fedt")
+    return directory.read_arrays("transcript.npz"), recorded, directory
+
+
+@pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
+@pytest.mark.parametrize("unit", ["record", "client"])
+def test_under_central_trust_an_auditor_believes_what_a_participant_does(
+    unit: str, neighbouring: str, small: Make, tmp_path: Path
+) -> None:
+    config = small({"privacy.unit": unit, "privacy.neighbouring": neighbouring, "trials.batch": 4})
+    found, recorded, _ = _audited(config, tmp_path)
+    audit = LiveAudit()
+    replayed(audit, recorded.rounds)
+    heard = np.concatenate(
+        [np.stack([each.log_odds for each in audit.beliefs[first]], axis=1) for first in (0, 4)]
+    )
+    np.testing.assert_allclose(heard, found["log_odds"], rtol=0, atol=1e-6)
+    assert recorded.ended
+
+
+class Killed(BaseException):
+    """What a signal does, in a test."""
+
+
+@pytest.mark.parametrize("batch", [8, 4], ids=["the only batch of trials", "the second of two"])
+def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
+    batch: int, small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small({"privacy.noise-source": "system", "trials.batch": batch})
+    delta, place = config.privacy.delta, (8 - batch, 2)
+    terms: dict[str, Scalar] = {"consent": "central,challenge", "max-trials": 8}
+    terms |= {"state-path": str(tmp_path / "client"), "epsilon-limit": 99.0, "delta-limit": delta}
+    aggregate = DPSGD.aggregate_train
+
+    def dying(self: DPSGD, server_round: int, replies: Any) -> Any:
+        if (self.batch.trials.start, server_round) == place:
+            raise Killed
+        return aggregate(self, server_round, replies)
+
+    monkeypatch.setattr(DPSGD, "aggregate_train", dying)
+    with pytest.raises(Killed):
+        _audited(config, tmp_path, terms)
+    monkeypatch.undo()
+    directory = RunDirectory.open(tmp_path / "run")
+    budget.accept(directory, 99.0)
+    _, recorded, _ = _audited(config, tmp_path, terms, run_id=2)
+    audit = LiveAudit()
+    replayed(audit, recorded.rounds)
+    report = directory.read_report()
+    one, everything = report.bounds.epsilon, report.released.epsilon
+    assert one == PLD.epsilon(Mechanism.alike(report.mechanism.noise_multiplier, 5), delta)
+    assert report.released.rounds == 8 * 3 + batch * 2
+    heard = live_report.assemble(audit, recorded.facts, 0.95)
+    assert heard["bounds"]["epsilon"] == pytest.approx(one, rel=1e-12)
+    assert heard["released"]["epsilon"] == pytest.approx(everything, rel=1e-12)
+    last = ledger.read(directory)[-1]
+    assert last.released[0]["participant"] == pytest.approx(everything, rel=1e-12)
+    answered = client_ledger.read(tmp_path / "client")
+    assert client_ledger.epsilon(answered, delta) == pytest.approx(everything, rel=1e-9)
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_under_distributed_trust_an_auditor_faces_the_noise_of_all_clients(
+    rate: float, small: Make, tmp_path: Path
+) -> None:
+    config = small(
+        {
+            "federation.trust": "distributed",
+            "audit.mode": "oracle",
+            "audit.vantages": "all",
+            "training.sampling-rate": rate,
+        }
+    )
+    found, recorded, _ = _audited(config, tmp_path)
+    audit = LiveAudit()
+    beliefs = replayed(audit, recorded.rounds)
+    # The server under secure aggregation sees the sum alone, and knows no noise either.
+    np.testing.assert_allclose(
+        beliefs[-1].log_odds, found["log_odds_server"][:, -1], rtol=0, atol=1e-5
+    )
+
+
+def test_rounds_without_a_client_are_told_apart(small: Make, tmp_path: Path) -> None:
+    config = small(
+        {
+            "federation.clients": 5,
+            "federation.tolerated-dropouts": 2,
+            "federation.dropout-rate": 0.2,
+        }
+    )
+    found, recorded, _ = _audited(config, tmp_path)
+    beliefs = replayed(LiveAudit(), recorded.rounds)
+    np.testing.assert_allclose(beliefs[-1].log_odds, found["log_odds"][:, -1], rtol=0, atol=1e-6)
+    assert any(
+        each.participants is not None and len(each.participants) < 5 for each in recorded.rounds
+    )
+
+
+def test_an_auditor_changes_nothing_for_anybody_else(
+    small: Make, run: Callable[[Config], Arrays], tmp_path: Path
+) -> None:
+    config = small()
+    found, _, directory = _audited(config, tmp_path)
+    np.testing.assert_array_equal(found["final_models"], run(config)["final_models"])
+    joined = [event for event, _ in directory.events() if "auditor" in event]
+    assert joined == [joined[0]]
+    assert joined[0]["joined"] is True
+
+
+def test_an_auditor_that_cannot_write_is_noted_and_the_run_goes_on(
+    small: Make, tmp_path: Path
+) -> None:
+    (tmp_path / "transcripts").write_text("not a folder")
+    with pytest.raises(InputError, match="cannot read the transcript"):
+        _audited(small(), tmp_path)
+    events = [event for event, _ in RunDirectory.open(tmp_path / "run").events()]
+    assert [event["joined"] for event in events if "auditor" in event] == [True, False]
+    assert (tmp_path / "run" / "report.json").exists()
+
+
+def test_who_joins_late_knows_what_it_missed(small: Make, tmp_path: Path) -> None:
+    config = small({"training.rounds": 4})
+    found, recorded, _ = _audited(config, tmp_path)
+    beliefs = replayed(LiveAudit(), recorded.rounds[2:])
+    assert [belief.round for belief in beliefs] == [3, 4]
+    assert beliefs[-1].missed == 2
+    # The model that it saw first carries what the rounds before released.
+    whole = replayed(LiveAudit(), recorded.rounds)
+    assert beliefs[-1].epsilon == pytest.approx(whole[-1].epsilon, rel=1e-9)
+    assert beliefs[-1].rho_beta == pytest.approx(config.privacy.rho_beta, abs=1e-6)
+    steps = np.diff(found["log_odds"], axis=1)[:, 1:]
+    expected = log_odds(config.audit.prior, steps)
+    np.testing.assert_allclose(beliefs[-1].log_odds, expected[:, -1], rtol=0, atol=1e-6)
+
+
+def test_a_message_that_is_missing_costs_both_rounds_that_it_is_part_of(
+    small: Make, tmp_path: Path
+) -> None:
+    config = small({"training.rounds": 4})
+    found, recorded, _ = _audited(config, tmp_path)
+    kept = [each for each in recorded.rounds if each.round != 3]
+    beliefs = replayed(LiveAudit(), kept)
+    assert [(belief.round, belief.missed) for belief in beliefs] == [(1, 0), (4, 2)]
+    steps = np.diff(found["log_odds"], axis=1, prepend=0.0)[:, [0, 3]]
+    np.testing.assert_allclose(beliefs[-1].log_odds, steps.sum(axis=1), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 3, 2, 4), (0, 1, 1, 2, 3, 4)])
+def test_messages_out_of_order_are_never_put_together(
+    order: tuple[int, ...], small: Make, tmp_path: Path
+) -> None:
+    config = small({"training.rounds": 4})
+    found, recorded, _ = _audited(config, tmp_path)
+    audit = LiveAudit()
+    replayed(audit, [recorded.rounds[index] for index in order])
+    steps = np.diff(found["log_odds"], axis=1, prepend=0.0)
+    believed = audit.beliefs[0]
+    rounds = [belief.round for belief in believed]
+    assert not believed or believed[-1].missed == 4 - len(rounds)
+    expected = steps[:, [round - 1 for round in rounds]].sum(axis=1)
+    if believed:
+        np.testing.assert_allclose(believed[-1].log_odds, expected, rtol=0, atol=1e-6)
+
+
+def _agreeing_to(kinds: str, folder: Path) -> dict[str, Scalar]:
+    """Return the config of a node with canaries, whose records are public."""
+    return {
+        "canary-seed": 11,
+        "consent": f"adversary,central,experiment,{kinds}",
+        "max-trials": 200,
+        "state-path": str(folder / "state"),
+    }
+
+
+def test_canaries_of_a_consenting_client_measure_the_noise(small: Make, tmp_path: Path) -> None:
+    config = small(
+        {"trials.count": 200, "trials.batch": 200, "training.rounds": 5}
+        | {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.0}
+    )
+    node = _agreeing_to("canaries,challenge", tmp_path) | {"canary-count": 4}
+    _, recorded, _ = _audited(config, tmp_path, node)
+
+    def watched(seed: int) -> CanaryWatch:
+        audit = LiveAudit(planted=[Canaries(seed, 4)], challenge=False)
+        replayed(audit, recorded.rounds)
+        assert audit.canaries is not None
+        return audit.canaries
+
+    effect, claimed = watched(11).effect(0.999), watched(11).prediction()
+    assert effect is not None
+    assert claimed == pytest.approx(np.sqrt(5))
+    # Other records add spread along a random direction, so that mu is at most that of the noise:
+    # all 24 gradients of norm 1 and 4 canaries together, if they agreed, 28/sqrt(650) beside sigma.
+    fewest = claimed / np.hypot(1, 28 / np.sqrt(650))
+    assert effect.interval.low < claimed
+    assert effect.interval.high > fewest
+    # Half as loud a canary would be told apart.
+    assert effect.interval.low > 0.5 * claimed
+    nothing = watched(12).effect(0.999)
+    assert nothing is not None
+    assert nothing.interval.low <= 0
+    bound = watched(11).epsilon_at_least(1e-3, 0.95)
+    assert bound is not None
+    assert 0.5 < bound.epsilon < gaussian.epsilon(claimed, 1e-3)
+
+
+def test_a_client_that_did_not_consent_adds_no_canary(small: Make, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="did not consent to 'canaries'"):
+        _audited(small(), tmp_path, _agreeing_to("challenge", tmp_path))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"privacy.sensitivity": "local"},
+        {"privacy.unit": "client"},
+        {"federation.trust": "local", "training.local-steps": 2},
+    ],
+)
+def test_canaries_are_refused_where_the_noise_does_not_fit_one_clipped_record(
+    changes: dict[str, Scalar], small: Make, tmp_path: Path
+) -> None:
+    consenting = _agreeing_to("canaries,challenge,oracle", tmp_path)
+    with pytest.raises(RuntimeError, match="canaries stand for single clipped records"):
+        _audited(small(changes), tmp_path, consenting)
+
+
+def test_a_run_that_cannot_be_audited_is_refused(small: Make, tmp_path: Path) -> None:
+    config = small(
+        {
+            "privacy.noise-source": "system",
+            "training.sampling-rate": 0.5,
+            "audit.mode": "oracle",
+        }
+    )
+    _, recorded, _ = _audited(config, tmp_path)
+    with pytest.raises(InputError, match="known to their clients alone"):
+        replayed(LiveAudit(), recorded.rounds)

@@ -1,0 +1,77 @@
+"""A measurement supports a claim only where it might have refuted it."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from adversaries.statistics import canaries, estimators
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.live import live_power
+from fedsim.audits.live.canary_watch import CanaryWatch
+from fedsim.audits.live.live_audit import LiveAudit
+from fedsim.config import from_run_config
+
+
+def _lacking(audit: LiveAudit, trials: int, bound: float) -> str:
+    """Return what is lacking where so many trials are told of, half of them on D."""
+    audit.config = from_run_config({"trials.count": trials})
+    worlds = np.arange(trials) % 2 == 0
+    return "; ".join(live_power.lacking(audit, worlds, worlds, bound))
+
+
+@pytest.mark.parametrize("bound", [0.05, 0.34, 0.99])
+def test_trials_that_are_enough_raise_the_alarm_when_all_are_won(bound: float) -> None:
+    said = _lacking(LiveAudit(), 4, bound)
+    enough = int(re.findall(r"it takes (\d+)", said)[0])
+    assert _lacking(LiveAudit(), enough - 2, bound) != ""
+    assert _lacking(LiveAudit(), enough, bound) == ""
+    worlds = np.arange(enough) % 2 == 0
+    won = estimators.advantage(worlds, np.where(worlds, 9.0, -9.0), ALARM_CONFIDENCE).interval
+    assert won.low > bound
+
+
+@dataclass
+class Planted(CanaryWatch):
+    """Canaries of these coins and scores, whose signal is claimed to be this."""
+
+    known: tuple[np.ndarray, np.ndarray, float] = (np.zeros(0, bool), np.zeros(0), 1.0)
+
+    @property
+    def coins(self) -> np.ndarray:
+        return self.known[0]
+
+    def effect(self, confidence: float) -> canaries.Effect:
+        return canaries.effect(*self.known[:2], confidence)
+
+    def prediction(self) -> float:
+        return self.known[2]
+
+
+@pytest.mark.parametrize("claimed", [0.2, 2.0])
+def test_canaries_that_are_enough_tell_half_of_the_noise_from_all_of_it(
+    claimed: float,
+) -> None:
+    """In 95 % of the runs: half of the noise shows as twice the signal."""
+    rng = np.random.default_rng(0)
+
+    def planted(count: int) -> LiveAudit:
+        coins = np.arange(count) % 2 == 0
+        scores = 2 * claimed * coins + rng.standard_normal(count)
+        audit = LiveAudit()
+        audit.canaries = Planted([], 1.0, known=(coins, scores, claimed))
+        return audit
+
+    def told(count: int) -> float:
+        """Return how often so many canaries raise the alarm."""
+        watches = [planted(count).canaries for _ in range(200)]
+        effects = [watch.effect(ALARM_CONFIDENCE) for watch in watches if watch is not None]
+        return float(np.mean([each.interval.low > claimed for each in effects if each]))
+
+    # Two a side, which were once taken for enough.
+    enough = int(re.findall(r"it takes (\d+);", _lacking(planted(4), 4, 0.9))[1])
+    assert _lacking(planted(enough - 2), 4, 0.9) != ""
+    assert _lacking(planted(enough), 4, 0.9) == ""
+    assert told(enough) >= 0.9  # chance leaves 200 runs of 95 % below that once in a thousand times
+    assert told(2 * enough // 3) < 0.9

@@ -1,0 +1,291 @@
+"""A live report says what was seen, and cries alarm where there is less noise than claimed."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Context, RecordDict
+from rich.console import Console
+
+from adversaries.errors import InputError
+from adversaries.statistics import estimators, gaussian
+from adversaries.statistics.design import Design
+from fedsim import client_app, server_app
+from fedsim.audits.app.configuration import Claim, Scope
+from fedsim.audits.live import live_claim, live_report
+from fedsim.audits.live.live_audit import LiveAudit
+from fedsim.config import Config, to_run_config
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
+from fedsim.federation.server.plan import preflight
+from fedsim.federation.transcripts import reader
+from fedsim.federation.transcripts.records import AUDITOR, Facts, ObservedRound
+from fedsim.game.canary import Canaries
+from fedsim.report.kinds import live as live_words
+
+FACTS = Facts("auditor", AUDITOR, "fedsim", run="1 <b>")
+Bits = np.ndarray
+
+
+def _replay(audit: LiveAudit, rounds: list[ObservedRound]) -> None:
+    for each in rounds:
+        audit.observe(each)
+
+
+def _summary(report: dict[str, Any]) -> str:
+    """Return what the terminal shows of a report."""
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(live_words.summary(report))
+    return captured.get()
+
+
+def _recorded(config: Config, tmp_path: Path) -> tuple[list[ObservedRound], Bits]:
+    """Return what an auditor was sent, and which of the trials trained on D."""
+    run_config = to_run_config(config)
+    grid = InProcessGrid(client_app.app, config.federation.clients, run_config)
+    grid.contexts[7777] = Context(
+        run_id=RUN_ID,
+        node_id=7777,
+        node_config={"role": "auditor", "transcript-path": str(tmp_path)},
+        state=RecordDict(),
+        run_config=run_config,
+    )
+    directory = RunDirectory.create(tmp_path / "run", config)
+    server_app.carry_out(grid, preflight(config), directory)
+    rounds = reader.read(tmp_path / f"{RUN_ID}.fedt").rounds
+    return list(rounds), directory.read_arrays("transcript.npz")["worlds"]
+
+
+@pytest.fixture
+def seen(small: Callable[..., Config], tmp_path: Path) -> tuple[list[ObservedRound], Bits]:
+    """60 trials of two rounds."""
+    changes = {"trials.count": 60, "trials.batch": 60, "training.rounds": 2}
+    config = small(changes | {"privacy.rho-beta": 0.9999, "privacy.sensitivity": "local"})
+    return _recorded(config, tmp_path)
+
+
+@pytest.fixture
+def uneven(small: Callable[..., Config], tmp_path: Path) -> tuple[list[ObservedRound], Bits]:
+    """Two batches of trials under local trust, of which the second had half of the four clients."""
+    config = small(
+        {
+            "federation.trust": "local",
+            "federation.clients": 4,
+            "federation.tolerated-dropouts": 2,
+            "audit.mode": "oracle",
+            "audit.vantages": "all",
+            "trials.batch": 4,
+        }
+    )
+    rounds, worlds = _recorded(config, tmp_path)
+    second = [each.mechanism["request.first-trial"] == 4 for each in rounds]
+    return [
+        replace(each, participants=(0, 1)) if cut else each
+        for each, cut in zip(rounds, second, strict=True)
+    ], worlds
+
+
+def _claiming(rounds: list[ObservedRound], factor: float) -> list[ObservedRound]:
+    """Return the same rounds of a server that claims so many times the noise that it added."""
+    key = "request.noise-multiplier"
+    claims = [float(each.mechanism[key]) * factor for each in rounds]
+    return [
+        replace(each, mechanism={**each.mechanism, key: claim})
+        for each, claim in zip(rounds, claims, strict=True)
+    ]
+
+
+def _report(rounds: list[ObservedRound], worlds: Bits | None = None) -> dict:
+    audit = LiveAudit()
+    _replay(audit, rounds)
+    return live_report.assemble(audit, FACTS, 0.95, worlds)
+
+
+def test_nothing_seen_is_said_so() -> None:
+    report = live_report.assemble(LiveAudit(), FACTS, 0.95)
+    assert live_words.verdict(report).startswith("Not measured. No round was seen")
+    assert report["belief"] is None
+    assert "1 &lt;b&gt;" in live_words.render_html(report)
+
+
+def test_honest_noise_raises_no_alarm_and_is_bounded(
+    seen: tuple[list[ObservedRound], Bits],
+) -> None:
+    rounds, worlds = seen
+    report = _report(rounds, worlds)
+    assert report["alarms"] == []
+    # rho-beta is the configuration's own target, for the noise of all rounds.
+    assert report["bounds"]["rho_beta"] == pytest.approx(0.9999, abs=1e-5)
+    low, high = report["empirical"]["advantage_interval"]
+    assert low <= report["bounds"]["rho_alpha"] <= high
+    page = live_words.render_html(report)
+    assert "1 &lt;b&gt;" in page
+    assert "1 <b>" not in page
+    json.dumps(report, allow_nan=False)
+
+
+def test_less_noise_than_claimed_is_an_alarm(seen: tuple[list[ObservedRound], Bits]) -> None:
+    rounds, worlds = seen
+    report = _report(_claiming(rounds, 30.0), worlds)
+    assert len(report["alarms"]) == 1
+    assert "the noise is not what was claimed" in report["alarms"][0]
+    assert "Alarm: The advantage is at least" in _summary(report)
+
+
+def test_the_bounds_are_those_of_the_batch_with_the_least_noise(
+    uneven: tuple[list[ObservedRound], Bits],
+) -> None:
+    rounds, worlds = uneven
+    audit = LiveAudit()
+    _replay(audit, rounds)
+    whole, half = (audit.beliefs[first][-1] for first in (0, 4))
+    # Half of the clients' noise is missing: sqrt(2) times the signal-to-noise ratio.
+    nominal = float(rounds[0].mechanism["request.noise-multiplier"])
+    mu = np.sqrt(3 / (2 * nominal**2))
+    assert audit.config is not None
+    expected = gaussian.epsilon(mu, audit.config.privacy.delta)
+    assert half.epsilon == pytest.approx(expected, rel=0.01)
+    assert half.epsilon > 1.3 * whole.epsilon
+    bounds = live_report.assemble(audit, FACTS, 0.95, worlds)["bounds"]
+    assert bounds["epsilon"] == pytest.approx(half.epsilon, rel=1e-9)
+    assert bounds["rho_beta"] == pytest.approx(half.rho_beta, rel=1e-9)
+    assert bounds["rho_alpha"] == pytest.approx(gaussian.advantage(mu), rel=0.01)
+    assert bounds["noise_multiplier"] == pytest.approx(nominal * np.sqrt(2))
+
+
+def test_every_batch_is_believed_beyond_its_own_epsilon(
+    uneven: tuple[list[ObservedRound], Bits],
+) -> None:
+    rounds, _ = uneven
+    audit = LiveAudit()
+    _replay(audit, rounds)
+    for first in (0, 4):
+        # Between the epsilons of the two, so that it is beyond that of the first batch of trials
+        # alone.
+        between = np.full(4, (audit.beliefs[0][-1].epsilon + audit.beliefs[4][-1].epsilon) / 2)
+        audit.beliefs[first][-1] = replace(audit.beliefs[first][-1], log_odds=between)
+    worlds = np.array([True, False] * 4)
+    found = live_report.assemble(audit, FACTS, 0.95, worlds)["empirical"]
+    assert found["delta_prime"] == 0.5
+
+
+def test_an_auditor_that_missed_trials_has_the_share_of_the_look_that_they_stopped_at(
+    uneven: tuple[list[ObservedRound], Bits],
+) -> None:
+    audit = LiveAudit()
+    _replay(audit, uneven[0])
+    assert audit.config is not None
+    stopping = {"until_halfwidth": 0.5, "count": 60}
+    trials = audit.config.trials.model_copy(update=stopping)
+    audit.config = audit.config.model_copy(update={"trials": trials})
+    worlds = np.arange(20) % 2 == 0  # of which the first 8 were seen
+    found = live_report.assemble(audit, FACTS, 0.95, worlds)["empirical"]
+    final = np.concatenate([audit.beliefs[first][-1].log_odds for first in (0, 4)])
+    ends = estimators.advantage(worlds[:8], final, 0.95, Design(share=0.75)).interval
+    assert found["advantage_interval"] == [ends.low, ends.high]
+    with pytest.raises(
+        InputError, match="there are 24 trials, but interim analyses were planned at 16, 20"
+    ):
+        live_report.assemble(audit, FACTS, 0.95, np.arange(24) % 2 == 0)
+
+
+@pytest.mark.parametrize(
+    ("told", "lacking"),
+    [
+        (None, "8 trials were seen of a run that may stop before its 60 (trials.until-halfwidth)"),
+        (20, "8 of 20 trials were seen"),
+        (8, ""),
+    ],
+)
+def test_a_run_that_stopped_early_is_complete_as_far_as_it_went(
+    uneven: tuple[list[ObservedRound], Bits], told: int | None, lacking: str
+) -> None:
+    audit = LiveAudit(challenge=False)
+    _replay(audit, uneven[0])
+    assert audit.config is not None
+    stopping = {"until_halfwidth": 0.5, "count": 60}
+    trials = audit.config.trials.model_copy(update=stopping)
+    privacy = audit.config.privacy.model_copy(update={"noise_source": "system"})
+    mode = audit.config.audit.model_copy(update={"mode": "participant"})
+    changes = {"trials": trials, "privacy": privacy, "audit": mode}
+    audit.config = audit.config.model_copy(update=changes)
+    claim = Claim(100, 1e-3, Scope.RUN, "a test")
+    found = live_claim.judge(audit, claim, [], [], told, ended=True)
+    assert found["verdict"] == ("not judged" if lacking else "supported"), found["reasons"]
+    assert "".join(found["reasons"]).startswith(lacking)
+
+
+def test_the_noise_that_canaries_face_is_that_of_the_batch_with_the_least(
+    uneven: tuple[list[ObservedRound], Bits],
+) -> None:
+    rounds, _ = uneven
+    audit = LiveAudit(planted=[Canaries(11)], challenge=False)
+    _replay(audit, rounds)
+    nominal = float(rounds[0].mechanism["request.noise-multiplier"])
+    assert audit.canaries is not None
+    rounds_seen = len(rounds) // 2 - 1
+    expected = np.sqrt(rounds_seen) / (nominal * np.sqrt(2))
+    assert audit.canaries.prediction() == pytest.approx(expected)
+
+
+def test_rounds_are_counted_where_there_are_canaries_alone(
+    seen: tuple[list[ObservedRound], Bits],
+) -> None:
+    audit = LiveAudit(planted=[Canaries(11)], challenge=False)
+    _replay(audit, seen[0])
+    report = live_report.assemble(audit, FACTS, 0.95)
+    assert "2 of 2, 0 missed" in _summary(report)
+    late = LiveAudit(planted=[Canaries(11)], challenge=False)
+    _replay(late, seen[0][1:])
+    report = live_report.assemble(late, FACTS, 0.95)
+    assert "2 of 2, 1 missed" in _summary(report)
+
+
+def test_canaries_too_few_to_measure_are_said_to_be(
+    uneven: tuple[list[ObservedRound], Bits], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit = LiveAudit(planted=[Canaries(11)], challenge=False)
+    monkeypatch.setattr(Canaries, "coins", lambda _, trials: np.ones((len(trials), 1), bool))
+    _replay(audit, uneven[0])
+    said = live_words.verdict(live_report.assemble(audit, FACTS, 0.95))
+    why = "Canaries measured nothing yet: fewer than two rounds on one side of the coin."
+    assert said == f"Not measured. {why}"
+
+
+def test_without_the_worlds_nobody_says_who_was_right(
+    seen: tuple[list[ObservedRound], Bits],
+) -> None:
+    report = _report(seen[0])
+    assert report["empirical"] is None
+    assert "of 2, 0 missed" in _summary(report)
+
+
+def test_worlds_of_another_run_are_refused(seen: tuple[list[ObservedRound], Bits]) -> None:
+    with pytest.raises(InputError, match="has 59 trials, but the one that was recorded has 60"):
+        _report(seen[0], seen[1][:59])
+
+
+def test_infinity_is_written_as_in_the_report_of_a_run(
+    seen: tuple[list[ObservedRound], Bits], tmp_path: Path
+) -> None:
+    audit = LiveAudit(challenge=False)
+    _replay(audit, _claiming(seen[0], 0.0))
+    report = live_report.assemble(audit, FACTS, 0.95)
+    assert report["bounds"]["epsilon"] == math.inf
+    assert "∞ at delta" in _summary(report)
+    page = live_words.write(report, tmp_path / "report")
+    written = json.loads((page.parent / "report.json").read_text())
+    assert written["bounds"]["epsilon"] == "Infinity"
+
+
+def test_a_report_is_its_users_alone(tmp_path: Path) -> None:
+    report = live_report.assemble(LiveAudit(), FACTS, 0.95)
+    page = live_words.write(report, tmp_path / "report")
+    assert page.parent.stat().st_mode & 0o077 == 0
+    assert json.loads((page.parent / "report.json").read_text()) == report

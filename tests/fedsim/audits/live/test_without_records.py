@@ -1,0 +1,199 @@
+"""An auditor who holds nobody's records convicts who adds half of the noise, and nobody else."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from flwr.app import Context, RecordDict
+
+from fedsim import client_app, server_app
+from fedsim.cli.main import main
+from fedsim.config import JOBS, Scalar, from_run_config, to_run_config
+from fedsim.federation.client import client_ledger, training_node
+from fedsim.federation.runs import budget
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.plan import prepare
+from fedsim.federation.server.resumable import ResumableDPSGD
+from fedsim.report import model_card
+
+AUDITOR = 7777
+SEED, COUNT = 17, 300
+
+SEEN = 0.5
+"""Noise below this share of the claimed the audit of `TRAINING` would have seen."""
+
+TRAINING: dict[str, Scalar] = {
+    "data.records": 600,
+    "federation.clients": 3,
+    "federation.trust": "local",
+    "federation.vantage": "server",
+    "federation.auditor-sees": "messages",
+    "model.name": "linear",
+    "training.rounds": 8,
+    "training.learning-rate": 2.0,
+    "privacy.rho-beta": 0.0,
+    "privacy.noise-multiplier": 2.0,
+    "run.threads": 1,
+    "run.device": "cpu",
+}
+
+Report = dict[str, Any]
+
+
+def _trained(folder: Path, changes: dict[str, Scalar], run_id: int = 1) -> RunDirectory:
+    """Train with an auditor, to whom the first client gave the seed of its canaries.
+
+    run_id: as Flower has it, which numbers a resumed training anew.
+    """
+    values = TRAINING | changes | {"run.out": str(folder / "run")}
+    plan = prepare(from_run_config(JOBS["training"](values)))
+    directory = plan.begin()
+    run_config = to_run_config(plan.config)
+    grid = InProcessGrid(client_app.app, plan.config.federation.clients, run_config)
+    consenting: dict[str, Scalar] = {"canary-seed": SEED, "canary-count": COUNT}
+    consenting |= {"consent": "canaries", "state-path": str(folder / "state")}
+    consenting |= {"epsilon-limit": 1e9, "delta-limit": 1e-3}
+    grid.contexts[1000].node_config.update(consenting)
+    told: dict[str, Scalar] = {"role": "auditor", "transcript-path": str(folder / "transcripts")}
+    grid.contexts[AUDITOR] = Context(
+        run_id=run_id, node_id=AUDITOR, node_config=told, state=RecordDict(), run_config=run_config
+    )
+    for context in grid.contexts.values():
+        context.run_id = run_id
+    server_app.carry_out(grid, plan, directory)
+    return directory
+
+
+def _audit(
+    folder: Path, capsys: pytest.CaptureFixture[str], *options: object
+) -> tuple[int, Report]:
+    """Return the exit status of an audit with the canaries' seed, and its report."""
+    (folder / "seeds").write_text(f"{SEED} {COUNT}\n")
+    command: list[object] = [
+        "audit",
+        "transcript",
+        folder / "transcripts",
+        "--json",
+        "--canary-seed-file",
+        folder / "seeds",
+    ]
+    command += ["--out", folder / "audit", *options]
+    capsys.readouterr()
+    status = _command(*command)
+    return status, json.loads(capsys.readouterr().out)
+
+
+def _command(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.fixture
+def one_adds_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the second client draw noise of half the standard deviation."""
+    really: Callable[..., torch.Tensor] = training_node._drawn
+
+    def drawn(config: Any, request: Any, partition: int, *others: Any) -> torch.Tensor:
+        return really(config, request, partition, *others) * (0.5 if partition == 1 else 1.0)
+
+    monkeypatch.setattr(training_node, "_drawn", drawn)
+
+
+def test_the_honest_training_is_acquitted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = _trained(tmp_path, {})
+    privacy = model_card.read(directory).privacy
+    # Who sees every message is told what the server is told.
+    epsilon = privacy.towards[0].epsilon["pld"]
+    claim = ("--claimed-epsilon", 1.0001 * epsilon, "--claimed-delta", privacy.delta)
+    status, report = _audit(tmp_path, capsys, *claim)
+    assert report["bounds"]["epsilon"] == pytest.approx(epsilon, rel=1e-9)
+    assert (status, report["alarms"]) == (0, [])
+    assert report["claim"]["verdict"] == "supported"
+    assert set(report["noise"]["at_most"]) == {"sum", "client-0", "client-1", "client-2"}
+    assert all(1 < limit < 1.5 for limit in report["noise"]["at_most"].values())
+    assert SEEN < report["seen_below"] < 1
+    canaries = report["canaries"]
+    assert canaries["canaries"] == COUNT
+    # The noise of all three clients together hides a canary.
+    assert canaries["claimed_mu"] == pytest.approx((8 / 3 / 4) ** 0.5)
+    assert 0 < canaries["interval"][0] < canaries["mu"] < 1.3 * canaries["claimed_mu"]
+    assert canaries["advantage_interval"][0] < report["bounds"]["rho_alpha"]
+    lines = (tmp_path / "audit" / "beliefs.jsonl").read_text().splitlines()
+    looks = [json.loads(line) for line in lines]
+    assert [look["round"] for look in looks] == list(range(1, 9))
+    assert looks[0]["canaries"]["belief"] < looks[-1]["canaries"]["belief"]
+
+
+def test_noise_that_an_honest_audit_would_have_seen_to_fall_short_is_seen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really: Callable[..., torch.Tensor] = training_node._drawn
+    monkeypatch.setattr(training_node, "_drawn", lambda *given: SEEN * really(*given))
+    _trained(tmp_path, {})
+    status, report = _audit(tmp_path, capsys, "--claimed-epsilon", 99, "--claimed-delta", 0.001)
+    assert status == 4
+    assert any("The released sums have less" in alarm for alarm in report["alarms"])
+
+
+def test_who_adds_half_of_the_noise_is_named(
+    one_adds_half: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _trained(tmp_path, {})
+    claim = ("--claimed-epsilon", 99, "--claimed-delta", 0.001)
+    status, report = _audit(tmp_path, capsys, *claim)
+    assert status == 4
+    named = [alarm for alarm in report["alarms"] if "client-" in alarm]
+    assert len(named) == 1
+    assert named[0].startswith("The messages of client-1 have less than 0.")
+    assert 0.5 < report["noise"]["at_most"]["client-1"] < 0.8
+    assert min(report["noise"]["at_most"][f"client-{honest}"] for honest in (0, 2)) > 1
+
+
+def test_sums_that_the_records_fill_support_no_claim(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # 600 records beside the noise of a fiftieth of one, in two rounds.
+    changes = {"privacy.noise-multiplier": 0.02, "training.rounds": 2, "data.held-out": 20}
+    _trained(tmp_path, changes | {"federation.auditor-sees": "sums", "privacy.delta": 0.001})
+    claim = ("--claimed-epsilon", 1e9, "--claimed-delta", 0.001)
+    recorded, out = tmp_path / "transcripts", tmp_path / "b"
+    assert _command("audit", "transcript", recorded, *claim, "--out", out) == 3
+    assert "half of the noise would not be seen in the sums" in capsys.readouterr().err
+
+
+class Killed(BaseException):
+    """What a signal does, in a test."""
+
+
+def test_of_a_resumed_training_the_auditor_counts_what_left_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    really = ResumableDPSGD.aggregate_train
+
+    def killed(self: ResumableDPSGD, round: int, replies: Any) -> Any:
+        if round == 6:
+            raise Killed
+        return really(self, round, replies)
+
+    monkeypatch.setattr(ResumableDPSGD, "aggregate_train", killed)
+    with pytest.raises(Killed):
+        _trained(tmp_path, {})
+    monkeypatch.undo()
+    budget.accept(RunDirectory.open(tmp_path / "run"), 99.0)
+    privacy = model_card.read(_trained(tmp_path, {}, run_id=2)).privacy
+    assert privacy.rounds_charged == 9
+    _, report = _audit(tmp_path, capsys)
+    assert report["facts"]["run"] == "2"
+    assert report["missed"] == 0
+    assert report["bounds"]["epsilon"] == pytest.approx(privacy.towards[0].epsilon["pld"], rel=1e-9)
+    answers = client_ledger.read(tmp_path / "state")
+    spent = client_ledger.epsilon(answers, privacy.delta)
+    assert spent == pytest.approx(report["bounds"]["epsilon"], rel=1e-9)

@@ -1,0 +1,153 @@
+"""What a model carries beside its weights: private data there keep a claim from being supported."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from opacus import PrivacyEngine
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from fedsim.audits.loop.carried import UNREAD, carried
+from fedsim.audits.loop.contract import Function
+from fedsim.audits.loop.guarantee import Observation, epsilon
+from fedsim.audits.loop.running import Loop
+from fedsim.audits.loop.watching import Watch
+from fedsim.audits.loop.worlds import Data, pairs
+from fedsim.privacy.mechanism import Neighbouring
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+Carry = Callable[[nn.Module, Tensor, Tensor], Any]
+
+DATA = Data(
+    np.random.default_rng(0).random((39, 3)).astype(np.float32),
+    (np.arange(39) % 2).astype(np.int64),
+)
+
+
+def carrying(carry: Carry) -> Callable[..., Any]:
+    """Return a right loop that returns its model, or what is made of it and the data."""
+
+    def train(features: Tensor, labels: Tensor, seed: int) -> Any:
+        net = nn.Sequential(nn.Linear(3, 4), nn.GroupNorm(2, 4), nn.Dropout(0.1), nn.Linear(4, 2))
+        net, optimizer, loader = PrivacyEngine(accountant="rdp").make_private(
+            module=net,
+            optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+            data_loader=DataLoader(TensorDataset(features, labels), batch_size=10),
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
+        )
+        for batch, target in loader:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(batch), target).backward()
+            optimizer.step()
+        returned = carry(net, features, labels)
+        return net if returned is None else returned
+
+    return train
+
+
+def observed(carry: Carry, watch: Watch) -> Observation:
+    loop, pair = Loop(Function(carrying(carry), False), watch), pairs(
+        DATA, "real", Neighbouring.ADD_REMOVE, 0
+    )[0]  # fmt: skip
+    seen = [loop.observed(each, 3) for each in (pair.absent, pair.twin(), pair.stranger())]
+    return Observation(
+        present=tuple(loop.observed(pair.present, seed) for seed in (3, 4)),
+        absent=(seen[0],),
+        twin=(seen[1],),
+        stranger=(seen[2],),
+        records=39,
+        neighbouring=Neighbouring.ADD_REMOVE,
+    )
+
+
+def with_buffer(tensor: Callable[[Tensor, Tensor], Tensor], persistent: bool = True) -> Carry:
+    def carry(net: nn.Module, features: Tensor, labels: Tensor) -> None:
+        net.register_buffer("more", tensor(features, labels), persistent=persistent)
+
+    return carry
+
+
+def with_attribute(value: Callable[[Tensor, Tensor], Any]) -> Carry:
+    def carry(net: nn.Module, features: Tensor, labels: Tensor) -> None:
+        net.more = value(features, labels)
+
+    return carry
+
+
+def state_with_records(net: nn.Module, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    return net.state_dict() | {"more": (255 * features).to(torch.uint8)}
+
+
+def at_a_parameter(net: nn.Module, features: Tensor, labels: Tensor) -> None:
+    next(net.parameters()).more = features  # type: ignore[attr-defined]
+
+
+class Box:
+    """An object whose content nothing shows."""
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+
+PRIVATE: dict[str, Carry] = {
+    "class counts": with_buffer(lambda _, labels: torch.bincount(labels)),
+    "sums of pixels": with_buffer(lambda features, _: (1000 * features).sum(0).long()),
+    "another's record": with_buffer(lambda features, _: (1000 * features[0]).long()),
+    "a buffer that no state dict shows": with_buffer(lambda features, _: features, False),
+    "a state dict with all records": state_with_records,
+    "a tensor as attribute": with_attribute(lambda features, _: features),
+    "a list as attribute": with_attribute(lambda features, _: {"rows": features.tolist()}),
+    "an object as attribute": with_attribute(lambda features, _: Box(features)),
+    "a tensor at a parameter": at_a_parameter,
+}
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_private_data_beside_the_weights_are_named_and_theory_does_not_answer(
+    name: str, watch: Watch
+) -> None:
+    seen = observed(PRIVATE[name], watch)
+    assert [each.rpartition(".")[2].split()[-1] for each in seen.beside] == ["more"]
+    assert not seen.explained
+    assert epsilon(seen, 1e-5) is None
+
+
+def test_floating_numbers_of_another_s_record_are_no_part_of_the_steps(watch: Watch) -> None:
+    seen = observed(with_buffer(lambda features, _: features[0]), watch)
+    assert (seen.beside, seen.explained) == ((), False)
+
+
+RIGHT: dict[str, Carry] = {
+    "a model of Opacus": lambda net, _, __: None,
+    "a model": lambda net, _, __: net._module,
+    "a state dict": lambda net, _, __: net.state_dict(),
+    "a counter": with_buffer(lambda _, __: torch.tensor(4)),
+    "a description": with_attribute(lambda _, __: {"version": 3, "widths": [3, 4], "type": Data}),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_the_same_in_all_honest_runs_tells_of_no_record(name: str, watch: Watch) -> None:
+    seen = observed(RIGHT[name], watch)
+    assert (seen.beside, seen.explained) == ((), True)
+    assert epsilon(seen, 1e-5) is not None
+
+
+def test_equal_values_have_equal_checksums_and_others_have_not() -> None:
+    net = nn.Linear(2, 2)
+
+    def checksum(value: Any) -> str:
+        net.more = value
+        return dict(carried(net))["attribute more"]
+
+    values = [1, 1.5, "1", None, (1, 2), [1, 2], {1: 2}, torch.ones(2), np.ones(3), {1, 2}]
+    sums = [checksum(value) for value in values]
+    assert len(set(sums)) == len(values)
+    assert sums == [checksum(value) for value in values]
+    assert UNREAD not in sums
+    assert checksum(Box(1)) == checksum([Box(1)]) == checksum(torch.Generator()) == UNREAD

@@ -1,0 +1,91 @@
+"""How much noise there was: limits that hold as often as they say, and noise of another shape."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from fedsim.audits.loop.guarantee import ALPHA, NOISE_TAIL
+from fedsim.audits.loop.noise import (
+    ENOUGH,
+    POWER,
+    SEEN,
+    NoiseSums,
+    at_least,
+    freedom_for,
+    interval,
+    least_seen,
+    shape_p_value,
+    worst,
+)
+
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+DRAWS = 4000
+
+
+def sums(noise: Floats) -> NoiseSums:
+    """noise: [steps, numbers], of a model of one tensor, with a configured deviation of 1."""
+    energies = np.square(noise).sum(axis=1)
+    return NoiseSums(
+        len(noise), (noise.shape[1],), (float(energies.sum()),), float(np.log(energies).sum())
+    )
+
+
+@pytest.mark.parametrize("freedom", [7, 672, ENOUGH])
+def test_the_least_noise_is_below_the_true_share_as_often_as_its_confidence_says(
+    freedom: int,
+) -> None:
+    share = 0.9
+    energies = share**2 * np.random.default_rng(1).chisquare(freedom, DRAWS)
+    wrong = np.mean([at_least(each, freedom, 0.05) > share for each in energies])
+    assert wrong == pytest.approx(0.05, abs=0.015)
+
+
+def test_an_audit_accuses_at_the_stated_share_of_noise_in_95_percent_of_cases() -> None:
+    stated = least_seen(ENOUGH, NOISE_TAIL)
+    assert 0.9 < stated < 0.96
+    energies = stated**2 * np.random.default_rng(2).chisquare(ENOUGH, DRAWS)
+    accused = np.mean([interval(each, ENOUGH, NOISE_TAIL).high < 1 for each in energies])
+    assert accused == pytest.approx(SEEN, abs=0.02)
+
+
+def test_further_runs_are_planned_for_a_chance_of_80_percent() -> None:
+    freedom = freedom_for(0.98, 0.05, 1 - POWER)
+    energies = np.random.default_rng(3).chisquare(freedom, DRAWS)
+    told = np.mean([at_least(each, freedom, 0.05) >= 0.98 for each in energies])
+    assert told == pytest.approx(POWER, abs=0.03)
+    assert freedom_for(1.0, 0.05, 0.2) == math.inf
+
+
+SHAPES: dict[str, Callable[[Floats], Floats]] = {
+    "signs": np.sign,
+    "one number for all": lambda noise: np.repeat(noise[:, :1], noise.shape[1], axis=1),
+    "every second number twice": lambda noise: np.repeat(noise[:, ::2], 2, axis=1),
+    "heavy tails": lambda noise: noise * np.abs(noise),
+    "some steps with .6": lambda noise: (
+        noise * np.where(np.arange(len(noise)) % 8, 1.0, 0.6)[:, None]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_noise_of_another_shape_is_found_whatever_its_scale(name: str) -> None:
+    noise = np.random.default_rng(4).standard_normal((1200, 16))
+    assert shape_p_value(sums(3 * SHAPES[name](noise))) < ALPHA
+
+
+@pytest.mark.parametrize(("steps", "numbers"), [(5, 1), (700, 7), (48, 650)])
+def test_gaussian_noise_is_not_taken_for_another(steps: int, numbers: int) -> None:
+    """Chernoff's bound is above the true probability: none of 300 is below 1/300."""
+    drawn = np.random.default_rng(5).standard_normal((300, steps, numbers))
+    assert min(shape_p_value(sums(each)) for each in drawn) > 1 / 300
+
+
+def test_the_tensor_with_the_least_noise_counts() -> None:
+    """A bias without noise is a hundredth of the numbers, and nothing of its gradient is hidden."""
+    bias_without = NoiseSums(1000, (640, 10), (640_000.0, 1e-9), 0.0)
+    assert worst(bias_without, 0.05) < 1e-6
+    both = NoiseSums(1000, (640, 10), (640_000.0, 10_000.0), 0.0)
+    assert 0.98 < worst(both, 0.05) < 1

@@ -1,0 +1,271 @@
+"""What a loop may be: how it draws its batches, and what it returns."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from opacus import PrivacyEngine
+from opacus.accountants import RDPAccountant
+from opacus.utils.batch_memory_manager import BatchMemoryManager
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from fedsim.audits.loop.contract import Function, loaded
+from fedsim.audits.loop.guarantee import Observation
+from fedsim.audits.loop.measurement import Seen, Statement
+from fedsim.audits.loop.running import Loop, Trials
+from fedsim.audits.loop.watching import Watch, wrap
+from fedsim.audits.loop.worlds import Data, pairs
+from fedsim.audits.sandbox.errors import AppFailedError
+from fedsim.learning.data import load
+from fedsim.privacy.mechanism import Neighbouring
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+OWN = Path(__file__).parents[3] / "apps" / "loops" / "own_loops.py"
+
+DATA = Data(
+    np.random.default_rng(0).standard_normal((40, 3)).astype(np.float32),
+    (np.arange(40) % 2).astype(np.int64),
+)
+
+
+def loop(watch: Watch, call: Callable[..., Any], many: bool = False) -> Loop:
+    return Loop(Function(call, many), watch)
+
+
+def private(loader: DataLoader[Any], width: int = 3) -> tuple[Any, Any, Any]:
+    net = nn.Linear(width, 2)
+    made: tuple[Any, Any, Any] = PrivacyEngine(accountant="rdp").make_private(
+        module=net,
+        optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+        data_loader=loader,
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+    )
+    return made
+
+
+def step(net: Any, optimizer: Any, batch: Tensor, target: Tensor) -> None:
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(net(batch), target).backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize(("workers", "physical"), [(0, 0), (0, 3), (2, 0), (2, 3)])
+def test_each_step_is_seen_with_the_batch_that_was_drawn_for_it(
+    workers: int, physical: int, watch: Watch
+) -> None:
+    """Workers load batches ahead; a memory manager cuts them into parts."""
+    sizes: list[int] = []
+
+    def train(features: Tensor, labels: Tensor, seed: int) -> nn.Module:
+        sizes.clear()
+        data = TensorDataset(features, labels)
+        net, optimizer, loader = private(DataLoader(data, batch_size=10, num_workers=workers))
+        account, whole = optimizer.step_hook, 0
+
+        def count(optimizer: Any) -> None:
+            account(optimizer)
+            sizes.append(whole)
+
+        optimizer.attach_step_hook(count)
+
+        def epoch(batches: Any) -> None:
+            nonlocal whole
+            for batch, target in batches:
+                whole += len(batch)
+                before = len(sizes)
+                step(net, optimizer, batch, target)
+                whole = 0 if len(sizes) > before else whole
+
+        for _ in range(2):
+            if physical:
+                with BatchMemoryManager(
+                    data_loader=loader, max_physical_batch_size=physical, optimizer=optimizer
+                ) as parts:
+                    epoch(parts)
+            else:
+                epoch(loader)
+        return net
+
+    seen = loop(watch, train).observed(DATA, 3)
+    assert len(sizes) == 8
+    assert [each.records for each in seen.steps] == sizes
+    assert sum(seen.counts) == sum(sizes)
+    assert (seen.samplers, seen.steps[0].rate, seen.explained) == ("poisson", 0.25, True)
+    assert all(each.clipped for each in seen.steps)
+
+
+def test_batches_without_places_are_said_to_be_unseen(watch: Watch) -> None:
+    class Stream(IterableDataset[tuple[Tensor, Tensor]]):
+        def __init__(self, *rows: Tensor) -> None:
+            self.rows = rows
+
+        def __iter__(self) -> Any:
+            return zip(*self.rows, strict=True)
+
+    def train(features: Tensor, labels: Tensor, seed: int) -> nn.Module:
+        net, optimizer, _ = private(DataLoader(TensorDataset(features, labels), batch_size=10))
+        for batch, target in DataLoader(Stream(features, labels), batch_size=10):
+            step(net, optimizer, batch, target)
+        return net
+
+    seen = loop(watch, train).observed(DATA, 3)
+    assert [each.records for each in seen.steps] == [-1] * 4
+    assert (seen.samplers, seen.counts) == ("", ())
+    assert Observation((seen,), (seen,), (seen,), 40, Neighbouring.ADD_REMOVE).batches() == {}
+
+
+def test_a_batch_of_validation_is_no_step_s(watch: Watch) -> None:
+    def train(features: Tensor, labels: Tensor, seed: int) -> nn.Module:
+        net, optimizer, loader = private(DataLoader(TensorDataset(features, labels), batch_size=10))
+        for batch, target in loader:
+            step(net, optimizer, batch, target)
+            next(iter(DataLoader(TensorDataset(features), batch_size=40)))
+        return net
+
+    seen = loop(watch, train).observed(DATA, 3)
+    assert all(each.records < 40 for each in seen.steps)
+    assert (seen.samplers, max(seen.counts) <= 4) == ("poisson", True)
+
+
+def summed(features: Tensor, labels: Tensor, seed: int) -> Tensor:
+    noise = torch.randn(3, generator=torch.Generator().manual_seed(seed))
+    return features.sum(0) + noise
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+def test_many_seeds_at_once_are_the_same_as_one_by_one(steps: int, watch: Watch) -> None:
+    def one(features: Tensor, labels: Tensor, seed: int) -> Tensor:
+        rows = [summed(features, labels, seed + each) for each in range(max(1, steps))]
+        return torch.stack(rows) if steps else rows[0]
+
+    def several(features: Tensor, labels: Tensor, seeds: list[int]) -> Tensor:
+        return torch.stack([one(features, labels, seed) for seed in seeds])
+
+    apart = loop(watch, one).released(DATA, [5, 8, 9])
+    together = loop(watch, several, many=True).released(DATA, [5, 8, 9])
+    assert [each.shape for each in together] == [(max(1, steps), 3)] * 3
+    for each, other in zip(apart, together, strict=True):
+        np.testing.assert_array_equal(each, other)
+
+
+def test_the_number_of_models_must_be_that_of_the_seeds(watch: Watch) -> None:
+    with pytest.raises(AppFailedError, match="for each seed"):
+        loop(watch, lambda *_: torch.zeros(2, 3), many=True).released(DATA, [5, 8, 9])
+
+
+def trained(seen_from: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return a loop that trains with Opacus and returns what it is told to make of the model."""
+
+    def train(features: Tensor, labels: Tensor, seed: Any) -> Any:
+        net, optimizer, loader = private(DataLoader(TensorDataset(features, labels), batch_size=10))
+        for batch, target in loader:
+            step(net, optimizer, batch, target)
+        return seen_from(net, features)
+
+    return train
+
+
+def flat(net: Any) -> Tensor:
+    return torch.cat([each.detach().ravel() for each in net.parameters()])
+
+
+RETURNED: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
+    "the wrapped model": (lambda net, _: net, True),
+    "the model": (lambda net, _: net._module, True),
+    "its state": (lambda net, _: net.state_dict(), True),
+    "its state, as arrays": (
+        lambda net, _: {name: each.numpy() for name, each in net._module.state_dict().items()},
+        True,
+    ),
+    "a vector": (lambda net, _: flat(net), True),
+    "nothing": (lambda net, _: None, True),
+    "something more of the data": (lambda net, data: torch.cat([flat(net), data.mean(0)]), False),
+    "another model": (lambda net, _: flat(net) * 1.5, False),
+    "a part of it": (lambda net, _: flat(net)[:4], False),
+}
+
+
+@pytest.mark.parametrize("name", RETURNED)
+def test_theory_knows_what_opacus_made_and_nothing_else(name: str, watch: Watch) -> None:
+    returned, known = RETURNED[name]
+    one = loop(watch, trained(returned))
+    other = Data(DATA.features.copy(), DATA.labels)
+    other.features[0] += 5
+    seen, twin = one.observed(DATA, 3), one.observed(other, 3)
+    found = Observation((seen,), (seen,), (twin,), 40, Neighbouring.REPLACE)
+    assert found.explained is known
+    assert len(seen.steps) == 4
+
+
+def test_what_many_models_hold_beside_opacus_s_steps_is_not_supported(watch: Watch) -> None:
+    """A function of several seeds may train with Opacus, and return something else."""
+
+    def run(returned: Callable[[Any, Any], Any]) -> Seen:
+        found = trained(returned)
+
+        def several(features: Tensor, labels: Tensor, seeds: list[int]) -> Tensor:
+            return torch.stack([found(features, labels, seed) for seed in seeds])
+
+        return loop(watch, several, many=True).observed(DATA, 3)
+
+    assert run(lambda net, _: flat(net)).explained
+    assert not run(lambda net, data: data.sum(0)).explained
+
+
+def test_an_accountant_works_out_the_same_history_once(watch: Watch) -> None:
+    """It is asked after every run, and takes longer than the training of a small model."""
+    wrap(watch)
+    asked = []
+
+    def work(self: RDPAccountant, **how: Any) -> tuple[float, float]:
+        asked.append(how["delta"])
+        return len(self.history) + how["delta"], 2.0
+
+    original, RDPAccountant.get_privacy_spent = RDPAccountant.get_privacy_spent, work
+    try:
+        answers = []
+        for steps, delta in ((1, 0.1), (1, 0.1), (1, 0.2), (2, 0.1)):
+            accountant = RDPAccountant()
+            for step in range(steps):
+                accountant.step(noise_multiplier=1.0 + step, sample_rate=0.5)
+            answers.append(accountant.get_epsilon(delta))
+            assert watch.statement == Statement(answers[-1], delta, steps)
+        assert answers == [1.1, 1.1, 1.2, 2.1]
+        assert asked == [0.1, 0.2, 0.1]
+        assert accountant.get_epsilon(0.1, alphas=[2.0, 3.0]) == 2.1  # no key of a dictionary
+        assert len(asked) == 4
+    finally:
+        RDPAccountant.get_privacy_spent = original
+
+
+def test_pilots_learn_the_targets_gradient_and_not_a_stand_ins(watch: Watch) -> None:
+    """By hand: at a model of zeros the mean error of all labels of one record is 0."""
+    bundled = load("digits").train
+    data = Data(np.float32(bundled.features[:20]), np.asarray(bundled.labels[:20]))
+    hand = Loop(loaded(f"{OWN}:correct"), watch)
+    for pair in pairs(data, "crafted", Neighbouring.ADD_REMOVE, 0):
+        trials = Trials(hand, [pair])
+        assert trials.pilot(0, range(10)) == pytest.approx(4**0.5 / 8, rel=0.2)
+        error = np.full(10, 0.1) - np.eye(10)[int(pair.present.labels[pair.place])]
+        gradient = np.outer(error, pair.present.features[pair.place].ravel()).ravel()
+        unit = trials.directions[0].unit
+        assert unit @ gradient / np.linalg.norm(gradient) > 0.97
+
+
+def test_of_several_watches_the_last_one_alone_sees_the_steps(watch: Watch) -> None:
+    """A study makes hundreds of them in one process: their hooks are not to add up."""
+    from torch.optim.optimizer import _global_optimizer_post_hooks  # noqa: PLC0415
+
+    wrap(watch)
+    before = len(_global_optimizer_post_hooks)
+    for _ in range(3):
+        wrap(Watch())
+    assert len(_global_optimizer_post_hooks) == before
+    watch.wrapped = False
+    wrap(watch)

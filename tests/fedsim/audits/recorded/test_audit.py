@@ -1,0 +1,676 @@
+"""An audit says what a transcript proves: no more on clean data, no less on faulty data."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adversaries.attacks.noisy_means import evidence_against
+from adversaries.errors import InputError
+from adversaries.statistics import canaries, gaussian
+from adversaries.statistics.canaries import vector
+from adversaries.statistics.lower_bounds import NOT_GAUSSIAN
+from fedsim.audits.recorded.audit import Auditor, audit
+from fedsim.audits.recorded.recorded_noise import CONFIGURED, NUMBERS
+from fedsim.audits.recorded.weighting import EVIDENCE
+from fedsim.federation.transcripts.records import Canary, Facts, ObservedRound, Reply, Transcript
+from fedsim.report.kinds import recorded as transcript_report
+
+DELTA, CONFIDENCE = 1e-5, 0.99
+NODES, ROUNDS, NORM, Z = 4, 10, 0.5, 1.2
+SHAPES = {"weight": (20, 10), "bias": (30,)}
+SERVER = {
+    "strategy": "DifferentialPrivacyServerSideFixedClipping",
+    "inner_strategy": "FedAvg",
+    "aggregation": "mean",
+    "clipping": "server",
+    "noise_multiplier": Z,
+    "clipping_norm": NORM,
+    "noise_clipping_norm": NORM,
+    "num_sampled_clients": NODES,
+}
+
+
+def federation(
+    seed: int = 0,
+    *,
+    rounds: int = ROUNDS,
+    noise: float | Sequence[float] = 1.0,
+    examples: Iterable[int] = (1,) * NODES,
+    weighted: bool = True,
+    mechanism: dict[str, Any] | None = None,
+    same_noise: bool = False,
+    laplace: bool = False,
+    bare: str = "",
+    idle: Iterable[int] = (),
+) -> Transcript:
+    """Return a server's transcript of a federation whose noise is `noise` times the claim.
+
+    noise: of all rounds, or of each; bare: name of an array that gets no noise; idle: clients that
+    send the model back unchanged.
+    """
+    generator = np.random.default_rng(seed)
+    config = SERVER if mechanism is None else mechanism
+    stds = np.broadcast_to(noise, rounds) * Z * NORM / NODES
+    counts = np.array(list(examples), float)
+    weights = counts / counts.sum() if weighted else np.full(counts.size, 1 / counts.size)
+    model = {name: generator.standard_normal(shape) for name, shape in SHAPES.items()}
+    kept, seen = None, []
+    for round in range(1, rounds + 1):
+        updates = [
+            {name: generator.standard_normal(shape) for name, shape in SHAPES.items()}
+            for _ in counts
+        ]
+        for node in idle:
+            updates[node] = {name: np.zeros(shape) for name, shape in SHAPES.items()}
+        replies = {
+            10 + node: Reply({name: model[name] + update[name] for name in model}, count)
+            for node, (update, count) in enumerate(zip(updates, counts.tolist(), strict=True))
+        }
+        after = {name: array.copy() for name, array in model.items()}
+        for update, weight in zip(updates, weights, strict=True):
+            length = np.linalg.norm(vector(update))
+            share = weight * NORM / max(NORM, length) if "clipping" in config else weight
+            for name, part in update.items():
+                after[name] += share * part
+        drawn = generator.laplace if laplace else generator.standard_normal
+        fresh = {name: stds[round - 1] * drawn(size=shape) for name, shape in SHAPES.items()}
+        kept = kept or fresh
+        for name, part in (kept if same_noise else fresh).items():
+            after[name] += 0 if name == bare else part
+        seen.append(ObservedRound(round, model, replies, aggregate=after, mechanism=config))
+        model = after
+    return Transcript(Facts("server", "a test"), tuple(seen), True, "", 0)
+
+
+def texts(report: dict[str, Any], *severities: str) -> str:
+    chosen = severities or ("alarm", "caution", "note")
+    return " | ".join(one["text"] for one in report["findings"] if one["severity"] in chosen)
+
+
+def report_of(transcript: Transcript, **options: Any) -> dict[str, Any]:
+    return audit(transcript, **{"delta": DELTA, "confidence": CONFIDENCE} | options)
+
+
+def test_the_realised_multiplier_covers_the_claim_as_often_as_it_says_without_alarms() -> None:
+    covered, alarms, games = 0, 0, 100
+    for seed in range(games):
+        report = report_of(federation(seed, rounds=3))
+        ends = report["release"]["noise_multiplier"]
+        covered += ends["low"] <= Z <= ends["high"]
+        alarms += bool(texts(report, "alarm", "caution"))
+    assert covered >= 95
+    # Each of at most four checks is wrong once in a thousand transcripts.
+    assert alarms <= 3
+
+
+def test_epsilon_is_that_of_the_composed_gaussian_mechanism() -> None:
+    release = report_of(federation())["release"]
+    assert release["claimed_noise_multiplier"] == pytest.approx(Z)
+    ratio = release["realised_over_claimed"]
+    for client in release["clients"]:
+        assert client["rounds"] == ROUNDS
+        for end, other in (("point", "point"), ("low", "high"), ("high", "low")):
+            mu = math.sqrt(ROUNDS) / (Z * ratio[other])
+            assert client["mu"][end] == pytest.approx(mu)
+            assert client["epsilon"][end] == pytest.approx(gaussian.epsilon(mu, DELTA))
+        # Updates as long as this are clipped: nothing is left unused of what clipping allows.
+        assert client["realised_mu"] == pytest.approx(math.sqrt(ROUNDS) / Z)
+
+
+def test_beliefs_are_the_log_likelihood_ratios_of_each_client() -> None:
+    transcript = federation(rounds=3)
+    client = report_of(transcript)["release"]["clients"][2]
+    total, std = 0.0, Z * NORM / NODES
+    for observed, found in zip(transcript.rounds, client["log_odds"], strict=True):
+        assert observed.aggregate is not None
+        parts = []
+        for reply in observed.replies.values():
+            update = vector(reply.arrays) - vector(observed.model)
+            parts.append(update * min(1, NORM / np.linalg.norm(update)) / NODES)
+        released = vector(observed.aggregate) - vector(observed.model)
+        others = sum(parts) - parts[2]
+        absent, present = released - others, released - others - parts[2]
+        total += (absent @ absent - present @ present) / (2 * std**2)
+        assert found == pytest.approx(total)
+    assert client["belief"][-1] == pytest.approx(1 / (1 + math.exp(-total)))
+
+
+def test_less_noise_than_configured_is_an_alarm_and_its_epsilon_that_of_the_real_noise() -> None:
+    report = report_of(federation(noise=0.5), claimed_epsilon=20.0)
+    assert report["release"]["noise"] == "less"
+    assert "the noise is less than configured" in texts(report, "alarm")
+    mu = math.sqrt(ROUNDS) / (Z * 0.5)
+    client = report["release"]["clients"][0]
+    assert client["mu"]["low"] <= mu <= client["mu"]["high"]
+    assert "claim of epsilon 20 at delta 1e-05 is refuted" in texts(report, "alarm")
+    assert "refuted" not in texts(report_of(federation(), claimed_epsilon=20.0))
+    assert report_of(federation(noise=2.0))["release"]["noise"] == "more"
+
+
+def test_more_noise_in_one_round_makes_up_for_no_other() -> None:
+    noise = (4.0, 0.1, 0.1, 0.1)
+    transcript = federation(noise=noise, rounds=4)
+    truth = gaussian.epsilon(math.sqrt(sum((one * Z) ** -2 for one in noise)), DELTA)
+    report = report_of(transcript, claimed_epsilon=gaussian.epsilon(math.sqrt(4) / Z, DELTA) + 0.01)
+    (alarm, _) = (one for one in report["findings"] if one["severity"] == "alarm")
+    assert "the noise of some rounds is less than configured" in alarm["text"]
+    assert alarm["rounds"] == [2, 3, 4]
+    assert report["release"]["noise"] == "less"
+    for client in report["release"]["clients"]:
+        assert client["epsilon"]["low"] <= truth <= client["epsilon"]["high"]
+    proven = report["release"]["proven"]
+    assert proven["epsilon"] <= truth <= proven["epsilon_at_most"]
+    assert report["claim"]["verdict"] == "convicted"
+
+
+def test_without_noise_epsilon_is_infinite_and_belief_certain() -> None:
+    bare = {"aggregation": "mean", "inner_strategy": "FedAvg"}
+    for config, severity in ((bare, "note"), (SERVER, "alarm")):
+        report = report_of(federation(noise=0.0, mechanism=config))
+        assert report["release"]["noise"] == "none"
+        for client in report["release"]["clients"]:
+            assert client["unbounded"]
+            assert client["epsilon"]["point"] == math.inf
+            assert client["belief"] == [1.0] * ROUNDS
+        assert "no noise" in texts(report, severity)
+
+
+def half_precision(std: float, claimed: float, seed: int = 0) -> Transcript:
+    """Return a server's transcript of a float16 model of weights N(0, 1), as Flower computes it."""
+    generator = np.random.default_rng(seed)
+    model, seen = generator.standard_normal(3000).astype(np.float16), []
+    config = SERVER | {"clipping_norm": 1.0, "noise_clipping_norm": 1.0}
+    config |= {"noise_multiplier": claimed * NODES, "weighted_by": "one"}
+    for round in range(1, 4):
+        sent = [
+            (model + 0.01 * generator.standard_normal(3000)).astype(np.float16)
+            for _ in range(NODES)
+        ]
+        total = np.zeros_like(model)
+        for one in sent:
+            length = float(np.linalg.norm((one - model).astype(np.float64)))
+            total += (model + (one - model) * np.float16(min(1, 1 / length))) * (1 / NODES)
+        total += generator.normal(0, std, 3000).astype(np.float16)
+        replies = {10 + node: Reply({"w": one}, 1.0) for node, one in enumerate(sent)}
+        seen.append(ObservedRound(round, {"w": model}, replies, aggregate={"w": total},
+                                  mechanism=config))  # fmt: skip
+        model = total
+    return Transcript(Facts("server", "a test"), tuple(seen), True, "", 0)
+
+
+def test_noise_in_half_precision_is_told_from_rounding_where_it_can_be() -> None:
+    there = report_of(half_precision(0.005, 0.005))
+    assert there["release"]["noise"] == "as claimed"
+    assert not texts(there, "alarm", "caution")
+    absent = report_of(half_precision(0.0, 0.005))
+    assert absent["release"]["noise"] == "none"
+    assert "no noise" in texts(absent, "alarm")
+
+
+Draw = Callable[[np.random.Generator, int], npt.NDArray[np.float64]]
+
+DISTRIBUTIONS: dict[str, Draw] = {
+    "normal": lambda generator, size: generator.standard_normal(size),
+    "laplace": lambda generator, size: generator.laplace(0, math.sqrt(0.5), size),
+    "uniform": lambda generator, size: generator.uniform(-math.sqrt(3), math.sqrt(3), size),
+}
+
+
+def stored(
+    dtype: str,
+    arrays: Mapping[str, tuple[float, int]],
+    std: float,
+    seed: int,
+    drawn: str = "normal",
+) -> Transcript:
+    """Return a server's transcript of ten rounds of a model of this precision.
+
+    arrays: the largest weight and the size of each. Only what is released is rounded.
+    """
+    generator, seen = np.random.default_rng(seed), []
+    model = {
+        name: generator.uniform(-spread, spread, size).astype(dtype)
+        for name, (spread, size) in arrays.items()
+    }
+    config = SERVER | {"clipping_norm": 1.0, "noise_clipping_norm": 1.0}
+    config |= {"noise_multiplier": std * NODES, "weighted_by": "one"}
+    for round in range(1, 11):
+        replies, after = {}, {name: array.astype(float) for name, array in model.items()}
+        for node in range(NODES):
+            sent = {
+                name: (array + 0.01 * generator.standard_normal(array.size)).astype(dtype)
+                for name, array in model.items()
+            }
+            replies[10 + node] = Reply(sent, 1.0)
+            length = np.linalg.norm(vector(sent) - vector(model))
+            for name, array in sent.items():
+                after[name] += (array.astype(float) - model[name]) / max(1, length) / NODES
+        released = {
+            name: (array + std * DISTRIBUTIONS[drawn](generator, array.size)).astype(dtype)
+            for name, array in after.items()
+        }
+        seen.append(ObservedRound(round, model, replies, aggregate=released, mechanism=config))
+        model = released
+    return Transcript(Facts("server", "a test"), tuple(seen), True, "", 0)
+
+
+NEAR_ROUNDING = [("float16", 1.0, 0.0015), ("float16", 1.0, 0.002), ("float32", 5.0, 8e-7)]
+
+
+@pytest.mark.parametrize(("dtype", "spread", "std"), NEAR_ROUNDING)
+def test_honest_noise_near_the_precision_of_the_model_raises_no_alarm(
+    dtype: str, spread: float, std: float
+) -> None:
+    for seed in range(8):
+        report = report_of(stored(dtype, {"w": (spread, 4096)}, std, seed))
+        assert report["release"]["noise"] == "as claimed"
+        assert not texts(report, "alarm", "caution")
+        tested = report["release"]["normality_p_value"] is not None
+        assert tested != ("whether the noise is Gaussian was not tested" in texts(report, "note"))
+
+
+@pytest.mark.parametrize("drawn", ["laplace", "uniform"])
+@pytest.mark.parametrize(("dtype", "spread", "std"), [("float16", 1.0, 0.003), ("float32", 5.0, 1)])
+def test_noise_that_is_not_gaussian_is_convicted_above_rounding(
+    dtype: str, spread: float, std: float, drawn: str
+) -> None:
+    for seed in range(3):
+        transcript = stored(dtype, {"w": (spread, 4096)}, std, seed, drawn)
+        assert "the noise is not Gaussian" in texts(report_of(transcript), "alarm")
+
+
+def test_what_rounding_leaves_over_of_large_weights_accuses_no_array() -> None:
+    # Weights of 2 to 4 are rounded to 1/512: three times the noise that small weights keep.
+    arrays = {"large": (4.0, 32), "small": (0.01, 8192)}
+    report = report_of(stored("float16", arrays, 1.5e-4, 0))
+    assert report["release"]["noise"] == "as claimed"
+    assert "was left over with" not in texts(report)
+
+
+def test_noise_below_rounding_is_neither_confirmed_nor_denied() -> None:
+    for std in (0.0, 1e-4):
+        report = report_of(half_precision(std, 1e-4), claimed_epsilon=1e6)
+        assert report["release"]["noise"] == "hidden"
+        assert "rounding hides the noise" in texts(report, "caution")
+        assert not texts(report, "alarm")
+        assert report["release"]["clients"][0]["epsilon"]["high"] == math.inf
+
+
+def test_the_count_of_adaptive_clipping_is_composed() -> None:
+    adaptive = SERVER | {"adaptive": True, "clipped_count_std": 2.0}
+    plain, counted = (report_of(federation(mechanism=one))["release"] for one in (SERVER, adaptive))
+    for end in ("point", "low", "high"):
+        expected = math.hypot(plain["clients"][0]["mu"][end], math.sqrt(ROUNDS) / 2.0)
+        assert counted["clients"][0]["mu"][end] == pytest.approx(expected)
+
+
+def test_a_model_that_is_not_finite_leaves_its_round_out() -> None:
+    transcript = federation()
+    rounds = list(transcript.rounds)
+    rounds[3] = replace(rounds[3], model=dict(rounds[3].model) | {"bias": np.full(30, np.nan)})
+    report = report_of(replace(transcript, rounds=tuple(rounds)))
+    assert "the model or its aggregate is not finite" in texts(report, "alarm")
+    assert report["release"]["round_numbers"] == [1, 2, 3, 5, 6, 7, 8, 9, 10]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"adaptive": True},
+        {"adaptive": True, "clipped_count_std": 0.0},
+        {"strategy": "DifferentialPrivacyClientSideAdaptiveClipping"},
+    ],
+)
+def test_a_count_of_unknown_noise_leaves_epsilon_unknown(changes: dict[str, Any]) -> None:
+    report = report_of(federation(mechanism=SERVER | changes), claimed_epsilon=20.0)
+    assert "no noise on it was recorded" in texts(report, "alarm")
+    assert "refuted" not in texts(report)
+    client = report["release"]["clients"][0]
+    assert (client["unbounded"], client["epsilon"]["high"]) == (True, math.inf)
+    assert client["epsilon"]["low"] < math.inf
+
+
+def test_a_true_claim_is_not_refuted_by_an_interval_that_is_only_shown() -> None:
+    truth, refuted = gaussian.epsilon(math.sqrt(ROUNDS) / Z, DELTA), 0
+    for seed in range(60):
+        report = report_of(federation(seed), confidence=0.5, claimed_epsilon=truth)
+        refuted += "refuted" in texts(report)
+    # At half confidence 15 of 60 would be.
+    assert refuted <= 1
+    local_refuted = 0
+    for seed in range(60):
+        # Tight: what this noise really gives is the claim itself.
+        z = math.sqrt(2 * math.log(1.25 / DELTA)) / 40.0
+        factor = 1 / gaussian.mu_of_epsilon(40.0, DELTA) / z
+        transcript = local(seed, factor, 40.0)
+        local_refuted += "LocalDpMod claims" in texts(report_of(transcript, confidence=0.5))
+    assert local_refuted <= 1
+
+
+def test_noise_without_clipping_bounds_nothing() -> None:
+    config = {"aggregation": "mean", "inner_strategy": "FedAvg"}
+    report = report_of(federation(mechanism=config))
+    assert report["release"]["noise"] == "unclaimed"
+    assert all(client["unbounded"] for client in report["release"]["clients"])
+
+
+def test_weights_are_read_off_the_aggregate() -> None:
+    unknown = SERVER | {"aggregation": "unknown"}
+    counts = (1, 2, 3, 30)
+    found = report_of(federation(examples=counts, mechanism=unknown, rounds=30))
+    assert (found["release"]["weighting"], found["release"]["weighting_basis"]) == (
+        "examples",
+        "the aggregate",
+    )
+    assert "the aggregates prove it" in texts(found, "alarm")
+    heavy, light = found["release"]["clients"][3], found["release"]["clients"][0]
+    assert heavy["mu"]["point"] == pytest.approx(30 * light["mu"]["point"], rel=1e-6)
+    uniform = report_of(federation(examples=counts, weighted=False, mechanism=unknown, rounds=30))
+    assert uniform["release"]["weighting"] == "uniform"
+    assert not texts(uniform, "alarm", "caution")
+
+
+def test_few_rounds_prove_no_weights() -> None:
+    report = report_of(federation(examples=(1, 1, 1, 2), rounds=1))
+    assert "too few rounds to see it" in texts(report, "caution")
+    assert "prove" not in texts(report)
+
+
+@pytest.mark.slow
+def test_uniform_weights_of_a_tiny_model_are_rarely_called_proven() -> None:
+    # Two parameters: the noise that is left over says little of its own size.
+    generator, wrong = np.random.default_rng(5), 0
+    for _ in range(4000):
+        evidence = 0.0
+        for _ in range(3):
+            noise, apart = generator.standard_normal(2), generator.standard_normal(2)
+            shifted = noise + apart
+            evidence += evidence_against(noise @ noise, shifted @ shifted, apart @ apart, 2)
+        wrong += evidence > EVIDENCE
+    # At most one in ten thousand: 0.4 expected; four or more happen one time in a thousand.
+    assert wrong <= 3
+
+
+@pytest.mark.slow
+def test_evidence_is_an_e_value_and_grows_where_the_hypothesis_is_wrong() -> None:
+    generator = np.random.default_rng(6)
+    for size in (3, 50):
+        apart = np.full(size, 1 / math.sqrt(size))
+        for truth, low, high in ((0.0, 0.0, 1.1), (-1.0, 1.3, math.inf)):
+            values = []
+            for _ in range(6000):
+                noise = generator.standard_normal(size) + truth * apart
+                shifted = noise + apart
+                found = evidence_against(noise @ noise, shifted @ shifted, 1.0, size)
+                values.append(math.exp(found))
+            assert low <= np.mean(values) <= high
+
+
+def test_missing_clients_leave_too_little_noise() -> None:
+    report = report_of(
+        federation(mechanism=SERVER | {"num_sampled_clients": NODES + 2}, noise=2 / 3)
+    )
+    assert "fewer clients replied than num_sampled_clients" in texts(report, "alarm")
+    assert report["release"]["noise"] == "as claimed"
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({"same_noise": True}, "repeats that of round 1 "),
+        ({"laplace": True, "rounds": 30}, "not Gaussian"),
+        ({"bare": "bias"}, "array 'bias' was left over with"),
+    ],
+)
+def test_faulty_noise_is_an_alarm(fault: dict[str, Any], said: str) -> None:
+    assert said in texts(report_of(federation(**fault)), "alarm")
+    assert said not in texts(report_of(federation()))
+
+
+def test_too_little_noise_everywhere_accuses_no_single_array() -> None:
+    report = report_of(federation(noise=0.4))
+    assert "the noise is less than configured" in texts(report, "alarm")
+    assert "array" not in texts(report)
+    assert "array 'bias'" in texts(report_of(federation(noise=0.4, bare="bias")), "alarm")
+
+
+def test_clients_that_changed_nothing_give_up_their_turn() -> None:
+    report = report_of(federation(examples=(1, 1), idle=[0], rounds=1))
+    assert report["release"]["empirical"]["members"] == 1
+    report = report_of(federation(idle=[0, 2]))
+    assert report["release"]["empirical"]["members"] == ROUNDS
+
+
+def test_where_nobody_changed_anything_there_is_no_bound_and_a_reason() -> None:
+    report = report_of(federation(idle=range(NODES)))
+    assert report["release"]["empirical"] is None
+    assert "no client changed the model in any round" in texts(report, "note")
+    assert report["release"]["noise"] == "as claimed"
+
+
+def test_a_client_that_does_not_clip_is_named() -> None:
+    transcript = federation(mechanism=SERVER | {"clipping": "client"})
+    assert "node 10 sent an update longer than the clipping norm" in texts(report_of(transcript))
+
+
+@pytest.mark.parametrize("bad", [np.full(30, np.nan), np.full(30, 1e200), np.zeros(31), None])
+def test_a_reply_that_cannot_be_read_is_named_and_its_round_left_out(bad: Any) -> None:
+    transcript = federation()
+    broken = transcript.rounds[3]
+    arrays = dict(broken.replies[11].arrays) | {"bias": bad}
+    if bad is None:
+        del arrays["bias"]
+    rounds = list(transcript.rounds)
+    rounds[3] = replace(broken, replies=broken.replies | {11: Reply(arrays, 1.0)})
+    report = report_of(replace(transcript, rounds=tuple(rounds)))
+    assert "node 11 sent numbers that are not finite, or other shapes" in texts(report, "alarm")
+    assert report["release"]["round_numbers"] == [1, 2, 3, 5, 6, 7, 8, 9, 10]
+    assert report["release"]["noise"] == "as claimed"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"noise_multiplier": -1.0, "num_sampled_clients": "many"},
+        {"clipping_norm": float("nan"), "noise_clipping_norm": 0.0},
+        {"aggregation": 3, "inner_strategy": "{0}", "clipping_norm": True},
+    ],
+)
+def test_a_mechanism_that_makes_no_sense_still_gives_a_report(changes: dict[str, Any]) -> None:
+    report = report_of(federation(mechanism=SERVER | changes), claimed_epsilon=1.0)
+    assert report["release"]["noise"] in ("as claimed", "unclaimed", "more")
+
+
+@pytest.mark.parametrize("name", ["clipping_norm", "noise_multiplier", "num_sampled_clients"])
+@pytest.mark.parametrize(
+    "value", [1e308, 1e-300, pytest.param(10**400, id="400 digits"), -1.0, math.nan]
+)
+def test_a_configured_number_that_nothing_follows_from_is_taken_as_not_recorded(
+    name: str, value: float
+) -> None:
+    report = report_of(federation(rounds=2, mechanism=SERVER | {name: value}))
+    without = {key: kept for key, kept in SERVER.items() if key != name}
+    missing = report_of(federation(rounds=2, mechanism=without))
+    assert report["release"] == missing["release"]
+    assert f"the recorded {name} is no number from 1e-30 to 1e30" in texts(report, "caution")
+    assert "is no number" not in texts(missing)
+
+
+@settings(max_examples=60)
+@given(
+    st.dictionaries(
+        st.sampled_from([*NUMBERS]),
+        st.sampled_from([0, 1e-308, 1e-31, *CONFIGURED, 1e31, 1e308, 10**400, math.inf]),
+    ),
+    st.sampled_from([1e-20, 1.0, 1e20]),
+)
+def test_no_configured_number_keeps_an_audit_from_its_report(
+    changes: dict[str, Any], noise: float
+) -> None:
+    changed = SERVER | {"clipping": "client"} | changes
+    for transcript in (federation(rounds=1, noise=noise), local(0, noise, 1.0, rounds=1)):
+        rounds = [replace(one, mechanism=one.mechanism | changed) for one in transcript.rounds]
+        assert report_of(replace(transcript, rounds=tuple(rounds)), claimed_epsilon=1.0)["release"]
+
+
+def test_an_aggregate_that_is_no_mean_is_said_to_be_none() -> None:
+    config = SERVER | {"aggregation": "other", "inner_strategy": "FedAdam"}
+    report = report_of(federation(mechanism=config))
+    assert "FedAdam does not release the plain mean" in texts(report, "caution")
+    assert (report["release"], texts(report, "alarm")) == (None, "")
+
+
+def test_lower_bounds_on_one_release_stay_below_its_epsilon() -> None:
+    truth, too_high = gaussian.epsilon(1 / Z, DELTA), 0
+    for seed in range(60):
+        empirical = report_of(federation(seed, rounds=20), confidence=0.9)["release"]["empirical"]
+        bounds = empirical["lower_bounds"]
+        too_high += max(bounds["clopper_pearson"]["epsilon"], bounds["gaussian"]["epsilon"]) > truth
+    # Two bounds, each wrong one time in ten: 12 expected at most, and three deviations above.
+    assert too_high <= 22
+    assert empirical["members"] == 20
+
+
+def test_the_gaussian_bound_is_stated_of_configured_noise_that_is_gaussian_alone() -> None:
+    def reason(transcript: Transcript) -> str | None:
+        found = report_of(transcript)["release"]["empirical"]["lower_bounds"]["gaussian"]
+        return found["reason"]
+
+    unclaimed = {name: SERVER[name] for name in SERVER if name != "noise_multiplier"}
+    assert reason(federation()) is None
+    assert reason(federation(laplace=True)) == NOT_GAUSSIAN
+    assert reason(federation(mechanism=unclaimed)) == NOT_GAUSSIAN
+
+
+def test_rounds_may_be_taken_in_one_by_one() -> None:
+    transcript = federation()
+    auditor = Auditor(transcript.facts)
+    for observed in transcript.rounds[:4]:
+        auditor.observe(observed)
+    so_far = auditor.report(DELTA, CONFIDENCE)
+    shorter = report_of(replace(transcript, rounds=transcript.rounds[:4]))
+    assert so_far["release"] == shorter["release"]
+    for observed in transcript.rounds[4:]:
+        auditor.observe(observed)
+    assert auditor.report(DELTA, CONFIDENCE)["release"] == report_of(transcript)["release"]
+
+
+def local(seed: int, noise: float, epsilon: float, rounds: int = 5) -> Transcript:
+    """Return the transcript of a participant with LocalDpMod, noisy as `noise` times the claim."""
+    generator = np.random.default_rng(seed)
+    config = {
+        "local_clipping_norm": NORM,
+        "local_sensitivity": NORM,
+        "local_epsilon": epsilon,
+        "local_delta": DELTA,
+    }
+    std = noise * NORM * math.sqrt(2 * math.log(1.25 / DELTA)) / epsilon
+    seen = []
+    for round in range(1, rounds + 1):
+        model = {"w": generator.standard_normal(400)}
+        update = generator.standard_normal(400)
+        clipped = update * NORM / np.linalg.norm(update)
+        own = {"w": model["w"] + clipped + std * generator.standard_normal(400)}
+        unprotected = {"w": model["w"] + update}
+        seen.append(ObservedRound(round, model, own=own, unprotected=unprotected, mechanism=config))
+    return Transcript(Facts("participant", "a test", node=2), tuple(seen), False, "", 0)
+
+
+def test_a_local_mechanism_is_measured_towards_the_server() -> None:
+    release = report_of(local(0, noise=1.0, epsilon=1.0))["release"]
+    multiplier = math.sqrt(2 * math.log(1.25 / DELTA))
+    assert release["claimed_noise_multiplier"] == pytest.approx(multiplier)
+    ends = release["noise_multiplier"]
+    assert ends["low"] <= multiplier <= ends["high"]
+    (client,) = release["clients"]
+    assert (client["node"], client["rounds"]) == (2, 5)
+    assert client["realised_mu"] == pytest.approx(math.sqrt(5) / multiplier)
+
+
+def test_a_local_mechanism_that_gives_less_than_it_claims_is_an_alarm() -> None:
+    assert "LocalDpMod claims epsilon 1" in texts(report_of(local(0, 0.3, 1.0)), "alarm")
+    assert "LocalDpMod" not in texts(report_of(local(0, 1.0, 1.0)))
+
+
+def canary_transcript(seed: int, mu: float, rounds: int) -> Transcript:
+    """Return a participant's transcript of canaries of length 1 under noise of std 1/mu."""
+    generator = np.random.default_rng(seed)
+    model, seen = {"w": np.zeros(50)}, []
+    for round in range(1, rounds + 1):
+        canary = Canary(bool(generator.random() < 0.5), int(generator.integers(2**62)), 1.0, 1e-9)
+        seen.append(ObservedRound(round, model, canary=canary))
+        after = model["w"] + generator.standard_normal(50) / mu
+        after += canary.coin * canaries.direction(canary.seed, 50)
+        model = {"w": after}
+    seen.append(ObservedRound(rounds, aggregate=model))
+    return Transcript(Facts("participant", "a test", node=0), tuple(seen), False, "", 0)
+
+
+def test_canaries_measure_mu_through_the_models_alone() -> None:
+    covered = 0
+    for seed in range(50):
+        canary = report_of(canary_transcript(seed, 1.5, 30), confidence=0.9)["canary"]
+        covered += canary["mu"]["low"] <= 1.5 <= canary["mu"]["high"]
+    assert covered >= 38
+    assert canary["rounds"] == 30  # the last model came with an evaluation
+    assert canary["epsilon_all_rounds"]["low"] == pytest.approx(
+        gaussian.epsilon(canary["mu"]["low"] * math.sqrt(30), DELTA)
+    )
+
+
+def test_a_round_that_was_missed_has_no_score() -> None:
+    transcript = canary_transcript(1, 1.5, 6)
+    kept = tuple(one for one in transcript.rounds if one.round != 3)
+    canary = report_of(replace(transcript, rounds=kept))["canary"]
+    assert canary["round_numbers"] == [1, 4, 5, 6]
+
+
+def test_a_participant_without_canaries_is_told_what_to_do() -> None:
+    seen = ObservedRound(1, {"w": np.zeros(3)}, own={"w": np.ones(3)})
+    report = report_of(Transcript(Facts("participant", "a test"), (seen,), False, "", 7))
+    assert "attach canary_mod" in texts(report, "note")
+    assert "the last round was not finished" in texts(report, "note")
+
+
+@pytest.mark.parametrize(
+    "options", [{"delta": 0.0}, {"confidence": 1.0}, {"claimed_epsilon": -1.0}]
+)
+def test_values_out_of_range_are_refused(options: dict[str, float]) -> None:
+    with pytest.raises(InputError):
+        report_of(federation(rounds=1), **options)
+
+
+def test_of_clients_with_one_epsilon_the_worst_is_the_one_that_is_believed_in_most() -> None:
+    release = report_of(federation())["release"]
+    believed = [client["belief"][-1] for client in release["clients"]]
+    assert len({client["epsilon"]["point"] for client in release["clients"]}) == 1
+    assert transcript_report.worst(release)["belief"][-1] == max(believed) > min(believed)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "Not contradicted"),
+        ({"noise": 0.5}, "Contradicts theory"),
+        ({"noise": 0.0, "mechanism": {"aggregation": "mean"}}, "No protection"),
+    ],
+)
+def test_a_transcript_is_called_by_the_states_of_runs(options: dict[str, Any], text: str) -> None:
+    assert transcript_report.verdict(report_of(federation(**options))).startswith(f"{text}. ")
+
+
+def test_noise_that_falls_as_short_as_the_audit_would_have_seen_is_an_alarm() -> None:
+    """With 95 %: of 100 transcripts fewer than 87 would be an accident of one in 2,000."""
+    honest = report_of(federation(rounds=2))
+    share = honest["release"]["seen_below"]
+    assert 0.5 < share < 1
+    assert f"noise below {math.floor(1000 * share) / 1000:.3f}" in transcript_report.verdict(honest)
+    less = [report_of(federation(seed, rounds=2, noise=share)) for seed in range(100)]
+    assert sum("noise is less than" in texts(one, "alarm") for one in less) >= 87

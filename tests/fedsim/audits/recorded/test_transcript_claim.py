@@ -1,0 +1,226 @@
+"""A claim is judged where a transcript can judge it; honest strategies are never convicted."""
+
+import importlib
+import math
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+
+from adversaries.statistics import gaussian
+from adversaries.statistics.canaries import direction
+from fedsim.audits.recorded import client_noise
+from fedsim.audits.recorded.audit import audit
+from fedsim.audits.recorded.client_noise import Epsilon
+from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
+from fedsim.federation.transcripts.records import Canary, Facts, ObservedRound, Transcript
+from fedsim.recording import record
+
+APPS = Path(__file__).parents[3] / "apps"
+DELTA, NODES, ROUNDS, NORM, Z, SIZE = 1e-5, 4, 4, 0.5, 1.0, 600
+TRUTH = gaussian.epsilon(math.sqrt(ROUNDS) / Z, DELTA)
+"""What every honest strategy here gives a client whose update may be as long as the norm."""
+
+DECLARED = {"clipping_norm": NORM, "noise_multiplier": Z}
+Report = dict[str, Any]
+Make = Callable[..., FedAvg]
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> dict[str, Make]:
+    monkeypatch.syspath_prepend(str(APPS / "dp_app"))
+    strategies: ModuleType = importlib.import_module("dp_app.own_strategies")
+    classes: dict[str, Make] = strategies.OWN
+    return classes
+
+
+def clients(metrics: dict[str, float], unequal: bool = False) -> ClientApp:
+    """Return clients whose updates hardly change from round to round, and are clipped.
+
+    unequal: whether the second has twice as many examples as the first, and so on
+    """
+    app, pull = ClientApp(), np.random.default_rng(1).standard_normal((NODES, SIZE))
+
+    @app.train()
+    def training(message: Message, context: Context) -> Message:
+        model = message.content["arrays"]
+        update = 0.1 * pull[context.node_id - FIRST_NODE]
+        parts = {"w": update[:400].reshape(20, 20), "b": update[400:]}
+        sent = {
+            name: Array((model[name].numpy() + part).astype(np.float32))
+            for name, part in parts.items()
+        }
+        examples = context.node_id - FIRST_NODE + 1 if unequal else 1
+        said = MetricRecord({"num-examples": examples, **metrics})
+        return Message(RecordDict({"arrays": ArrayRecord(sent), "m": said}), reply_to=message)
+
+    return app
+
+
+def recorded(
+    strategy: FedAvg,
+    metrics: dict[str, float] | None = None,
+    unequal: bool = False,
+    **declared: Any,
+) -> Transcript:
+    """Run a strategy, and return the server's transcript."""
+    seen: list[ObservedRound] = []
+    zeros = {"w": np.zeros((20, 20), np.float32), "b": np.zeros(200, np.float32)}
+    initial = ArrayRecord({name: Array(value) for name, value in zeros.items()})
+    record(strategy, seen.append, **declared).start(
+        InProcessGrid(clients(metrics or {}, unequal), NODES, {}),
+        initial,
+        ROUNDS,
+        train_config=ConfigRecord(),
+    )
+    return Transcript(Facts("server", "a test"), tuple(seen), True, "", 0)
+
+
+def judged(transcript: Transcript, claim: float, unit: str | None = None) -> Report:
+    return audit(transcript, DELTA, 0.95, claim, unit)
+
+
+def alarms(report: Report) -> list[str]:
+    return [one["text"] for one in report["findings"] if one["severity"] == "alarm"]
+
+
+@pytest.mark.parametrize("name", ["own-clipping", "own-per-layer", "own-adaptive", "own-adam"])
+def test_an_honest_strategy_of_ones_own_is_not_judged_and_its_seed_not_accused(
+    own: dict[str, Make], name: str
+) -> None:
+    report = judged(recorded(own[name](NORM, Z, fraction_evaluate=0.0)), TRUTH + 0.1)
+    assert report["claim"]["verdict"] == "not judged"
+    assert "declare it: record(" in report["claim"]["reasons"][0]
+    assert report["release"] is None
+    assert alarms(report) == []
+
+
+def test_what_is_declared_of_an_honest_strategy_is_supported_and_of_a_quiet_one_refuted(
+    own: dict[str, Make],
+) -> None:
+    for seed in range(10):
+        np.random.seed(seed)  # noqa: NPY002  (as Flower's wrappers, they draw from there)
+        report = judged(recorded(own["own-clipping"](NORM, Z), **DECLARED), TRUTH + 0.01)
+        assert (report["claim"]["verdict"], alarms(report)) == ("supported", [])
+        assert report["release"]["noise"] == "as claimed"
+    quiet = judged(recorded(own["own-quiet"](NORM, Z), **DECLARED), TRUTH + 0.01)
+    assert quiet["claim"]["verdict"] == "convicted"
+    assert "the noise is less than configured" in " ".join(alarms(quiet))
+    same = judged(recorded(own["own-same-seed"](NORM, Z), **DECLARED), TRUTH + 0.01)
+    assert same["claim"]["verdict"] == "suspect"
+    assert "the noise of round 2 repeats that of round 1" in alarms(same)[0]
+
+
+def test_a_declared_mean_is_plain_however_many_examples_clients_have(own: dict[str, Make]) -> None:
+    for seed in range(10):
+        np.random.seed(seed)  # noqa: NPY002
+        transcript = recorded(own["own-clipping"](NORM, Z), unequal=True, **DECLARED)
+        report = judged(transcript, TRUTH + 0.01)
+        assert (report["claim"]["verdict"], alarms(report)) == ("supported", [])
+        assert report["release"]["weighting_basis"] == "what was declared"
+
+
+def test_a_declaration_that_does_not_fit_accuses_nobody(own: dict[str, Make]) -> None:
+    report = judged(recorded(own["own-adam"](NORM, Z), **DECLARED), TRUTH + 0.01)
+    assert report["claim"]["verdict"] == "not judged"
+    assert "an optimiser" in report["claim"]["reasons"][0]
+    assert alarms(report) == []
+
+
+@pytest.mark.parametrize("unit", [None, "client", "record"])
+def test_noise_that_clients_add_before_they_send_is_not_judged_by_a_server(
+    unit: str | None,
+) -> None:
+    reporting = recorded(FedAvg(fraction_evaluate=0.0), {"epsilon": 0.7})
+    for transcript in (recorded(FedAvg(fraction_evaluate=0.0)), reporting):
+        report = judged(transcript, 2.0, unit)
+        assert report["claim"]["verdict"] == "not judged"
+        assert alarms(report) == []
+    composed = {"clients": NODES, "largest": 0.7, "total": 2.8, "kept": False}
+    assert report["reported"] == composed | {"metrics": ("epsilon",)}
+    said = " ".join(one["text"] for one in report["findings"])
+    assert "2.8 in all rounds of a client (a new engine in every round" in said
+
+
+def test_a_client_that_reports_an_epsilon_leaves_open_whom_a_claim_protects(
+    own: dict[str, Make],
+) -> None:
+    # Honest for clients at epsilon 8, and for records at what they report.
+    transcript = recorded(own["own-clipping"](NORM, Z), {"epsilon": 0.2}, **DECLARED)
+    assert "('epsilon'), so that it may be of their records" in " ".join(
+        judged(transcript, 2.0)["claim"]["reasons"]
+    )
+    assert judged(transcript, 2.0)["claim"]["verdict"] == "not judged"
+    assert judged(transcript, 2.0, "client")["claim"]["verdict"] == "convicted"
+    declared = recorded(own["own-clipping"](NORM, Z), {"epsilon": 0.2}, unit="client", **DECLARED)
+    assert judged(declared, 2.0)["claim"]["verdict"] == "convicted"
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.9])
+def test_a_server_learning_rate_after_the_declared_noise_is_not_taken_for_too_little_noise(
+    own: dict[str, Make], rate: float
+) -> None:
+    for seed in range(10):
+        np.random.seed(seed)  # noqa: NPY002
+        strategy: Any = own["own-server-rate"](NORM, Z, fraction_evaluate=0.0)
+        strategy.rate = rate
+        report = judged(recorded(strategy, **DECLARED), TRUTH + 0.01)
+        assert report["claim"]["verdict"] == "not judged"
+        assert "a server learning rate below 1" in report["claim"]["reasons"][0]
+        assert alarms(report) == []
+
+
+def test_declared_noise_that_is_partly_the_same_in_every_round_supports_nothing(
+    own: dict[str, Make],
+) -> None:
+    report = judged(recorded(own["own-partly-same-noise"](NORM, Z), **DECLARED), TRUTH + 0.01)
+    assert report["release"]["noise"] == "as claimed"
+    assert report["claim"]["verdict"] == "not judged"
+    assert "alike in rounds, beyond chance" in report["claim"]["reasons"][0]
+    assert alarms(report) == []
+
+
+def test_a_transcript_that_may_lack_rounds_supports_nothing(own: dict[str, Make]) -> None:
+    whole = recorded(own["own-clipping"](NORM, Z), **DECLARED)
+    open_ended = Transcript(whole.facts, whole.rounds, False, "", 0)
+    claim = judged(open_ended, TRUTH + 0.01)["claim"]
+    assert claim["verdict"] == "not judged"
+    assert "does not say that the run has ended" in claim["reasons"][0]
+
+
+def test_canaries_disprove_claims_about_updates_alone() -> None:
+    generator, model, seen = np.random.default_rng(0), np.zeros(50), []
+    for round in range(1, 31):
+        canary = Canary(bool(generator.random() < 0.5), int(generator.integers(2**62)), 1.0, 1e-9)
+        seen.append(ObservedRound(round, {"w": model}, canary=canary))
+        model = model + 0.2 * generator.standard_normal(50)
+        model = model + canary.coin * direction(canary.seed, 50)
+    transcript = Transcript(Facts("participant", "a test", node=0), tuple(seen), False, "", 0)
+    assert (
+        "nothing says that the claim is of that" in judged(transcript, 2.0)["claim"]["reasons"][0]
+    )
+    assert judged(transcript, 2.0, "client")["claim"]["verdict"] == "convicted"
+    assert judged(transcript, 1e6, "client")["claim"]["verdict"] == "not judged"
+
+
+def test_reports_of_an_epsilon_are_composed() -> None:
+    assert client_noise.composed([]) is None
+
+    def of(*values: float) -> list[Epsilon]:
+        return [Epsilon(value, "eps") for value in values]
+
+    anew = client_noise.composed([of(0.5, 0.5, 0.5), of(0.4)])
+    assert anew == client_noise.Reported(2, 0.5, 1.5, False, ("eps",))
+    kept = client_noise.composed([of(0.5, 0.7, 0.9)])
+    assert kept == client_noise.Reported(1, 0.9, 0.9, True, ("eps",))
+    assert "one engine's, whose last word counts" in str(kept)
+    said = client_noise.reported_epsilon({"train_loss": 0.1, "eps": 2, "dp-epsilon": 3.0})
+    assert said == Epsilon(3.0, "dp-epsilon")
+    assert client_noise.reported_epsilon({"adam_eps": 1e-8}) is None
+    assert client_noise.reported_epsilon({"epsilons-greedy": 1.0, "steps": 3}) is None

@@ -1,0 +1,152 @@
+"""Trainings with Opacus that break what their transcript rests on: none of those seen is supported.
+
+The last tests are of what no transcript of Opacus shows: docs/how-to/transcripts.md says it.
+"""
+
+import gc
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from opacus import PrivacyEngine
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from fedsim.audits.recorded.audit import audit
+from fedsim.federation.transcripts.reader import read
+from fedsim.recording import opacus
+
+DELTA = 1e-5
+
+Batch = tuple[Tensor, Tensor]
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> Iterator[None]:
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(5)
+        yield
+
+
+def verdict(
+    path: Path,
+    changed: Callable[[Any], Any] = lambda optimizer: None,
+    batch_of: Callable[[Batch, TensorDataset], Batch] = lambda batch, data: batch,
+    at_half: Callable[[Any], Any] = lambda optimizer: None,
+) -> tuple[str, str]:
+    """Train 44 steps, and return the verdict on the accountant's word and why.
+
+    changed: what is done to the optimizer that is recorded; at_half: the same after 22 steps.
+    """
+    data = TensorDataset(torch.randn(505, 20), torch.randint(0, 5, (505,)))
+    engine = opacus(PrivacyEngine(accountant="rdp"), path)
+    net = nn.Linear(20, 100)
+    module, optimizer, loader = engine.make_private(
+        module=net,
+        optimizer=torch.optim.SGD(net.parameters(), 0.1),
+        data_loader=DataLoader(data, batch_size=50),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+    )
+    changed(optimizer)
+    for epoch in range(4):
+        if epoch == 2:
+            at_half(optimizer)
+        for drawn in loader:
+            images, labels = batch_of(drawn, data)
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(module(images), labels).backward()
+            optimizer.step()
+    claimed = engine.get_epsilon(DELTA) * 1.05
+    del optimizer, module, loader
+    gc.collect()
+    report = audit(read(path), DELTA, claimed_epsilon=claimed)
+    texts = [each["text"] for each in report["findings"] if each["severity"] != "note"]
+    return report["claim"]["verdict"], " ".join([*report["claim"]["reasons"], *texts])
+
+
+def clipping(factor: Callable[[Tensor], Tensor]) -> Callable[[Any], None]:
+    """Return what clips by other factors of the norms [batch]."""
+
+    def clip(self: Any) -> None:
+        gradients = [each.grad_sample for each in self.params]
+        norms = torch.stack([each.flatten(1).norm(dim=1) for each in gradients]).norm(dim=0)
+        for parameter, each in zip(self.params, gradients, strict=True):
+            parameter.summed_grad = torch.einsum("i,i...", factor(norms), each)
+
+    def changed(optimizer: Any) -> None:
+        optimizer.clip_and_accumulate = types.MethodType(clip, optimizer)
+
+    return changed
+
+
+def first_times_ten(norms: Tensor) -> Tensor:
+    factors = (1 / (norms + 1e-6)).clamp(max=1)
+    factors[:1] *= 10
+    return factors
+
+
+def noise_taken_back(optimizer: Any) -> None:
+    def hook(*_: Any) -> None:
+        for each in optimizer.params:
+            each.grad = each.summed_grad / optimizer.expected_batch_size
+
+    optimizer.original_optimizer.register_step_pre_hook(hook)
+
+
+def recorder_taken_off(optimizer: Any) -> None:
+    del optimizer.pre_step
+
+
+def with_the_first(batch: Batch, data: TensorDataset) -> Batch:
+    images, labels = data.tensors
+    return torch.cat([batch[0], images[:1]]), torch.cat([batch[1], labels[:1]])
+
+
+LIES: dict[str, tuple[dict[str, Any], str]] = {
+    "three times the clipping norm": (
+        {"changed": clipping(lambda norms: (3 / (norms + 1e-6)).clamp(max=1))}, "clipped gradient",
+    ),
+    "one record of a batch unclipped": ({"changed": clipping(first_times_ten)}, "clipped gradient"),
+    "noise taken back before the step": ({"changed": noise_taken_back}, "others than those"),
+    "half of the steps unrecorded": ({"at_half": recorder_taken_off}, "no recorded step"),
+    "a record added to each batch": ({"batch_of": with_the_first}, "than the loader drew"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_what_the_recorder_sees_to_be_otherwise_is_not_supported(name: str, tmp_path: Path) -> None:
+    how, why = LIES[name]
+    found, reasons = verdict(tmp_path / "steps.fedt", **how)
+    assert found in ("suspect", "not judged")
+    assert why in reasons
+
+
+def test_the_same_training_without_a_lie_is_supported(tmp_path: Path) -> None:
+    assert verdict(tmp_path / "steps.fedt") == ("supported", "")
+
+
+def constant_noise(optimizer: Any) -> None:
+    optimizer.generator = torch.Generator().manual_seed(0)
+
+
+def with_the_first_in_place_of_another(batch: Batch, data: TensorDataset) -> Batch:
+    for part, whole in zip(batch, data.tensors, strict=True):
+        part[:1] = whole[:1]
+    return batch
+
+
+UNSEEN: dict[str, dict[str, Any]] = {
+    "noise of a seed that stands in the code": {"changed": constant_noise},
+    "a record in place of one that was drawn": {"batch_of": with_the_first_in_place_of_another},
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_what_no_transcript_shows_is_supported_as_the_page_says(name: str, tmp_path: Path) -> None:
+    assert verdict(tmp_path / "steps.fedt", **UNSEEN[name])[0] == "supported"

@@ -1,0 +1,324 @@
+"""One line records a training with Opacus, and the audit of it knows what the accountant does not.
+
+Softmax regression on random data; noise and sampling are seeded.
+"""
+
+import gc
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from opacus import PrivacyEngine
+from opacus.utils.batch_memory_manager import BatchMemoryManager
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
+
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from fedsim.audits.recorded.audit import audit
+from fedsim.federation.transcripts.reader import read
+from fedsim.federation.transcripts.records import ObservedRound
+from fedsim.recording import opacus
+
+DELTA = 1e-5
+ADAPTIVE = {
+    "target_unclipped_quantile": 0.5,
+    "clipbound_learning_rate": 0.2,
+    "max_clipbound": 10.0,
+    "min_clipbound": 0.01,
+    "unclipped_num_std": 5.0,
+}
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> Iterator[None]:
+    """Seed every generator, and leave out the warnings of Opacus, which are its users'."""
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(5)
+        yield
+
+
+class Training:
+    """A data set and a model, on which an engine may be built anew."""
+
+    def __init__(self, records: int = 500, batch: int = 50, sampler: Any = None) -> None:
+        self.data = TensorDataset(torch.randn(records, 20), torch.randint(0, 5, (records,)))
+        self.model = nn.Linear(20, 5)
+        self.batch, self.sampler = batch, sampler
+
+    def run(
+        self,
+        engine: PrivacyEngine,
+        epochs: int = 4,
+        after: Callable[[Any], Any] = lambda optimizer: optimizer,
+        physical: int | None = None,
+        **settings: Any,
+    ) -> float:
+        """Train, and return what the accountant says."""
+        criterion = nn.CrossEntropyLoss()
+        settings = {"noise_multiplier": 1.0, "max_grad_norm": 1.0} | settings
+        loader = DataLoader(self.data, batch_size=self.batch, sampler=self.sampler)
+        made = engine.make_private(
+            module=self.model,
+            optimizer=torch.optim.SGD(self.model.parameters(), 0.1),
+            data_loader=loader,
+            criterion=criterion,
+            **settings,
+        )
+        module, optimizer, loader = made[0], after(made[1]), made[-1]
+        criterion = made[2] if len(made) == 4 else criterion
+        for _ in range(epochs):
+            self._epoch(module, optimizer, criterion, loader, physical)
+        self.model = module.to_standard_module()
+        return float(engine.get_epsilon(DELTA))
+
+    def _epoch(
+        self, module: Any, optimizer: Any, criterion: Any, loader: Any, physical: int | None
+    ) -> None:
+        if physical is not None:
+            with BatchMemoryManager(
+                data_loader=loader, max_physical_batch_size=physical, optimizer=optimizer
+            ) as split:
+                self._epoch(module, optimizer, criterion, split, None)
+            return
+        for images, labels in loader:
+            optimizer.zero_grad()
+            criterion(module(images), labels).backward()
+            optimizer.step()
+
+
+def _audited(path: Path, claimed: float | None = None) -> dict[str, Any]:
+    gc.collect()  # an optimiser that nobody holds any more has ended its transcript
+    return audit(read(path), DELTA, claimed_epsilon=claimed)
+
+
+def _texts(report: dict[str, Any], *severities: str) -> str:
+    return " ".join(
+        one["text"] for one in report["findings"] if not severities or one["severity"] in severities
+    )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"physical": 20},
+        {"clipping": "per_layer", "max_grad_norm": [0.8, 0.6]},
+        {"grad_sample_mode": "ghost"},
+    ],
+    ids=["flat", "virtual steps", "per layer", "ghost"],
+)
+def test_a_correct_training_is_measured_and_its_accountants_word_supported(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    path = tmp_path / "steps.fedt"
+    epsilon = Training().run(opacus(PrivacyEngine(), path, size_public=True), 8, **settings)
+    report = _audited(path, epsilon)
+    assert report["claim"]["verdict"] == "supported", report["findings"]
+    assert report["rounds"] == 80
+    noise = report["release"]["noise_multiplier"]
+    assert noise["low"] < 1 < noise["high"] < 1.05
+    assert report["release"]["amplified"]
+    assert report["release"]["accountants"]["engines"] == 1
+    # Its bound is looser than the loss distribution, by a hundredth.
+    assert 0.9 < report["release"]["proven"]["epsilon_at_most"] / epsilon < 1
+
+
+def test_recording_changes_nothing_and_keeps_what_a_step_released() -> None:
+    def weights(steps: list[ObservedRound] | None) -> tuple[np.ndarray, list[np.ndarray]]:
+        torch.manual_seed(9)
+        seen: list[np.ndarray] = []
+
+        def watched(optimizer: Any) -> Any:
+            apply = optimizer.original_optimizer.step
+
+            def step() -> Any:
+                seen.append(optimizer.params[0].grad.numpy().copy())
+                return apply()
+
+            optimizer.original_optimizer.step = step
+            return optimizer if steps is None else opacus(optimizer, steps.append)
+
+        training = Training()
+        training.run(PrivacyEngine(), 1, watched)
+        return training.model.weight.detach().numpy(), seen
+
+    steps: list[ObservedRound] = []
+    bare, _ = weights(None)
+    recorded, seen = weights(steps)
+    np.testing.assert_array_equal(bare, recorded)
+    assert len(steps) == 10
+    for step, gradient in zip(steps, seen, strict=True):
+        assert step.aggregate is not None
+        np.testing.assert_array_equal(step.aggregate["0"], gradient)
+
+
+@pytest.mark.slow
+def test_an_engine_in_every_round_is_convicted_by_the_total_and_its_mended_twin_is_not(
+    tmp_path: Path,
+) -> None:
+    rounds, path, mended = 5, tmp_path / "anew.fedt", tmp_path / "kept.fedt"
+    training = Training()
+    for _ in range(rounds):
+        # As Flower's own example does: an engine per round, whose epsilon is of that round.
+        last = training.run(opacus(PrivacyEngine(), path, resume=True, size_public=True), 2)
+    report = _audited(path, last)
+    assert report["claim"]["verdict"] == "convicted"
+    assert "begun anew (5 engines)" in _texts(report)
+    told = report["release"]["accountants"]
+    assert told["steps_of_last"] == 20 and report["release"]["steps"] == 100
+    # The mended twin keeps its accountant: the last word is of all rounds.
+    training, history = Training(), []
+    for _ in range(rounds):
+        engine = PrivacyEngine()
+        engine.accountant.history = history
+        total = training.run(opacus(engine, mended, resume=True, size_public=True), 2)
+        history = engine.accountant.history
+    report = _audited(mended, total)
+    assert report["claim"]["verdict"] == "supported", report["findings"]
+    assert "begun anew" not in _texts(report)
+    # The total that convicted is the one that the twin is supported by.
+    assert told["all_steps"] == pytest.approx(total, rel=0.02)
+
+
+@pytest.mark.parametrize("factor", [0.9, 0.7, 0.5])
+def test_less_noise_than_the_accountant_was_told_is_convicted(
+    tmp_path: Path, factor: float
+) -> None:
+    path = tmp_path / "steps.fedt"
+    engine = opacus(PrivacyEngine(), path, size_public=True)
+    epsilon = Training().run(engine, 8, _of(factor))
+    report = _audited(path, epsilon)
+    assert report["claim"]["verdict"] == "convicted"
+    assert "less than configured" in _texts(report, "alarm")
+
+
+def _scaled(optimizer: Any, add: Callable[[], None], factor: float) -> None:
+    add()
+    for p in optimizer.params:
+        p.grad = p.summed_grad + factor * (p.grad - p.summed_grad)
+
+
+def test_a_divisor_that_depends_on_the_number_of_records_is_convicted_where_it_does(
+    tmp_path: Path,
+) -> None:
+    verdicts = {}
+    for records in (500, 505):
+        path = tmp_path / f"{records}.fedt"
+        training = Training(records)
+        training.model = nn.Linear(20, 200)
+        epsilon = training.run(opacus(PrivacyEngine(), path), 4)
+        verdicts[records] = _audited(path, epsilon)
+    # int(500/10) is 50 and int(499/10) 49; int(505/11) is int(504/11).
+    assert verdicts[500]["claim"]["verdict"] == "convicted"
+    assert "50, and 49 with one record fewer" in _texts(verdicts[500], "alarm")
+    assert verdicts[505]["claim"]["verdict"] == "supported", verdicts[505]["findings"]
+
+
+def _of(factor: float) -> Callable[[Any], Any]:
+    """Return what weakens the noise of an optimiser by this factor."""
+
+    def weakened(optimizer: Any) -> Any:
+        add, optimizer.add_noise = optimizer.add_noise, lambda: _scaled(optimizer, add, factor)
+        return optimizer
+
+    return weakened
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("records", "public", "settings", "verdict"),
+    [
+        (505, False, {}, "supported"),
+        (500, False, {}, "convicted"),
+        (500, True, {}, "supported"),
+        (505, False, {"poisson_sampling": False}, "suspect"),
+        *((505, False, {"after": _of(factor)}, "convicted") for factor in (0.9, 0.7, 0.5)),
+    ],
+    ids=["correct", "divisor", "public", "not Poisson", "0.9", "0.7", "0.5"],
+)
+def test_sixty_trainings_of_a_kind_have_one_verdict(
+    tmp_path: Path, records: int, public: bool, settings: dict[str, Any], verdict: str
+) -> None:
+    for seed in range(60):
+        torch.manual_seed(1000 + seed)
+        path, training = tmp_path / f"{seed}.fedt", Training(records)
+        training.model = nn.Linear(20, 200)
+        epsilon = training.run(opacus(PrivacyEngine(), path, size_public=public), 4, **settings)
+        report = _audited(path, epsilon)
+        assert report["claim"]["verdict"] == verdict, (seed, report["findings"])
+
+
+def test_batches_of_one_size_are_judged_without_amplification(tmp_path: Path) -> None:
+    path = tmp_path / "steps.fedt"
+    engine = opacus(PrivacyEngine(), path, size_public=True)
+    epsilon = Training().run(engine, 4, poisson_sampling=False)
+    report = _audited(path, epsilon)
+    assert report["claim"]["verdict"] == "suspect"
+    # Each record is in one batch of an epoch: four Gaussian steps, which a larger claim may be.
+    at_most = report["release"]["proven"]["epsilon_at_most"]
+    assert at_most == pytest.approx(gaussian.epsilon(2, DELTA))
+    assert _audited(path, at_most)["claim"]["verdict"] == "supported"
+
+
+def test_the_optimiser_alone_shows_by_its_batches_that_they_are_not_poissons(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "steps.fedt"
+    epsilon = Training().run(
+        PrivacyEngine(), 4, lambda made: opacus(made, path), poisson_sampling=False
+    )
+    report = _audited(path, epsilon)
+    assert report["claim"]["verdict"] == "suspect"
+    assert "sizes that Poisson sampling" in _texts(report, "alarm")
+    assert not report["release"]["amplified"]
+
+
+def test_a_weighted_sampler_is_found_by_the_record_that_it_favours(tmp_path: Path) -> None:
+    weights = torch.ones(500)
+    weights[7] = 20
+    sampler = WeightedRandomSampler(weights.tolist(), 500)
+    path = tmp_path / "steps.fedt"
+    engine = opacus(PrivacyEngine(), path, size_public=True)
+    epsilon = Training(sampler=sampler).run(engine, 12, poisson_sampling=False)
+    report = _audited(path, epsilon)
+    assert "a record was in" in _texts(report, "alarm")
+    assert report["claim"]["verdict"] == "convicted"
+
+
+def test_adaptive_clipping_pays_for_its_count_half_of_what_it_costs(tmp_path: Path) -> None:
+    path = tmp_path / "steps.fedt"
+    engine = opacus(PrivacyEngine(), path, size_public=True)
+    Training().run(engine, 2, clipping="adaptive", **ADAPTIVE)
+    report = _audited(path)
+    # z of the sum is made up from 1 and a count of half the sensitivity that it has.
+    assert "noisy count of clipped gradients included" in _texts(report, "alarm")
+    low, high = (report["release"]["noise_multiplier"][end] for end in ("low", "high"))
+    assert low < (1 - 0.1**2) ** -0.5 < high
+
+
+def test_noise_of_the_same_seed_in_every_round_is_found(tmp_path: Path) -> None:
+    path, training = tmp_path / "steps.fedt", Training()
+    for _ in range(2):
+        generator = torch.Generator().manual_seed(3)
+        engine = opacus(PrivacyEngine(), path, resume=True, size_public=True)
+        epsilon = training.run(engine, 1, noise_generator=generator)
+    report = _audited(path, 2 * epsilon)
+    assert "repeats that of" in _texts(report, "alarm")
+    assert report["claim"]["verdict"] == "suspect"
+
+
+def test_what_is_wrong_with_the_line_is_said_before_training(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="neither an Opacus optimiser nor a PrivacyEngine"):
+        opacus(object(), tmp_path / "steps.fedt")
+    path = tmp_path / "steps.fedt"
+    Training().run(opacus(PrivacyEngine(), path), 1)
+    gc.collect()
+    with pytest.raises(InputError, match="exists"):
+        Training().run(opacus(PrivacyEngine(), path), 1)

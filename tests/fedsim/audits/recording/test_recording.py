@@ -1,0 +1,307 @@
+"""One line records a Flower app, which runs as it did; the quickstart app is in tests/apps."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.server.strategy import FedAvg as OlderFedAvg
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+)
+
+from adversaries.errors import InputError
+from adversaries.statistics import canaries
+from adversaries.statistics.canaries import vector
+from fedsim.audits.recording import recorder_sink
+from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, InProcessGrid
+from fedsim.federation.transcripts.reader import read
+from fedsim.federation.transcripts.records import ObservedRound, Transcript
+from fedsim.federation.transcripts.writer import Writer
+from fedsim.recording import canary_mod, record, recording_mod
+
+NODES, ROUNDS = 3, 3
+Quickstart = Callable[..., dict[str, Transcript]]
+
+
+def test_the_server_sees_every_reply_and_aggregate(quickstart: Quickstart) -> None:
+    found = quickstart()["server"]
+    assert (found.facts.vantage, found.facts.app, found.ended) == ("server", "quickstart", True)
+    assert [observed.round for observed in found.rounds] == [1, 2, 3]
+    for observed, following in zip(found.rounds, found.rounds[1:], strict=False):
+        assert observed.participants == (FIRST_NODE, FIRST_NODE + 1, FIRST_NODE + 2)
+        assert list(observed.replies) == list(observed.participants)
+        assert observed.aggregate is not None
+        counts = np.array([reply.num_examples for reply in observed.replies.values()])
+        sent = np.stack([vector(reply.arrays) for reply in observed.replies.values()])
+        mean = counts / counts.sum() @ sent
+        np.testing.assert_allclose(vector(observed.aggregate), mean, atol=1e-6)
+        np.testing.assert_array_equal(vector(observed.aggregate), vector(following.model))
+        assert observed.mechanism["aggregation"] == "mean"
+        assert observed.mechanism["weighted_by"] == "num-examples"
+        assert "noise_multiplier" not in observed.mechanism
+
+
+def test_recording_changes_nothing(tmp_path: Path) -> None:
+    def final(recorded: bool) -> np.ndarray:
+        np.random.seed(3)  # noqa: NPY002  (Flower draws its noise from there)
+        strategy = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 0.1, NODES)
+        mods = []
+        if recorded:
+            record(strategy, tmp_path / "t")
+            mods = [recording_mod(tmp_path / "client-{node}")]
+        return _run(strategy, mods)
+
+    np.testing.assert_allclose(final(recorded=False), final(recorded=True), rtol=1e-12)
+
+
+def test_replies_are_kept_as_they_arrived_before_the_server_clips_them(
+    quickstart: Quickstart,
+) -> None:
+    found = quickstart(privacy="server", clipping_norm=0.01)
+    observed, clients = found["server"].rounds[0], [found[f"client-{i}"] for i in range(NODES)]
+    expected = {
+        "strategy": "DifferentialPrivacyServerSideFixedClipping",
+        "clipping": "server",
+        "noise_multiplier": 1.0,
+        "clipping_norm": 0.01,
+        "noise_clipping_norm": 0.01,
+        "num_sampled_clients": NODES,
+    }
+    assert expected.items() <= observed.mechanism.items()
+    for reply, client in zip(observed.replies.values(), clients, strict=True):
+        assert np.linalg.norm(vector(reply.arrays) - vector(observed.model)) > 0.02
+        np.testing.assert_array_equal(vector(reply.arrays), vector(client.rounds[0].own))
+
+
+def test_a_participant_sees_models_and_its_own_replies(quickstart: Quickstart) -> None:
+    found = quickstart(privacy="client", clipping_norm=0.01)
+    mine, server = found["client-1"], found["server"]
+    assert (mine.facts.vantage, mine.facts.node) == ("participant", 1)
+    trained = [observed for observed in mine.rounds if observed.model]
+    for observed, truth in zip(trained, server.rounds, strict=True):
+        np.testing.assert_array_equal(vector(observed.model), vector(truth.model))
+        # First in the list of mods, it sees what is sent: clipped.
+        sent = vector(truth.replies[FIRST_NODE + 1].arrays)
+        np.testing.assert_array_equal(vector(observed.own), sent)
+        assert np.linalg.norm(sent - vector(truth.model)) < 0.0101
+        assert observed.mechanism == {"clipping": "client", "clipping_norm": 0.01}
+        assert not observed.replies
+    evaluated = [observed for observed in mine.rounds if not observed.model]
+    for observed, truth in zip(evaluated, server.rounds, strict=True):
+        assert observed.aggregate is not None and truth.aggregate is not None
+        np.testing.assert_array_equal(vector(observed.aggregate), vector(truth.aggregate))
+
+
+def test_a_local_mechanism_is_recorded_before_and_after_its_noise(quickstart: Quickstart) -> None:
+    found = quickstart(privacy="local")
+    mine, server = found["client-0"].rounds[0], found["server"].rounds[0]
+    assert mine.unprotected is not None
+    sent = vector(server.replies[FIRST_NODE].arrays)
+    np.testing.assert_array_equal(vector(mine.own), sent)
+    std = np.std(sent - vector(mine.unprotected))
+    assert std == pytest.approx(0.5 * np.sqrt(2 * np.log(1.25e5)) / 5, rel=0.1)
+    assert mine.mechanism["local_epsilon"] == 5.0
+
+
+def test_a_canary_sends_the_direction_that_its_coin_chose(quickstart: Quickstart) -> None:
+    found = quickstart(canary=True, num_server_rounds=8)
+    mine = [observed for observed in found["client-0"].rounds if observed.model]
+    coins = []
+    for observed, truth in zip(mine, found["server"].rounds, strict=True):
+        canary = observed.canary
+        assert canary is not None
+        coins.append(canary.coin)
+        change = vector(truth.replies[FIRST_NODE].arrays) - vector(observed.model)
+        length = canary.norm if canary.coin else canary.idle_norm
+        unit = canaries.direction(canary.seed, change.size)
+        np.testing.assert_allclose(change, length * unit, atol=1e-6)
+        assert (canary.norm, canary.idle_norm) == (1.0, 0.001)
+    assert {True, False} == set(coins)
+    assert "client-0" in found and all("canary" not in r.mechanism for r in mine)
+
+
+def test_adaptive_clipping_is_recorded_with_the_norm_of_either_use(tmp_path: Path) -> None:
+    seen: list[ObservedRound] = []
+    strategy = DifferentialPrivacyServerSideAdaptiveClipping(
+        FedAvg(fraction_evaluate=0.0), 0.1, NODES, initial_clipping_norm=0.1
+    )
+    _run(record(strategy, seen.append))
+    first, second = seen[0].mechanism, seen[1].mechanism
+    assert (first["adaptive"], first["clipped_count_std"]) == (True, NODES / 20)
+    assert first["clipping_norm"] == 0.1
+    assert first["noise_clipping_norm"] == second["clipping_norm"] != 0.1
+
+
+class Own(FedAvg):
+    """A strategy with an aggregation of its own."""
+
+    def aggregate_train(self, server_round, replies):  # type: ignore[no-untyped-def]
+        arrays, metrics = super().aggregate_train(server_round, replies)
+        return None if server_round == 2 else arrays, metrics
+
+
+def test_any_strategy_is_recorded(tmp_path: Path) -> None:
+    seen: list[ObservedRound] = []
+    _run(record(Own(fraction_evaluate=0.0), seen.append))
+    assert [observed.aggregate is None for observed in seen] == [False, True, False]
+    assert seen[0].mechanism["aggregation"] == "other"
+
+
+def test_strategies_that_wrap_each_other_in_a_circle_are_recorded() -> None:
+    outer, inner = Own(fraction_evaluate=0.0), Own(fraction_evaluate=0.0)
+    outer.strategy, inner.strategy = inner, outer  # type: ignore[attr-defined]
+    seen: list[ObservedRound] = []
+    _run(record(outer, seen.append))
+    assert seen[0].mechanism["inner_strategy"] == "Own"
+
+
+def test_an_existing_transcript_is_not_mixed_with_another_run(tmp_path: Path) -> None:
+    path = tmp_path / "server.fedt"
+    path.touch()
+    with pytest.raises(InputError, match="exists"):
+        record(FedAvg(), path)
+
+
+def test_a_restarted_server_continues_its_transcript_if_it_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "server.fedt"
+    with Writer(path, recorder_sink.facts_of("server", "fedsim.recording.record", "")) as killed:
+        killed.append(ObservedRound(1))
+    _run(record(FedAvg(fraction_evaluate=0.0), path, resume=True))
+    found = read(path)
+    assert ([one.round for one in found.rounds], found.ended) == ([1, 1, 2, 3], True)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_a_run_that_an_exception_ended_can_be_taken_up_again(
+    tmp_path: Path, error: type[BaseException]
+) -> None:
+    class Interrupted(FedAvg):
+        def configure_evaluate(self, *_):  # type: ignore[no-untyped-def]
+            raise error
+
+    path = tmp_path / "server.fedt"
+    with pytest.raises(error):
+        _run(record(Interrupted(), path))
+    assert error.__name__ in read(path).incomplete
+    _run(record(FedAvg(fraction_evaluate=0.0), path, resume=True))
+    found = read(path)
+    assert [one.round for one in found.rounds] == [1, 1, 2, 3]
+    assert (found.ended, found.incomplete) == (True, "")
+    with pytest.raises(InputError, match="has ended"):
+        record(FedAvg(), path, resume=True)
+
+
+def test_the_app_goes_on_when_recording_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = 0
+
+    def broken(observed: ObservedRound) -> None:
+        nonlocal sent
+        sent += 1
+        raise OSError("no space left")
+
+    _run(record(FedAvg(fraction_evaluate=0.0), broken))
+    assert sent == 1
+    assert caplog.text.count("RECORDING STOPPED") == 1
+
+    path = tmp_path / "nowhere" / "client.fedt"
+    _run(FedAvg(fraction_evaluate=0.0), mods=[recording_mod(path)])
+    assert caplog.text.count("RECORDING FAILED") == 1
+
+
+def test_a_run_that_fails_says_so_in_its_transcript(tmp_path: Path) -> None:
+    # A client that changes nothing ends Flower's server-side clipping.
+    strategy = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 1.0, NODES)
+    with pytest.raises(ZeroDivisionError):
+        _run(record(strategy, tmp_path / "t"), change=0.0)
+    found = read(tmp_path / "t")
+    assert found.ended
+    assert "ZeroDivisionError" in found.incomplete
+
+
+def test_a_canary_that_is_no_canary_is_refused(tmp_path: Path) -> None:
+    for norm, idle in ((1.0, 0.0), (1.0, 2.0), (-1.0, None)):
+        with pytest.raises(InputError, match="give norm > idle_norm > 0"):
+            canary_mod(tmp_path / "t", norm=norm, idle_norm=idle)
+
+
+def test_the_run_may_be_in_the_name_of_a_servers_transcript(tmp_path: Path) -> None:
+    _run(record(FedAvg(fraction_evaluate=0.0), tmp_path / "{run}.fedt"))
+    (path,) = tmp_path.iterdir()
+    assert path.name == f"{RUN_ID}.fedt"
+    assert read(path).facts.run == str(RUN_ID)
+    assert len(read(path).rounds) == ROUNDS
+    # It exists now: nothing was trained before that is said.
+    with pytest.raises(InputError, match="exists"):
+        _run(record(FedAvg(fraction_evaluate=0.0), tmp_path / "{run}.fedt"))
+
+
+def test_a_strategy_of_the_older_stack_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"flwr\.server\.strategy\.fedavg\.FedAvg is no strategy"):
+        record(OlderFedAvg(), tmp_path / "t")  # type: ignore[type-var]
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ({"clipping_norm": 0.0}, "clipping norm is 0"),
+        ({"clipping_norm": 1.0, "noise_multiplier": float("nan")}, "noise multiplier is nan"),
+        ({"noise_multiplier": 1.0}, "declare clipping_norm too"),
+        ({"unit": "person"}, "one of client, record"),
+    ],
+)
+def test_a_declaration_that_says_nothing_is_refused(
+    declared: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=said):
+        record(Own(), tmp_path / "t", **declared)
+
+
+def test_what_flower_says_of_itself_cannot_be_declared_otherwise(tmp_path: Path) -> None:
+    strategy = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 0.1, NODES)
+    with pytest.raises(InputError, match="are read off it"):
+        record(strategy, tmp_path / "t", clipping_norm=1.0, noise_multiplier=2.0)
+
+
+def test_what_is_declared_of_an_own_strategy_is_in_the_transcript_as_declared() -> None:
+    seen: list[ObservedRound] = []
+    own = Own(fraction_evaluate=0.0)
+    _run(record(own, seen.append, clipping_norm=0.5, noise_multiplier=2.0, unit="client"))
+    expected = {
+        "aggregation": "declared",
+        "clipping": "server",
+        "clipping_norm": 0.5,
+        "noise_clipping_norm": 0.5,
+        "noise_multiplier": 2.0,
+        "num_sampled_clients": NODES,
+        "unit": "client",
+    }
+    assert expected.items() <= seen[0].mechanism.items()
+
+
+def _run(strategy, mods=(), change: float = 0.01) -> np.ndarray:  # type: ignore[no-untyped-def]
+    """Run a strategy on clients that add a constant; return the final model."""
+    app = ClientApp()
+
+    @app.train(mods=list(mods))
+    def training(message: Message, context: Context) -> Message:
+        weight = message.content["arrays"]["w"].numpy()
+        step = change * (1 + context.node_id - FIRST_NODE)
+        content = {
+            "arrays": ArrayRecord({"w": Array(weight + step)}),
+            "metrics": MetricRecord({"num-examples": 1}),
+        }
+        return Message(RecordDict(content), reply_to=message)
+
+    grid = InProcessGrid(app, NODES, {})
+    initial = ArrayRecord({"w": Array(np.zeros(4))})
+    result = strategy.start(grid, initial, num_rounds=ROUNDS, train_config=ConfigRecord())
+    return result.arrays["w"].numpy()

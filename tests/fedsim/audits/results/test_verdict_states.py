@@ -1,0 +1,63 @@
+"""One table says how a measurement stands to theory, on every page and in the documentation."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from fedsim.audits.results.verdict_states import (
+    ABOVE,
+    CONTRADICTS,
+    TABLE,
+    State,
+    standing,
+    words_of,
+)
+
+DOCS = Path(__file__).parents[4]
+TUTORIAL, READING = (
+    DOCS / "docs/start" / f"{name}.md" for name in ("tutorial", "reading-a-report")
+)
+PRINTED = re.compile(r"^ *(?:server|participant|released model)(?: \(audited\))?: (.*)$", re.M)
+
+
+@pytest.mark.parametrize(
+    ("interval", "exact", "state", "text"),
+    [
+        ((0.1, 0.2), True, "below", "Below the limit"),
+        ((0.1, 0.2), False, "attack-below", "Attack below the limit"),
+        ((0.1, 0.4), True, "not-contradicted", "Not contradicted"),
+        ((0.4, 0.5), True, "within-chance", "Above the limit, within chance"),
+        (None, True, "untested", "Not measured"),
+    ],
+)
+def test_an_interval_is_called_what_it_is(interval, exact, state, text) -> None:
+    found = standing(interval, 0.3, exact=exact)
+    assert (found, words_of(found).text) == (state, text)
+    # An alarm outweighs whatever the advantage shows, and no limit whatever was measured.
+    assert standing(interval, 0.3, exact=exact, alarmed=True) == "above"
+    assert standing(interval, 1.0, exact=exact) == "no-limit"
+
+
+def test_every_state_has_words_of_the_table_and_one_alone_is_good() -> None:
+    for state in get_args(State):
+        assert words_of(state) in TABLE
+        assert (words_of(state).kind == "good") == (state == "below")
+    assert {words_of("above", over=over) for over in (True, False)} == {ABOVE, CONTRADICTS}
+
+
+@pytest.mark.parametrize(
+    "page", [DOCS / "README.md", TUTORIAL, READING], ids=lambda page: page.stem
+)
+def test_a_page_prints_states_of_the_table_alone(page: Path) -> None:
+    printed = PRINTED.findall(page.read_text())
+    assert printed
+    assert {*printed} <= {words.text for words in TABLE}
+
+
+def test_the_page_on_reports_explains_every_state_in_the_words_of_the_table() -> None:
+    rows = [f"| **{one.text}** | {one.means} | {one.advice} |" for one in TABLE]
+    assert "\n".join(rows) in READING.read_text()
+    headings = (DOCS / "docs/start/glossary.md").read_text()
+    assert all(f"\n### {one.text.split(',')[0]}\n" in headings for one in TABLE)

@@ -1,0 +1,496 @@
+"""The report says what the transcript holds, and raises an alarm when theory is exceeded."""
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from adversaries.errors import InputError
+from fedsim.audits.results.report import Report, decode, encode
+from fedsim.audits.run import audit
+from fedsim.config import Config
+from fedsim.federation.runs.run_directory import Arrays
+from fedsim.game.mechanisms import privacy
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.trust.model import Vantage
+
+from .games import ROUNDS, TRIALS
+from .games import gaussian_game as _game
+
+Make = Callable[..., Config]
+
+
+def _sampled_game(
+    config: Config, strength: float = 1.0, seed: int = 0
+) -> tuple[dict[str, Any], Arrays]:
+    """Play the game of sampled steps: unit gradients, opposite ones under replace."""
+    facts, transcript = _game(config, seed=seed)
+    generator = np.random.default_rng(seed + 1000)
+    worlds, q = transcript["worlds"], config.training.sampling_rate
+    replaced = config.privacy.neighbouring == "replace"
+    claimed = 1 / transcript["noise_stds"] / (2 if replaced else 1)
+    joined = generator.random(claimed.shape) < q
+    mean = np.where(worlds, 1.0, -1.0 if replaced else 0.0)[:, None] * joined * strength * claimed
+    released = mean + generator.standard_normal(claimed.shape)
+    mixed = np.log1p(-q + q * np.exp(released * claimed - claimed**2 / 2))
+    if replaced:
+        mixed -= np.log1p(-q + q * np.exp(-released * claimed - claimed**2 / 2))
+    noise = 1 / claimed
+    ones = np.ones_like(claimed)
+    changed = {
+        "log_odds": np.cumsum(mixed, axis=1),
+        "present_norms": ones,
+        "absent_norms": ones * replaced,
+        "sensitivities": ones * (2 if replaced else 1),
+        "noise_stds": noise,
+    }
+    return facts, transcript | changed
+
+
+def _report(config: Config, strength: float = 1.0, confidence: float = 0.95) -> Report:
+    facts, transcript = _game(config, strength)
+    return audit.assemble(config, facts, transcript, confidence, config.privacy.delta)
+
+
+@pytest.fixture
+def config(small: Make) -> Config:
+    return small(
+        {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.delta": 0.01}
+        | {"privacy.accountant": "rdp-classic"}
+    )
+
+
+def test_the_papers_setting_gives_the_papers_numbers(config: Config) -> None:
+    report = _report(config)
+    assert report.mechanism.noise_multiplier == pytest.approx(8.38022703488798, rel=1e-6)
+    assert report.bounds.epsilon == pytest.approx(np.log(9), rel=1e-6)
+    assert report.bounds.rho_beta == pytest.approx(0.9, rel=1e-6)
+    assert report.bounds.rho_alpha == pytest.approx(0.2561767421042713, rel=1e-6)
+    assert report.bounds.tail_probability == pytest.approx(0.0012027268180968128, rel=1e-5)
+    assert report.bounds.tight_epsilon == pytest.approx(1.3134725502396565, rel=1e-6)
+    assert report.prediction.mu == pytest.approx(0.6535891631872568, rel=1e-6)
+    assert report.prediction.deterministic
+    # With noise scaled to what the sensitivities are, this estimator is a tautology.
+    assert report.empirical.epsilon.sensitivity == pytest.approx(np.log(9), rel=1e-6)
+
+
+def test_sensitivities_are_stated_round_by_round_and_called_a_measurement(config: Config) -> None:
+    facts, transcript = _game(config)
+    norms = np.random.default_rng(1).uniform(0.2, 1, (TRIALS, ROUNDS)) * np.linspace(1, 0.5, ROUNDS)
+    changed = transcript | {"sensitivities": norms, "noise_stds": 8 * norms}
+    report = audit.assemble(config, facts, changed, 0.95, config.privacy.delta)
+    stated = report.empirical.sensitivity_by_round
+    for name, share in (("low", 0.05), ("median", 0.5), ("high", 0.95)):
+        np.testing.assert_allclose(getattr(stated, name), np.quantile(norms, share, axis=0))
+    np.testing.assert_allclose(np.square(stated.rms), (norms**2).mean(axis=0))
+    assert "never part of a DP release" in report.empirical.sensitivity_note
+
+
+def test_an_honest_mechanism_raises_no_alarm(config: Config) -> None:
+    report = _report(config)
+    low, high = report.empirical.advantage_interval
+    assert low < report.bounds.rho_alpha < high
+    assert report.alarms == {}
+
+
+def test_a_mechanism_with_half_the_noise_is_convicted(config: Config) -> None:
+    report = _report(config, strength=2.0)
+    assert {"advantage", "delta_prime", "gaussian", "world_d"} <= set(report.alarms)
+    assert set(report.alarms.values()) <= set(report.warnings)
+
+
+def test_more_than_is_accounted_for_is_an_alarm_that_needs_no_statistics(config: Config) -> None:
+    facts, transcript = _game(config)
+    transcript["noise_stds"] = transcript["noise_stds"] / 1.01
+    alarms = audit.assemble(config, facts, transcript, 0.95, 0.01).alarms
+    assert list(alarms) == ["composition"]
+    assert "Rounds were not all composed" in alarms["composition"]
+
+
+@pytest.mark.slow
+def test_alarms_are_rare_where_all_is_well(config: Config) -> None:
+    """Noise scaled to what the challenge uses leaves no slack, so chance alone decides."""
+    raised = 0
+    for seed in range(40):
+        facts, transcript = _game(config, seed=seed)
+        raised += bool(audit.assemble(config, facts, transcript, 0.95, 0.01).alarms)
+    # A dozen alarms at 0.0001 each: one in forty reports happens one time in twenty at most.
+    assert raised == 0
+
+
+@pytest.mark.parametrize("prior", [0.3, 0.9])
+def test_another_prior_moves_the_decision_and_not_the_bounds(prior: float, small: Make) -> None:
+    keys = {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.delta": 0.01}
+    even, other = small(keys), small(keys | {"audit.prior": prior})
+    facts, transcript = _game(even)
+    shifted = transcript | {"log_odds": transcript["log_odds"] + np.log(prior / (1 - prior))}
+    expected = audit.assemble(even, facts, transcript, 0.95, 0.01)
+    report = audit.assemble(other, facts, shifted, 0.95, 0.01)
+    assert report.alarms == {}
+    assert report.bounds == expected.bounds
+    assert report.empirical.delta_prime == expected.empirical.delta_prime
+    assert report.empirical.epsilon.belief == pytest.approx(expected.empirical.epsilon.belief)
+    off = abs(report.empirical.advantage - report.prediction.advantage)
+    assert off < 4 * report.empirical.standard_error
+    assert report.prediction.advantage < expected.prediction.advantage
+
+
+def test_the_guarantee_is_claimed_only_for_secret_noise_scaled_to_global_sensitivity(
+    small: Make,
+) -> None:
+    def claimed(**changes: str) -> tuple[bool, str]:
+        keys = {f"privacy.{name.replace('_', '-')}": value for name, value in changes.items()}
+        config = small({"training.rounds": ROUNDS, "trials.count": TRIALS} | keys)
+        mechanism = _report(config).mechanism
+        return mechanism.dp_guarantee, mechanism.dp_note
+
+    assert claimed(noise_source="system")[0]
+    guaranteed, note = claimed(noise_source="system", sensitivity="local")
+    assert not guaranteed
+    assert "not a DP guarantee" in note
+    guaranteed, note = claimed(noise_source="seed")
+    assert not guaranteed
+    assert "whoever knows the seed can remove it" in note
+
+
+def test_the_server_under_central_trust_is_unprotected(config: Config) -> None:
+    report = _report(config)
+    rows = {row.vantage: row for row in report.bounds.vantages}
+    assert rows["server"].epsilon == math.inf
+    assert rows["server"].rho_alpha == 1.0
+    assert rows["participant"].epsilon == pytest.approx(report.bounds.tight_epsilon)
+
+
+def test_a_target_under_local_trust_is_met_by_the_noise_of_the_others(small: Make) -> None:
+    keys = {"training.rounds": ROUNDS, "trials.count": TRIALS, "federation.clients": 5}
+    central, local = small(keys), small(keys | {"federation.trust": "local"})
+    assert privacy.noise_multiplier(central) == pytest.approx(
+        2 * privacy.noise_multiplier(local), rel=1e-9
+    )
+    assert _report(local).bounds.rho_beta == pytest.approx(0.9, rel=1e-6)
+
+
+def test_the_papers_one_sided_campaign_is_reported_without_bounds_it_cannot_give(
+    small: Make,
+) -> None:
+    config = small({"training.rounds": ROUNDS, "trials.count": TRIALS, "trials.worlds": "d-only"})
+    facts, transcript = _game(config)
+    report = audit.assemble(config, facts, transcript, 0.95, 0.01)
+    assert report.empirical.epsilon.advantage < math.inf
+    text = json.dumps(encode(report), allow_nan=False)
+    assert decode(json.loads(text)) == report
+    assert report.empirical.advantage_interval is None
+    assert report.alarms == {}
+    assert any("need both worlds" in line for line in report.warnings)
+
+
+def test_every_number_is_strict_json(config: Config) -> None:
+    facts, transcript = _game(config)
+    # An adversary that never errs: the estimator from the advantage is infinite.
+    transcript["log_odds"] = np.where(transcript["worlds"], 1e3, -1e3)[:, None] * np.ones(ROUNDS)
+    report = audit.assemble(config, facts, transcript, 0.95, 0.01)
+    assert report.empirical.epsilon.advantage == math.inf
+    text = json.dumps(encode(report), allow_nan=False)
+    assert decode(json.loads(text)) == report
+
+
+@pytest.fixture
+def sampled(small: Make) -> Config:
+    return small(
+        {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.delta": 0.01}
+        | {"training.sampling-rate": 0.1}
+        | {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 0.8}
+    )
+
+
+@pytest.mark.slow
+def test_sampled_steps_are_predicted_to_reach_their_bound(sampled: Config) -> None:
+    facts, transcript = _sampled_game(sampled)
+    report = audit.assemble(sampled, facts, transcript, 0.95, 0.01)
+    json.dumps(encode(report), allow_nan=False)
+    prediction, bounds = report.prediction, report.bounds
+    assert report.alarms == {}
+    assert (prediction.method, prediction.deterministic) == ("simulation", True)
+    assert prediction.mu == pytest.approx(
+        np.sqrt(ROUNDS) / report.mechanism.effective_noise_multiplier
+    )
+    off = abs(prediction.advantage - bounds.rho_alpha)
+    assert off < 4 * prediction.standard_error < 0.01
+    off = abs(prediction.advantage - report.empirical.advantage)
+    assert off < 4 * report.empirical.standard_error
+    assert report.mechanism.sampling_rate == 0.1
+
+
+@pytest.mark.slow
+def test_the_simulated_density_is_that_of_the_log_odds(sampled: Config) -> None:
+    facts, transcript = _sampled_game(sampled)
+    density = audit.assemble(sampled, facts, transcript, 0.95, 0.01).prediction.density
+    edges = np.array(density.edges)
+    for world, name in ((True, "world_d"), (False, "world_d_prime")):
+        masses = np.array(getattr(density, name)) * np.diff(edges)
+        assert 0.99 < masses.sum() <= 1
+        final = transcript["log_odds"][transcript["worlds"] == world, -1]
+        observed = np.mean(final < edges[50])
+        assert masses[:50].sum() == pytest.approx(observed, abs=0.06)
+
+
+@pytest.mark.slow
+def test_the_estimators_of_the_paper_take_the_sampling_into_account(sampled: Config) -> None:
+    facts, transcript = _sampled_game(sampled)
+    report = audit.assemble(sampled, facts, transcript, 0.95, 0.01)
+    epsilon = report.empirical.epsilon
+    # Every gradient uses up the sensitivity, so that theory's own epsilon comes back.
+    assert epsilon.sensitivity_exact == pytest.approx(report.bounds.tight_epsilon)
+    assert epsilon.sensitivity > epsilon.sensitivity_exact
+    gaussian = report.empirical.lower_bounds["gaussian"]
+    assert gaussian.epsilon == 0
+    assert gaussian.reason == "log-odds are not normal under sampling"
+
+
+@pytest.mark.slow
+def test_sampled_steps_with_less_noise_than_claimed_are_convicted(sampled: Config) -> None:
+    facts, transcript = _sampled_game(sampled, strength=2.0)
+    alarms = audit.assemble(sampled, facts, transcript, 0.95, 0.01).alarms
+    assert {"advantage", "world_d"} <= set(alarms)
+    assert "gaussian" not in alarms
+    assert "those of sampled steps" in alarms["world_d"]
+
+
+@pytest.mark.slow
+def test_alarms_are_rare_under_sampling_where_all_is_well(sampled: Config) -> None:
+    p_values, raised = [], 0
+    for seed in range(40):
+        facts, transcript = _sampled_game(sampled, seed=seed)
+        report = audit.assemble(sampled, facts, transcript, 0.95, 0.01)
+        raised += bool(report.alarms)
+        fit = report.prediction.fit
+        p_values += [each.p_value for each in (fit.world_d, fit.world_d_prime) if each]
+    assert raised <= 1
+    assert kstest(p_values, "uniform").pvalue > 1e-4
+
+
+@pytest.mark.slow
+def test_sampled_replacement_has_no_epsilon_from_one_distance(small: Make) -> None:
+    config = small(
+        {"training.rounds": ROUNDS, "trials.count": TRIALS, "training.sampling-rate": 0.1}
+        | {"privacy.neighbouring": "replace"}
+    )
+    facts, transcript = _sampled_game(config)
+    report = audit.assemble(config, facts, transcript, 0.95, 0.005)
+    assert report.empirical.epsilon.sensitivity is None
+    assert report.empirical.epsilon.sensitivity_exact is None
+    assert report.alarms == {}
+    mechanism = privacy.mechanism(config, facts["noise_multiplier"])
+    off = abs(report.prediction.advantage - PLD.delta(mechanism, 0.0))
+    assert off < 4 * report.prediction.standard_error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes", [{"trials.worlds": "d-only"}, {"audit.prior": 0.8}, {"audit.prior": 0.3}], ids=str
+)
+def test_a_sampled_campaign_of_another_kind_is_predicted_too(
+    changes: dict[str, str | float], sampled: Config, small: Make
+) -> None:
+    keys = {"training.rounds": ROUNDS, "trials.count": TRIALS, "training.sampling-rate": 0.1}
+    keys |= {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 0.8}
+    config = small(keys | changes)
+    facts, transcript = _sampled_game(config)
+    prior = config.audit.prior
+    transcript["log_odds"] = transcript["log_odds"] + np.log(prior / (1 - prior))
+    report = audit.assemble(config, facts, transcript, 0.95, 0.01)
+    assert report.alarms == {}
+    off = abs(report.prediction.advantage - report.empirical.advantage)
+    assert off < 4 * report.empirical.standard_error
+    usual = audit.assemble(sampled, *_sampled_game(sampled), 0.95, 0.01).prediction.advantage
+    assert abs(report.prediction.advantage - usual) > 0.01
+
+
+def test_sampled_steps_cannot_be_predicted_without_the_norms(sampled: Config) -> None:
+    facts, transcript = _game(sampled)
+    with pytest.raises(InputError, match="no array 'present_norms'"):
+        audit.assemble(sampled, facts, transcript, 0.95, 0.01)
+
+
+@pytest.fixture
+def stepping(small: Make) -> Config:
+    return small(
+        {"training.rounds": ROUNDS, "trials.count": TRIALS, "training.local-steps": 4}
+        | {"federation.trust": "local", "federation.clients": 3}
+    )
+
+
+def test_local_steps_are_bounded_by_all_of_them_under_the_clients_own_noise(
+    stepping: Config,
+) -> None:
+    report = _report(stepping)
+    mechanism = report.mechanism
+    assert (mechanism.steps, mechanism.local_steps) == (4 * ROUNDS, 4)
+    assert mechanism.effective_noise_multiplier == mechanism.noise_multiplier
+    assert report.empirical.sensitivity_bound is None
+    assert report.bounds.rho_beta == pytest.approx(0.9, rel=1e-6)
+    assert {row.epsilon for row in report.bounds.vantages} == {report.bounds.epsilon}
+
+
+def test_the_score_of_a_linearised_attack_raises_no_alarm_by_its_scale(stepping: Config) -> None:
+    facts, transcript = _game(stepping)
+    transcript["log_odds"] = 50 * transcript["log_odds"]
+    report = audit.assemble(stepping, facts, transcript, 0.95, 0.005)
+    assert report.empirical.delta_prime > report.bounds.tail_probability
+    assert report.alarms == {}
+    assert "linearised" in report.empirical.lower_bounds["gaussian"].reason
+    assert any("not an exact posterior" in line for line in report.warnings)
+
+
+def test_decisions_that_are_right_too_often_convict_local_steps_too(stepping: Config) -> None:
+    alarms = _report(stepping, strength=8.0).alarms
+    assert {"advantage", "clopper_pearson"} <= set(alarms)
+    assert not {"delta_prime", "gaussian", "world_d", "world_d_prime"} & set(alarms)
+
+
+def test_the_report_says_how_the_steps_were_taken_and_audited(small: Make) -> None:
+    config = small(
+        {"training.rounds": ROUNDS, "trials.count": TRIALS, "training.momentum": 0.9}
+        | {"training.schedule": "cosine", "audit.mode": "oracle"}
+    )
+    facts, transcript = _game(config)
+    old = audit.assemble(config, facts, transcript, 0.95, 0.005)
+    assert old.audit_mode == "oracle"
+    assert (old.training.optimizer, old.training.momentum) == ("sgd", 0.9)
+    assert old.training.schedule == "cosine"
+    assert (old.precision, old.model.gradient_fallbacks) == ("float32", {})
+    facts |= {"precision": "bf16", "gradient_fallbacks": {"norm": "no rule for it"}}
+    new = audit.assemble(config, facts, transcript, 0.95, 0.005)
+    assert new.precision == "bf16"
+    assert new.model.gradient_fallbacks == {"norm": "no rule for it"}
+
+
+def test_an_oracle_audit_guarantees_nothing(small: Make) -> None:
+    config = small(
+        {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.noise-source": "system"}
+        | {"audit.mode": "oracle"}
+    )
+    mechanism = _report(config).mechanism
+    assert not mechanism.dp_guarantee
+    assert "handed their noise" in mechanism.dp_note
+
+
+def _everywhere(config: Config, strength: float = 1.0) -> tuple[dict[str, Any], Arrays]:
+    """Play the game at all vantages; `strength` multiplies the signal that the server gets."""
+    facts, transcript = _game(config)
+    _, server = _game(config, strength, seed=1)
+    _, released = _game(config, 0.9, seed=2)
+    for other, arrays in (("server", server), ("released_model", released)):
+        for name in ("log_odds", "sensitivities", "noise_stds"):
+            transcript[f"{name}_{other}"] = arrays[name]
+    signs = np.where(transcript["worlds"], 1, -1)[:, None]
+    if config.federation.trust == "central":
+        transcript["log_odds_server"] = np.full((TRIALS, ROUNDS), np.inf) * signs
+        transcript["noise_stds_server"] = np.zeros((TRIALS, ROUNDS))
+    return facts, transcript
+
+
+@pytest.fixture
+def everywhere(small: Make) -> Config:
+    return small(
+        {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.delta": 0.01}
+        | {"audit.vantages": "all", "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0}
+    )
+
+
+def test_every_vantage_stands_beside_its_own_bound(everywhere: Config) -> None:
+    facts, transcript = _everywhere(everywhere)
+    report = audit.assemble(everywhere, facts, transcript, 0.95, 0.01)
+    rows = report.vantages
+    assert list(rows) == ["server", "participant", "released-model"]
+    for row, bound in zip(rows.values(), report.bounds.vantages, strict=True):
+        for name in ("noise_multiplier", "epsilon", "rho_beta", "rho_alpha"):
+            assert getattr(row, name) == getattr(bound, name)
+        assert row.empirical.within_bound
+    assert rows["participant"].empirical.advantage == report.empirical.advantage
+    assert rows["participant"].prediction.advantage == report.prediction.advantage
+    assert rows["participant"].empirical.near_prediction
+    assert rows["participant"].exact_posterior
+    assert rows["released-model"].prediction.method == "linearised"
+    assert not rows["released-model"].exact_posterior
+    assert "not an exact posterior" in rows["released-model"].note
+    assert report.alarms == {}
+
+
+def test_a_server_without_noise_before_it_is_certain_and_the_report_says_why(
+    everywhere: Config,
+) -> None:
+    facts, transcript = _everywhere(everywhere)
+    server = audit.assemble(everywhere, facts, transcript, 0.95, 0.01).vantages["server"]
+    assert server.noise_multiplier == 0
+    assert server.epsilon == math.inf
+    assert server.rho_beta == server.rho_alpha == 1
+    assert server.prediction.mu == math.inf
+    assert server.prediction.advantage == server.empirical.advantage == 1
+    assert server.empirical.epsilon_belief == math.inf
+    assert server.empirical.belief == 1
+    assert "infinite, not missing" in server.note
+
+
+def test_a_vantage_above_its_bound_raises_an_alarm_of_its_own(small: Make) -> None:
+    config = small(
+        {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.delta": 0.01}
+        | {"audit.vantages": "all", "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 20.0}
+        | {"federation.trust": "local", "federation.clients": 3}
+    )
+    facts, transcript = _everywhere(config, strength=2.5)
+    # The game was played against the noise towards a participant; the server has less before it.
+    report = audit.assemble(config, facts, transcript, 0.95, 0.01)
+    assert set(report.alarms) == {"advantage_server"}
+    assert "the vantage server" in report.alarms["advantage_server"]
+    assert not report.vantages["server"].empirical.within_bound
+    assert not report.vantages["server"].empirical.near_prediction
+
+
+def test_what_was_not_measured_says_so(config: Config) -> None:
+    rows = _report(config).vantages
+    for vantage in ("server", "released-model"):
+        assert rows[vantage].empirical is rows[vantage].prediction is None
+        assert "audit.vantages" in rows[vantage].note
+    assert rows["participant"].empirical.advantage > 0
+
+
+@pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
+def test_who_sees_sampled_sums_without_noise_must_wait_for_the_record(
+    neighbouring: str, small: Make
+) -> None:
+    q, rounds = 0.01, 30
+    config = small(
+        {"training.rounds": rounds, "trials.count": TRIALS, "training.sampling-rate": q}
+        | {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0}
+        | {"federation.vantage": "server", "privacy.neighbouring": neighbouring}
+    )
+    facts, transcript = _game(config.model_copy(update={"federation": small().federation}))
+    worlds = transcript["worlds"][:, None]
+    joined = np.random.default_rng(3).random((TRIALS, rounds)) < q
+    if neighbouring == "replace":
+        ratios = np.where(joined, np.where(worlds, np.inf, -np.inf), 0.0)
+    else:
+        ratios = np.where(joined & worlds, np.inf, np.log(1 - q))
+    ones = np.ones((TRIALS, rounds))
+    transcript |= {"log_odds": np.cumsum(ratios, axis=1), "noise_stds": 0 * ones}
+    report = audit.assemble(config, facts, transcript, 0.95, 0.01)
+    assert report.prediction.advantage == pytest.approx(1 - (1 - q) ** rounds)
+    assert report.vantages["server"].empirical.near_prediction
+    assert report.alarms == {}
+
+
+def test_the_released_models_log_odds_raise_no_alarm(everywhere: Config) -> None:
+    """Its log-odds are a score: however large, they contradict nothing."""
+    place = everywhere.federation.model_copy(update={"vantage": Vantage.RELEASED_MODEL})
+    config = everywhere.model_copy(update={"federation": place})
+    facts, transcript = _game(config)
+    transcript["log_odds"] = 5 * transcript["log_odds"]
+    report = audit.assemble(config, facts, transcript, 0.95, 0.01)
+    assert report.alarms == {}
+    assert report.empirical.lower_bounds["gaussian"].epsilon == 0
+    assert any("released model alone" in warning for warning in report.warnings)

@@ -1,0 +1,258 @@
+"""A crafted target is played like any other, and the report says what it proves of one."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from adversaries.statistics import gaussian
+from adversaries.statistics.design import Design
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from adversaries.statistics.lower_bounds import clopper_pearson_split
+from adversaries.statistics.rate_bounds import mu_gdp_bound
+from fedsim import client_app, server_app
+from fedsim.audits.measurements import check
+from fedsim.audits.results.measured import Crafted
+from fedsim.audits.run import crafted_report
+from fedsim.config import Config, Scalar, to_run_config
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.plan import preflight
+from fedsim.report import writing
+from fedsim.report.page import Pictures, render_html
+
+Make = Callable[..., Config]
+Run = Callable[[Config], Arrays]
+FAST = [("backdoor", "replace"), ("blank", "add-remove"), ("gradient", "replace")]
+KINDS = ["backdoor", "clipbkd", "mislabelled", "blank", "gradient"]
+NOISE: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 4.0}
+
+
+@pytest.fixture
+def play(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return a function that runs a configuration and writes no report of it."""
+    monkeypatch.setattr(writing, "write_report", lambda directory: None)
+    return run
+
+
+def _standardised(transcript: Arrays) -> np.ndarray:
+    """Return the final log-odds in the units of theory: N(0, 1) in both worlds."""
+    mu = np.sqrt((transcript["sensitivities"] / transcript["noise_stds"]) ** 2 @ np.ones(3))
+    signs = np.where(transcript["worlds"], 1, -1)
+    found: np.ndarray = (transcript["log_odds"][:, -1] - signs * mu**2 / 2) / mu
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "neighbouring"),
+    [
+        (kind, neighbouring)
+        if (kind, neighbouring) in FAST
+        else pytest.param(kind, neighbouring, marks=pytest.mark.slow)
+        for kind in KINDS
+        for neighbouring in ("add-remove", "replace")
+    ],
+)
+def test_the_log_odds_follow_theory_whatever_the_target(
+    kind: str, neighbouring: str, small: Make, play: Run
+) -> None:
+    what = {"challenge.kind": kind, "challenge.copies": 3, "privacy.neighbouring": neighbouring}
+    size = {"trials.count": 200, "trials.batch": 200, "data.held-out": 4}
+    transcript = play(small(NOISE | what | size))
+    assert stats.kstest(_standardised(transcript), "norm").pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("trust", "neighbouring"),
+    [("central", "replace"), ("local", "add-remove"), ("distributed", "add-remove")],
+)
+def test_of_a_vector_mu_is_exact_and_grows_with_its_copies(
+    trust: str, neighbouring: str, small: Make, play: Run
+) -> None:
+    where = {"federation.trust": trust, "privacy.neighbouring": neighbouring}
+    transcript = play(small(NOISE | where | {"challenge.kind": "gradient", "challenge.copies": 3}))
+    bound = 2.0 if neighbouring == "replace" else 1.0
+    np.testing.assert_allclose(transcript["sensitivities"], 3 * bound, rtol=1e-12)
+    # Of three clients' noise the adversary knows its own.
+    unknown = {"central": 1.0, "local": np.sqrt(2), "distributed": np.sqrt(2 / 3)}[trust]
+    np.testing.assert_allclose(transcript["noise_stds"], 4 * unknown * bound, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"challenge.kind": "clipbkd", "challenge.copies": 2, "privacy.neighbouring": "replace"},
+        {"challenge.kind": "gradient", "training.sampling-rate": 0.4},
+        pytest.param({"challenge.copies": 2}, marks=pytest.mark.slow),
+    ],
+)
+def test_the_auditor_reads_from_the_noise_what_the_adversary_computes(
+    what: dict[str, Scalar], small: Make, play: Run
+) -> None:
+    modes = "participant", "oracle"
+    found = [play(small(NOISE | what | {"audit.mode": mode})) for mode in modes]
+    np.testing.assert_allclose(found[0]["log_odds"], found[1]["log_odds"], atol=1e-5)
+
+
+def test_another_batch_gives_the_same_but_for_rounding(small: Make, play: Run) -> None:
+    what = {"challenge.kind": "clipbkd", "challenge.copies": 2, "model.initialisation": "fixed"}
+    one, other = (play(small(NOISE | what | {"trials.batch": size})) for size in (8, 4))
+    for name in ("log_odds", "poison_scores"):
+        np.testing.assert_allclose(one[name], other[name], atol=2e-6)
+
+
+@pytest.fixture
+def finished(small: Make, tmp_path: Path) -> Callable[..., tuple[RunDirectory, dict[str, object]]]:
+    def execute(**changes: Scalar) -> tuple[RunDirectory, dict[str, object]]:
+        kind = {"challenge.kind": "gradient", "challenge.copies": 2}
+        size = {"trials.count": 40, "trials.batch": 40}
+        config = small(NOISE | kind | size | {k.replace("_", "."): v for k, v in changes.items()})
+        directory = RunDirectory.create(tmp_path / "run", config)
+        grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
+        server_app.carry_out(grid, preflight(config), directory)
+        return directory, directory.read_report()
+
+    return execute
+
+
+@pytest.mark.slow
+@pytest.mark.figures
+def test_the_report_states_the_epsilon_of_one_and_of_the_group(
+    finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
+) -> None:
+    directory, report = finished(model_initialisation="worst-case", canaries_count=8)
+    crafted, delta = report.crafted, report.bounds.delta
+    mu = np.sqrt(3) / 4
+    assert crafted.epsilon == pytest.approx(gaussian.epsilon(mu, delta), rel=1e-3)
+    assert crafted.group_epsilon == pytest.approx(gaussian.epsilon(2 * mu, delta), rel=1e-3)
+    # The game is about the group, and so are its bounds.
+    assert report.bounds.tight_epsilon == pytest.approx(crafted.group_epsilon)
+    assert report.bounds.rho_alpha == pytest.approx(gaussian.advantage(2 * mu), rel=1e-6)
+    assert report.prediction.mu == pytest.approx(2 * mu)
+    assert report.budget.epsilon["participant"] == pytest.approx(crafted.epsilon)
+    assert report.challenge.records == 2
+    # A canary is one record.
+    assert report.one_run.claimed_epsilon == pytest.approx(crafted.epsilon)
+    assert report.one_run.canary_mu == pytest.approx(mu)
+    assert set(crafted.lower_bounds) == {
+        "identification",
+        "identification_mu_gdp",
+        "identification_gaussian",
+        "released_model",
+        "released_model_mu_gdp",
+    }
+    # The target is no record, so that no loss is either.
+    assert set(report.membership_inference) == {"yeom"}
+    page = render_html(report, Pictures(report, directory.read_arrays("transcript.npz")))
+    assert report.membership_missing in page
+    assert "What was put into D to be noticed" in page
+    assert "from the released model alone" in page
+    assert "What the released model gives away." in page
+    assert (directory.path / "figures" / "poison.svg").exists()
+    # The first model is not what differential privacy is about, and is no release of it either.
+    assert "fitted to the records of D, without noise" in report.mechanism.dp_note
+
+
+def test_copies_of_a_record_are_not_said_to_be_crafted(
+    finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
+) -> None:
+    directory, _ = finished(challenge_kind="record")
+    page = (directory.path / "report.html").read_text()
+    assert "2 × a record of D" in page
+    assert "Copies of one record" in page
+    assert "to be noticed" not in page
+
+
+def test_the_replacement_of_what_was_made_is_the_original_record(
+    finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
+) -> None:
+    directory, report = finished(challenge_kind="blank", privacy_neighbouring="replace")
+    assert report.challenge.replacement == "the original record"
+    page = (directory.path / "report.html").read_text()
+    assert "<dt>Replacement</dt><dd>the original record</dd>" in page
+
+
+def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not_allow_it() -> None:
+    worlds = np.arange(400) % 2 == 0
+    transcript = {
+        "worlds": worlds,
+        "log_odds": np.zeros((400, 1)),
+        "sensitivities": np.ones((400, 1)),
+        "noise_stds": np.ones((400, 1)),
+        "poison_scores": np.where(worlds, 1.0, -1.0),
+    }
+    found = crafted_report.bounds(transcript, 1, 1e-5, ALARM_CONFIDENCE)
+    assert found["released_model"].epsilon > 2
+    claimed = Crafted("clipbkd", 1, None, "", "random", 1e-5, 0.95, 0.5, 0.5, {})
+
+    def raised(claim: Crafted, played: Design) -> dict[str, str]:
+        return check.alarms(crafted_report.checks(claim, transcript, played))
+
+    assert "poison_score" in raised(claimed, Design())
+    exactly = found["released_model"].epsilon
+    assert not raised(replace(claimed, epsilon=exactly), Design())
+    # An alarm at one of several looks has to be surer.
+    nearly = replace(claimed, epsilon=exactly * 0.999)
+    assert raised(nearly, Design())
+    assert not raised(nearly, Design(share=0.5))
+    # Of a group of four the same certainty proves a fourth.
+    group = crafted_report.bounds(transcript, 4, 1e-12, 0.999)["released_model"]
+    single = crafted_report.bounds(transcript, 1, 1e-12, 0.999)["released_model"]
+    assert group.epsilon == pytest.approx(single.epsilon / 4, rel=1e-6)
+
+
+def test_the_gaussian_bound_of_a_group_is_that_of_a_share_of_mu() -> None:
+    generator = np.random.default_rng(0)
+    worlds, mu, copies = np.arange(4000) % 2 == 0, 3.0, 3
+    odds = mu * generator.standard_normal(4000) + np.where(worlds, 1, -1) * mu**2 / 2
+    steps = {"sensitivities": np.full((4000, 1), mu), "noise_stds": np.ones((4000, 1))}
+    transcript = {"worlds": worlds, "log_odds": odds[:, None], **steps}
+    found = crafted_report.bounds(transcript, copies, 1e-3, 0.95)
+    true = gaussian.epsilon(mu / copies, 1e-3)
+    assert 0.9 * true < found["identification_gaussian"].epsilon < true
+    assert 0 < found["identification"].epsilon < true
+    varying = steps["sensitivities"] * np.where(np.arange(4000) % 5, 0.999, 1.0)[:, None]
+    mixed = crafted_report.bounds(transcript | {"sensitivities": varying}, copies, 1e-3, 0.95)
+    assert mixed["identification_gaussian"].epsilon < found["identification_gaussian"].epsilon
+    # Of the same counts mu of the group is known as well, of which one has its share.
+    by_mu = found["identification_mu_gdp"]
+    assert (
+        found["identification"].epsilon < by_mu.epsilon < found["identification_gaussian"].epsilon
+    )
+    whole = mu_gdp_bound(worlds, odds, 1e-3, 0.95)
+    assert by_mu.details["mu_low"] == pytest.approx(whole.details["mu_low"] / copies)
+    assert by_mu.epsilon == pytest.approx(gaussian.epsilon(by_mu.details["mu_low"], 1e-3))
+    assert "released_model" not in found
+    scored = crafted_report.bounds(transcript | {"poison_scores": odds}, copies, 1e-3, 0.95)
+    assert scored["released_model"].epsilon < scored["released_model_mu_gdp"].epsilon < true
+    # At a threshold of its own, between the worlds.
+    split = clopper_pearson_split(worlds, odds, 1e-3, 0.95, for_mu=True)
+    threshold = scored["released_model_mu_gdp"].details["threshold"]
+    assert threshold == split.details["threshold"] != scored["released_model"].details["threshold"]
+
+
+def test_common_random_numbers_leave_no_gaussian_bound() -> None:
+    """It is of two samples that are independent of each other."""
+    worlds, ones = np.arange(400) % 2 == 0, np.ones((400, 1))
+    odds = np.random.default_rng(0).standard_normal(400) + np.where(worlds, 1, -1) / 2
+    steps = {"sensitivities": ones, "noise_stds": ones}
+    transcript = {"worlds": worlds, "log_odds": odds[:, None], **steps}
+    independent, common = (
+        crafted_report.bounds(transcript, 1, 1e-3, 0.95, played=Design(shared))
+        for shared in (False, True)
+    )
+    assert independent.keys() - common.keys() == {"identification_gaussian"}
+
+
+def test_sampled_steps_have_no_mu_to_divide() -> None:
+    transcript = {
+        "worlds": np.arange(40) % 2 == 0,
+        "log_odds": np.where(np.arange(40) % 2 == 0, 1.0, -1.0)[:, None],
+    }
+    found = crafted_report.bounds(
+        transcript, 1, 1e-3, 0.95, not_normal="sampled", not_gaussian="sampled"
+    )
+    assert set(found) == {"identification"}

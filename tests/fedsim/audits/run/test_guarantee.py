@@ -1,0 +1,141 @@
+"""A guarantee speaks of everything that was released, and never of one training of several."""
+
+import math
+import tomllib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from fedsim import client_app, server_app
+from fedsim.audits.run import guarantee
+from fedsim.audits.run.guarantee import Guarantee
+from fedsim.config import Config, Scalar, load, to_run_config
+from fedsim.deployment import kit
+from fedsim.federation.client import admission
+from fedsim.federation.runs import budget, ledger, run_transcript, spending
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.plan import preflight
+from fedsim.game.mechanisms import privacy
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.trust.model import Vantage
+from fedsim.report.summary import summary
+
+Make = Callable[..., Config]
+SYSTEM: dict[str, Scalar] = {"privacy.noise-source": "system"}
+CAMPAIGN = SYSTEM | {"trials.count": 400, "training.rounds": 30, "privacy.delta": 0.001}
+
+
+def of(config: Config, vantage: Vantage | None = None) -> Guarantee:
+    nominal = privacy.noise_multiplier(config)
+    everything = spending.describe_everything(config, nominal, [])
+    training = privacy.describe(config, nominal)
+    trainings, delta = config.trials.count, config.privacy.delta
+    return guarantee.of(config, training, everything, trainings, delta, vantage)
+
+
+def test_four_hundred_trainings_of_the_same_people_are_no_release_of_one(small: Make) -> None:
+    found = of(small(CAMPAIGN))
+    assert found.given
+    assert found.released is not None
+    assert found.released.epsilon == pytest.approx(157.09, abs=0.01)
+    assert found.released.epsilon_of_one_training == pytest.approx(2.1972, abs=1e-4)
+    assert found.released.rounds == 12_000
+    assert "by 400 trainings together: epsilon 157.1 at delta 0.001" in found.note
+    assert "guarantees nobody anything" in found.note
+    alone = of(small(CAMPAIGN | {"trials.count": 1, "trials.worlds": "d-only"}))
+    assert "by one training: epsilon 2.197 at delta 0.001" in alone.note
+
+
+def test_nothing_is_guaranteed_by_noise_from_the_seed_or_where_there_is_none(small: Make) -> None:
+    seed = of(small())
+    assert (seed.given, seed.released) == (False, None)
+    bare = of(small(SYSTEM), Vantage.SERVER)
+    assert not bare.given
+    assert bare.note == "Epsilon is infinite towards this vantage."
+
+
+def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(
+    tmp_path: Path,
+) -> None:
+    config = load(Path(__file__).parents[4] / "configs" / "deployment.toml")
+    found, nominal = of(config), privacy.noise_multiplier(config)
+    assert found.given
+    assert found.released is not None
+    assert found.released.trainings == 1
+    assert found.released.epsilon <= config.privacy.stop_at
+    assert budget.plan(config, nominal) == config.training.rounds
+    kit.write(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
+    limits = tomllib.loads((tmp_path / "kit" / "clients" / "client-0" / "node.toml").read_text())
+    assert config.trials.count <= limits["max-trials"]
+    one = admission.released(config, nominal, config.trials.count)
+    charged = Mechanism((replace(one, count=config.training.rounds),), config.privacy.neighbouring)
+    assert PLD.epsilon(charged, limits["delta-limit"]) <= limits["epsilon-limit"]
+
+
+def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(
+    small: Make, tmp_path: Path
+) -> None:
+    one: dict[str, Scalar] = {"trials.count": 1, "trials.worlds": "d-only"}
+    local = {"federation.trust": "local", "federation.vantage": "server", "audit.attacks": "all"}
+    config = small(SYSTEM | one | local)
+    directory = RunDirectory.create(tmp_path / "run", config)
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
+    for node, context in grid.contexts.items():
+        said: dict[str, Scalar] = {"consent": "adversary,challenge", "epsilon-limit": 9.0}
+        context.node_config.update(said | {"state-path": str(tmp_path / f"state-{node}")})
+    server_app.carry_out(grid, preflight(config), directory)
+    events = (directory.path / "events.jsonl").read_text()
+    assert '"uncompared": [0, 1, 2]' in events  # a digest of records would be one more release
+    found = directory.read_arrays("transcript.npz")
+    assert not {*run_transcript.LOSS_ATTACK, *run_transcript.LOSSES} & found.keys()
+    written = directory.read_report()
+    assert written.membership_inference == {}
+    console = Console(record=True, width=800)
+    console.print(summary(written))
+    page, shown = (directory.path / "report.html").read_text(), console.export_text()
+    assert "no loss of any left them" in page
+    for text in (written.mechanism.dp_note, page, shown):
+        assert guarantee.PLAYED in text
+    assert "betray its members" not in page
+    assert "Yeom" not in shown
+
+
+def test_what_pac_noise_tells_adds_up_over_trials_too(small: Make, tmp_path: Path) -> None:
+    pac: dict[str, Scalar] = {"privacy.noise": "pac", "privacy.rho-beta": 0.0}
+    pac |= {"privacy.mutual-information": 0.01, "audit.mode": "oracle"}
+    config = small(SYSTEM | pac)
+    directory = RunDirectory.create(tmp_path / "run", config)
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
+    server_app.carry_out(grid, preflight(config), directory)
+    told = directory.read_report().pac
+    assert told.mutual_information == 0.01
+    assert told.released_information == pytest.approx(0.08)
+    assert "Told by all 8 trials together" in (directory.path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("trials", [1, 8])
+def test_the_report_of_a_real_run_states_everything_that_it_released(
+    trials: int, small: Make, tmp_path: Path
+) -> None:
+    worlds = {"trials.worlds": "d-only"} if trials == 1 else {}
+    config = small(SYSTEM | worlds | {"trials.count": trials, "trials.batch": 4})
+    directory = RunDirectory.create(tmp_path / "run", config)
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
+    server_app.carry_out(grid, preflight(config), directory)
+    written = directory.read_report()
+    expected = of(config).released
+    assert expected is not None
+    assert expected.vantages["server"] == math.inf
+    assert written.released == expected
+    assert ledger.read(directory)[-1].released[0]["participant"] == expected.epsilon
+    console = Console(record=True, width=400)
+    console.print(summary(written))
+    page = (directory.path / "report.html").read_text()
+    for text in (console.export_text(), page):
+        assert f"everything released, by {'all 8' if trials > 1 else 'the one'} training" in text
+        assert ("An experiment on these people, not one release" in text) == (trials > 1)

@@ -1,0 +1,54 @@
+"""Where who joins a round is public, clients are protected unequally, and rounds may be empty."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import fedsim
+from fedsim.config import Config
+from fedsim.game.mechanisms import joining, privacy
+from fedsim.privacy import identifiability
+from fedsim.privacy.trust.model import Vantage
+
+SIX_CLIENTS = {
+    "federation.clients": 6,
+    "federation.sampling-rate": 0.5,
+    "federation.trust": "distributed",
+    "training.rounds": 8,
+    "privacy.rho-beta": 0.0,
+    "privacy.noise-multiplier": 3.0,
+    "challenge.client": 1,
+    "trials.count": 20,
+    "report.limit-advantage": 0.4,
+}
+
+
+@pytest.fixture
+def found(small: Callable[..., Config], tmp_path: Path) -> tuple[Config, fedsim.Run]:
+    config = small(SIX_CLIENTS | {"run.seed": 0})
+    return config, fedsim.run(config, out=tmp_path / "run")
+
+
+def test_nobody_is_accused_of_rounds_that_nobody_joins_and_limits_are_of_the_worst_off_client(
+    found: tuple[Config, fedsim.Run],
+) -> None:
+    config, run = found
+    rounds = [joining.participants(config, round) for round in range(1, 9)]
+    assert () in rounds
+    report = run.report
+    assert report.alarms == {}
+
+    worst = {
+        vantage: identifiability.rho_alpha(privacy.describe(config, 3.0, vantage).towards(vantage))
+        for vantage in Vantage
+    }
+    as_it_is, *changes = report.lowering
+    allowed = {each.vantage: each.rho_alpha for each in as_it_is.towards}
+    assert allowed == pytest.approx({each.value: limit for each, limit in worst.items()})
+    for verdict in report.verdicts:
+        (own,) = verdict.limits
+        assert (own.answer == "meets") == (worst[Vantage(verdict.vantage)] <= own.limit)
+    assert {each.limits[0].answer for each in report.verdicts} == {"meets", "cannot-tell"}
+    for change in changes:
+        assert all(each.rho_alpha < allowed[each.vantage] for each in change.towards)

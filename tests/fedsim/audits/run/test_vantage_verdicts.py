@@ -1,0 +1,230 @@
+"""The verdict of a run: states, their order, and an organisation's own limits."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.special import logit
+
+from fedsim.audits.results.report import Report
+from fedsim.audits.results.verdicts import OwnLimit, VantageVerdict
+from fedsim.audits.run import audit, vantage_verdicts
+from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism
+
+from .games import ROUNDS, TRIALS, gaussian_game
+
+Make = Callable[..., Config]
+SETTING: dict[str, Scalar] = {"training.rounds": ROUNDS, "privacy.delta": 0.01}
+
+
+def _report(config: Config, strength: float = 1.0, trials: int = TRIALS, seed: int = 0) -> Report:
+    """The report of a game; below 1 the worlds differ by less than clipping allows, and say so."""
+    facts, transcript = gaussian_game(config, strength, seed, trials)
+    transcript["sensitivities"] = transcript["sensitivities"] * min(1.0, strength)
+    return audit.assemble(config, facts, transcript, 0.95, config.privacy.delta)
+
+
+def _towards(report: Report, vantage: str) -> VantageVerdict:
+    (found,) = (each for each in report.verdicts if each.vantage == vantage)
+    return found
+
+
+@pytest.fixture
+def of(small: Make) -> Callable[..., Config]:
+    """Return a function that makes a configuration of 30 rounds with so many trials."""
+
+    def make(trials: int = TRIALS, **changes: Scalar) -> Config:
+        over = {key.replace("__", ".").replace("_", "-"): value for key, value in changes.items()}
+        return small(SETTING | {"trials.count": trials} | over)
+
+    return make
+
+
+# States
+
+
+@pytest.mark.parametrize(
+    ("strength", "trials", "state"),
+    [
+        (0.3, 2000, "below"),  # a record that the model hardly notices
+        (0.3, 40, "not-contradicted"),  # the same in too few trials
+        (1.0, 2000, "not-contradicted"),  # as much as theory allows
+        (2.0, 2000, "above"),  # under half the noise
+    ],
+)
+def test_what_was_measured_is_below_the_limit_or_above_it_or_neither(
+    strength: float, trials: int, state: str, of: Make
+) -> None:
+    found = _towards(_report(of(trials), strength, trials), "participant")
+    assert found.state == state
+    assert found.basis == "measured"
+    assert found.measured is not None
+    assert found.measured.interval is not None
+    assert (found.measured.interval[1] < found.allowed.advantage) == (state == "below")
+
+
+def test_a_vantage_without_noise_has_no_limit_and_one_that_nobody_measured_no_state(
+    of: Make,
+) -> None:
+    report = _report(of())
+    server, released = _towards(report, "server"), _towards(report, "released-model")
+    assert (server.state, server.basis, server.allowed.kind) == ("no-limit", "theory", "none")
+    assert server.allowed.epsilon == math.inf
+    assert (released.state, released.basis) == ("untested", "theory")
+    assert released.allowed.advantage == _towards(report, "participant").allowed.advantage
+
+
+def test_trials_of_one_world_and_a_single_training_are_no_test(of: Make) -> None:
+    one_world = _report(of(trials__worlds="d-only"))
+    assert _towards(one_world, "participant").state == "untested"
+    single = _towards(
+        _report(of(1, trials__worlds="d-only", trials__batch=1), trials=1), "participant"
+    )
+    assert single.state == "untested"
+    assert single.measured is not None
+    assert single.measured.advantage is single.measured.passed is None
+    assert single.measured.belief >= 0.5
+
+
+# Order
+
+
+@pytest.mark.parametrize(
+    ("trust", "strength", "order"),
+    [
+        # Nothing hides the record from the server; the model shows no more than the rounds do.
+        ("central", 1.0, ["server", "participant", "released-model"]),
+        # An alarm comes first: whether any noise is as accounted is then in doubt.
+        ("central", 2.0, ["participant", "server", "released-model"]),
+        ("distributed", 1.0, ["participant", "released-model", "server"]),
+        ("local", 1.0, ["server", "participant", "released-model"]),
+    ],
+)
+def test_the_worst_vantage_comes_first(
+    trust: str, strength: float, order: list[str], of: Make
+) -> None:
+    report = _report(of(federation__trust=trust), strength)
+    assert [verdict.vantage for verdict in report.verdicts] == order
+    limits = [verdict.allowed.advantage for verdict in report.verdicts if verdict.state != "above"]
+    assert limits == sorted(limits, reverse=True)
+
+
+# Chance
+
+
+def test_a_coin_stays_within_what_chance_alone_gives_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(3)
+    for trials in (20, 400):
+        shown = 2 * generator.binomial(trials, 0.5, 20_000) / trials - 1
+        within = (np.abs(shown) <= vantage_verdicts.guessing(trials, 0.95) + 1e-9).mean()
+        # Never less often, but for the error of 20 000 games; counts are discrete, so more often.
+        assert 0.945 < within < 0.99
+
+
+# An organisation's own limits
+
+
+def _limit(report: Report, vantage: str) -> OwnLimit:
+    (found,) = _towards(report, vantage).limits
+    return found
+
+
+def test_without_limits_nothing_is_held_to_one(of: Make) -> None:
+    assert [verdict.limits for verdict in _report(of()).verdicts] == [[], [], []]
+
+
+@pytest.mark.parametrize(
+    ("limit", "strength", "answer", "by"),
+    [
+        (0.40, 1.0, "meets", "theory"),
+        (0.15, 1.0, "misses", "measured"),
+        (0.20, 0.3, "meets", "measured"),  # this record does, others might not
+        (0.35, 1.0, "cannot-tell", "measured"),
+        (0.40, 2.0, "misses", "measured"),  # theory promised it, and is refuted
+    ],
+)
+def test_a_limit_of_the_advantage_is_met_or_missed_or_open(
+    limit: float, strength: float, answer: str, by: str, of: Make
+) -> None:
+    report = _report(of(report__limit_advantage=limit), strength)
+    found = _limit(report, "participant")
+    assert (found.of, found.limit, found.answer, found.by) == ("advantage", limit, answer, by)
+    assert (found.trials is not None) == (answer == "cannot-tell")
+    nothing_hides = _limit(report, "server")
+    assert (nothing_hides.answer, nothing_hides.by) == ("misses", "theory")
+
+
+def test_a_run_of_so_many_trials_tells(of: Make) -> None:
+    """The interval is taken again, of a game with the same share of trials won."""
+    config = of(200, report__limit_advantage=0.3)
+    first = _towards(_report(config, trials=200), "participant")
+    needed = first.limits[0].trials
+    assert first.limits[0].answer == "cannot-tell"
+    assert needed is not None
+    assert first.measured is not None
+    assert first.measured.advantage is not None
+    wins = math.ceil(needed * (1 + first.measured.advantage) / 2)
+    facts, transcript = gaussian_game(config, trials=needed)
+    signs = np.where(transcript["worlds"], 1.0, -1.0)
+    won = np.arange(needed) < wins
+    transcript["log_odds"] = (
+        np.abs(transcript["log_odds"]) * (signs * np.where(won, 1, -1))[:, None]
+    )
+    more = from_run_config(to_run_config(config) | {"trials.count": needed})
+    again = audit.assemble(more, facts, transcript, 0.95, config.privacy.delta)
+    assert _limit(again, "participant").answer != "cannot-tell"
+
+
+def test_a_limit_of_the_belief_is_a_limit_of_epsilon(of: Make) -> None:
+    """Met where theory's epsilon is small enough, missed where more is proven, else open."""
+    allowed = _towards(_report(of()), "participant").allowed
+    for limit, answer, by in (
+        (allowed.rho_beta + 0.01, "meets", "theory"),
+        (0.6, "misses", "measured"),
+        (allowed.rho_beta - 0.002, "cannot-tell", "measured"),
+    ):
+        report = _report(of(report__limit_belief=limit))
+        found, verdict = _limit(report, "participant"), _towards(report, "participant")
+        assert (found.of, found.answer, found.by) == ("belief", answer, by)
+        assert verdict.measured is not None
+        assert (verdict.measured.epsilon > logit(limit)) == (answer == "misses")
+        _, transcript = gaussian_game(of())
+        passed = transcript["log_odds"][transcript["worlds"], -1] > logit(limit)
+        assert verdict.measured.passed_limit == pytest.approx(passed.mean())
+
+
+# What would lower it
+
+
+def test_every_change_is_accounted_for_by_itself(of: Make) -> None:
+    config = of()
+    report = _report(config)
+    first, *changes = report.lowering
+    assert [each.key for each in changes] == [
+        "privacy.noise-multiplier",
+        "training.rounds",
+        "training.sampling-rate",
+        "federation.trust",
+    ]
+    z = report.mechanism.noise_multiplier
+    mechanisms = {
+        "privacy.noise-multiplier": Mechanism.alike(2 * z, ROUNDS),
+        "training.rounds": Mechanism.alike(z, ROUNDS // 2),
+        "training.sampling-rate": Mechanism.alike(z, ROUNDS, 0.1),
+        # A participant of three takes its own third of the noise away.
+        "federation.trust": Mechanism.alike(z * math.sqrt(2 / 3), ROUNDS),
+    }
+    for change in changes:
+        there = {each.vantage: each for each in change.towards}["participant"]
+        mechanism = mechanisms[change.key]
+        assert there.epsilon == pytest.approx(PLD.epsilon(mechanism, 0.01), rel=1e-9)
+        assert there.rho_alpha == pytest.approx(PLD.delta(mechanism, 0.0), rel=1e-9)
+    before = {there.vantage: there.rho_alpha for there in first.towards}
+    for change in changes[:3]:
+        now = {there.vantage: there.rho_alpha for there in change.towards}
+        assert now["participant"] < before["participant"]
+    trusted = {there.vantage: there.rho_alpha for there in changes[3].towards}
+    assert trusted["server"] < before["server"] == 1

@@ -1,0 +1,188 @@
+"""What a reply holds is found out from its bytes, before they are believed to be an array."""
+
+import io
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
+
+from fedsim.federation.protocol import messages, replies
+from fedsim.federation.protocol.flower_private import become_task
+
+FLOATS = np.arange(8, dtype=np.float32).reshape(2, 4)
+
+
+@pytest.fixture(autouse=True)
+def _a_task_of_flowers() -> None:
+    become_task(1, 1)  # messages carry its name
+
+
+def _bytes(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
+def _claiming(shape: tuple[int, ...], data: bytes) -> bytes:
+    """Return a header that claims a shape of float32, and these bytes behind it."""
+    file = io.BytesIO()
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue() + data
+
+
+def _headed(header: str) -> bytes:
+    """Return a header of this text, which NumPy reads as Python, and eight floats behind it."""
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + FLOATS.data
+
+
+SHAPED = "{'descr': '<f4', 'fortran_order': False, 'shape': %s}"
+
+
+def _check(data: bytes) -> None:
+    replies.check_bytes(data, "sum", [(2, 4)], np.float32)
+
+
+def test_an_array_as_it_was_asked_for_passes() -> None:
+    _check(_headed(SHAPED % "(2, 4)"))
+    _check(_bytes(FLOATS))
+    _check(_bytes(np.asfortranarray(FLOATS)))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (_bytes(FLOATS[:1]), r"is float32 \[1, 4\], not float32 \[2, 4\]"),
+        (_bytes(FLOATS.astype(np.float64)), r"is float64 \[2, 4\]"),
+        (_bytes(FLOATS.astype(">f4")), "not float32"),
+        (_headed("{'descr': '|O', 'fortran_order': False, 'shape': (2,)}"), "is of type object"),
+        (_bytes(np.array(["1", "2"])), "is of type <U1"),
+        (_claiming((10**9, 10**9), b""), r"is float32 \[1000000000, 1000000000\]"),
+        (_claiming((2, 4), b"\0" * 31), "has 31 bytes"),
+        (_claiming((2, 4), b"\0" * 10**6), "has 1000000 bytes"),
+        (_claiming((2, 4), b"")[:20], "is no array"),
+        (b"\x93NUMPY\x09\x00", "is no array"),
+        (b"", "is no array"),
+        # Each of these ends Python's parser, or NumPy's, in another kind of exception.
+        (_headed("-" * 9000 + "1"), "is no array"),
+        (_headed("(" * 9000), "is no array"),
+        (_headed(SHAPED % ("1" + "+1" * 4000)), "is no array"),
+        (_headed("{'descr': ((),), 'fortran_order': False, 'shape': (2, 4)}"), "is no array"),
+        (_headed(SHAPED % "(2, 4, True)"), "is no array"),
+    ],
+)
+def test_anything_else_is_refused_by_what_is_wrong_with_it(data: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        _check(data)
+
+
+def _reply(**records: dict[str, np.ndarray]) -> Message:
+    content = RecordDict({name: messages.array_record(**found) for name, found in records.items()})
+    content[messages.METRICS] = MetricRecord({"partition": 0, "seconds": 1.0})
+    return Message(content, 1000, "train")
+
+
+def test_what_a_flower_array_says_of_itself_does_not_hide_what_it_holds() -> None:
+    # One row would be broadcast to both.
+    lying = Array("float32", (2, 4), "numpy.ndarray", _bytes(FLOATS[:1]))
+    content = RecordDict({"reply": ArrayRecord({"sum": lying})})
+    with pytest.raises(ValueError, match=r"'reply' is float32 \[1, 4\]"):
+        replies.check_array(Message(content, 1000, "train"), "reply", [(2, 4)], np.float32)
+
+
+MEASURED = {"noise": np.zeros((2, 4)), "participation": np.ones(2, dtype=bool)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"noise": np.zeros((2, 1))}, r"float64 \[2, 1\], not float64 \[2, 4\]"),
+        ({"noise": np.full((2, 4), np.inf)}, "not finite"),
+        ({"participation": np.ones(2)}, "float64"),
+        ({"participation": np.ones(1, dtype=bool)}, r"bool \[1\]"),
+    ],
+)
+def test_a_measurement_that_would_be_broadcast_is_refused(
+    changes: dict[str, np.ndarray], reason: str
+) -> None:
+    replies.check_measurement(_reply(measurement=MEASURED), 2, 4, 1, 2)
+    with pytest.raises(ValueError, match=reason):
+        replies.check_measurement(_reply(measurement=MEASURED | changes), 2, 4, 1, 2)
+
+
+def test_distances_are_of_the_evaluated_trials() -> None:
+    replies.check_measurement(_reply(distances={"distances": np.ones((2, 5))}), 4, 4, 1, 2)
+    for distances in (np.ones((3, 5)), np.ones((2, 5, 1)), np.ones(5), np.full((2, 5), np.nan)):
+        with pytest.raises(ValueError, match="distances"):
+            replies.check_measurement(_reply(distances={"distances": distances}), 4, 4, 1, 2)
+
+
+def test_a_reply_has_what_was_asked_for_and_nothing_else() -> None:
+    reply = _reply(reply={"sum": FLOATS}, measurement={"noise": FLOATS})
+    replies.check_records(reply, {"reply": {"sum"}, "measurement": {"noise"}})
+    replies.check_records(reply, {"reply": {"sum"}}, {"measurement"})
+    with pytest.raises(ValueError, match="'measurement' that nobody asked for"):
+        replies.check_records(reply, {"reply": {"sum"}})
+    with pytest.raises(ValueError, match="no 'measurement' of noise, present"):
+        replies.check_records(reply, {"reply": {"sum"}, "measurement": {"noise", "present"}})
+    with pytest.raises(ValueError, match="no 'disclosed' of noise"):
+        replies.check_records(reply, {"reply": {"sum"}, "disclosed": {"noise"}}, {"measurement"})
+
+
+KNOWN = {"ratios", "hit"}
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        ({"ratios": np.full((2, 3), np.nan)}, "'ratios' is not a number"),
+        ({"ratios": np.zeros((2, 2))}, r"float64 \[2, 2\], not float64 \[2\] or \[2, 3\]"),
+        ({"ratios": np.zeros((3, 3))}, r"\[3, 3\]"),
+        ({"hit": np.zeros(2)}, "no 'ratios': the node's Flower state was lost"),
+        ({"ratios": np.zeros((2, 3)), "file": np.zeros(2)}, "finding 'file' that nobody asked for"),
+        ({"ratios": np.zeros((2, 3)), "n" * 70_000: np.zeros(2)}, "finding 'n{60}…' that nobody"),
+    ],
+)
+def test_findings_are_of_all_trials_and_rounds(found: dict[str, np.ndarray], reason: str) -> None:
+    good = _reply(memory={"ratios": np.array([[0, np.inf, 1]] * 2), "hit": np.ones(2, dtype=bool)})
+    replies.check_findings(good, KNOWN, 2, 3, "ratios")
+    with pytest.raises(ValueError, match=reason):
+        replies.check_findings(_reply(memory=found), KNOWN, 2, 3, "ratios")
+
+
+@pytest.mark.parametrize("seconds", [np.nan, np.inf, -1.0, 1.7e308])
+def test_an_impossible_computing_time_is_false(seconds: float) -> None:
+    reply = _reply()
+    reply.content.metric_records[messages.METRICS]["seconds"] = seconds
+    request = Message(RecordDict(), 1000, "train")
+    answer = Message(reply.content, reply_to=request)
+    found = replies.sort_out([answer], {0: 1000}, [0])
+    assert found.accepted == {}
+    assert "computed for" in found.failed[0]
+
+
+def test_a_reply_without_any_metrics_is_false() -> None:
+    answer = Message(RecordDict(), reply_to=Message(RecordDict(), 1000, "train"))
+    found = replies.sort_out([answer], {0: 1000}, [0], lambda reply: None)
+    assert found.missing == ()
+    assert "invalid reply" in found.failed[0]
+
+
+def test_why_a_node_failed_is_told_without_the_traceback_before_it() -> None:
+    asked = Message(RecordDict(), dst_node_id=7, message_type="train")
+    traceback = "\n".join(f'File "app/{depth}.py", line 1, in train' for depth in range(100))
+    reason = f"<class 'RayTaskError'>:<'{traceback}\n\nException: the model diverged'>"
+    failed = replies.sort_out(
+        [Message(Error(code=2, reason=reason), reply_to=asked)], nodes={0: 7}, asked=[0]
+    ).failed
+    assert failed == {0: "Exception: the model diverged'>"}
+
+
+def test_what_a_hostile_node_says_is_cut_and_commands_no_terminal() -> None:
+    asked = Message(RecordDict(), dst_node_id=7, message_type="train")
+    reason = f"\x1b[31m\r{'A' * 5_000_000}"
+    error = Message(Error(code=2, reason=reason), reply_to=asked)
+    failed = replies.sort_out([error], nodes={0: 7}, asked=[0]).failed[0]
+    (stranger,) = replies.sort_out([error], nodes={}, asked=[0]).unsolicited
+    assert failed == f"\ufffd[31m\ufffd{'A' * 494}…"
+    assert stranger == f"client ? failed: {failed}"

@@ -1,0 +1,84 @@
+"""A budget is of everything that is released, and is planned before the first round leaves."""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from adversaries.errors import InputError
+from fedsim.config import Config, Scalar
+from fedsim.federation.runs import budget, ledger
+from fedsim.federation.runs.budget import Ahead
+from fedsim.federation.runs.ledger_row import planned_kind
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.game.mechanisms import privacy
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.releases import Rounds
+
+Make = Callable[..., Config]
+Z, DELTA = 3.0, 0.005
+NOISE: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": Z}
+SYSTEM: dict[str, Scalar] = NOISE | {"privacy.noise-source": "system"}
+SAMPLED: dict[str, Scalar] = {"training.sampling-rate": 0.3, "audit.mode": "oracle"}
+
+
+@cache
+def exact(steps: int, sampling_rate: float = 1.0) -> float:
+    return PLD.epsilon(Mechanism.alike(Z, steps, sampling_rate), DELTA)
+
+
+@pytest.mark.parametrize("changes", [{}, SAMPLED], ids=["full batch", "sampled"])
+@pytest.mark.parametrize("trainings", [1, 8])
+@pytest.mark.parametrize("spent", [0, 5])
+@pytest.mark.parametrize("stop_at", [0.6, 1.5, 2.5])
+def test_the_affordable_rounds_are_those_of_brute_force(
+    stop_at: float, spent: int, trainings: int, changes: dict[str, Scalar], small: Make
+) -> None:
+    config = small(NOISE | changes | {"privacy.stop-at": stop_at})
+    kind = planned_kind(config, Z)
+    rate = config.training.sampling_rate
+    expected = max(n for n in range(31) if n == 0 or exact(n * trainings + spent, rate) <= stop_at)
+    ahead = Ahead(trainings, [Counter({kind: spent}), Counter[Rounds]()])
+    assert budget.affordable(config, kind, 30, ahead) == expected
+
+
+def test_noise_calibrated_to_the_budget_affords_every_round(small: Make) -> None:
+    for changes in ({}, {"privacy.accountant": "rdp"}, {"training.sampling-rate": 0.3}):
+        keys = {"privacy.rho-beta": 0.0, "privacy.epsilon": 0.5, "privacy.stop-at": 0.5}
+        config = small(keys | changes | {"training.rounds": 30})
+        assert budget.plan(config, privacy.noise_multiplier(config)) == 30
+
+
+@pytest.mark.parametrize("keys", [{}, {"trials.until-halfwidth": 0.9}], ids=["all", "stopping"])
+def test_all_batches_of_a_campaign_on_real_people_share_one_budget(
+    keys: dict[str, Scalar], small: Make
+) -> None:
+    # Eight trials of six rounds are 48 releases; 35 are allowed, so that every batch of trials runs
+    # four.
+    stop_at = {"training.rounds": 6, "trials.batch": 2, "privacy.stop-at": exact(35)}
+    assert budget.plan(small(SYSTEM | stop_at | keys), Z) == 4
+    assert budget.plan(small(NOISE | stop_at | keys), Z) == 6
+
+
+def test_a_campaign_that_cannot_afford_a_round_is_refused_in_one_line(small: Make) -> None:
+    config = small(SYSTEM | {"privacy.stop-at": exact(7)})
+    said = rf"one round of the 8 trials together costs epsilon {exact(8):.4g} .*run fewer trials$"
+    with pytest.raises(InputError, match=said):
+        budget.plan(config, Z)
+    assert budget.plan(small(NOISE | {"privacy.stop-at": exact(7)}), Z) == 3
+
+
+@pytest.mark.parametrize(("before", "now"), [("seed", "system"), ("system", "seed")])
+def test_a_run_is_not_continued_with_noise_of_another_source(
+    small: Make, tmp_path: Path, before: str, now: str
+) -> None:
+    changes = NOISE | {"federation.trust": "central"}
+    config = small(changes | {"privacy.noise-source": before})
+    directory = RunDirectory.create(tmp_path / "run", config)
+    ledger.Ledger(config, directory).begin(range(8), 3, Z).charge(1, range(3))
+    edited = small(changes | {"privacy.noise-source": now})
+    with pytest.raises(InputError, match=f"is '{now}', but rounds of this run .* '{before}'"):
+        budget.plan(edited, Z, directory)

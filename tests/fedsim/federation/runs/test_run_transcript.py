@@ -1,0 +1,249 @@
+"""A transcript that no run could have left is refused, and what runs leave is not."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adversaries.errors import InputError
+from fedsim import client_app, server_app
+from fedsim.config import Config, Scalar, to_run_config
+from fedsim.federation.runs import batches, run_transcript
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.plan import preflight
+from fedsim.report import writing
+
+Make = Callable[..., Config]
+
+
+def played(config: Config, path: Path) -> RunDirectory:
+    directory = RunDirectory.create(path, config)
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
+    server_app.carry_out(grid, preflight(config), directory)
+    return directory
+
+
+def altered(arrays: Arrays, name: str, at: object, value: float) -> Arrays:
+    changed = arrays[name].copy()
+    changed[at] = value
+    return arrays | {name: changed}
+
+
+DAMAGE: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
+    **{
+        f"no {name}": (
+            lambda arrays, name=name: {key: arrays[key] for key in arrays if key != name},
+            f"it has no '{name}'",
+        )
+        for name in (
+            *run_transcript.NEEDED,
+            *(f"residual_{name}" for name in run_transcript.RESIDUALS),
+        )
+    },
+    **{
+        f"short {name}": (
+            lambda arrays, name=name: arrays | {name: arrays[name][:3]},
+            f"its '{name}' is \\[3",
+        )
+        for name in (
+            "worlds",
+            "residual_squares",
+            "sensitivities",
+            "challenge_loss",
+            "loss_trajectory",
+            "population_losses",
+            "final_models",
+        )
+    },
+    "one row of losses": (
+        lambda arrays: arrays | {"losses": arrays["losses"][:1]},
+        r"its 'losses' is \[1, 4\], not \[4, 4\]",
+    ),
+    "all arrays cut to the same trials": (
+        lambda arrays: {
+            name: array[:5] if len(array) == 8 else array for name, array in arrays.items()
+        },
+        "it is of the trials from 0 to below 8",
+    ),
+    "no experiment": (
+        lambda arrays: {name: arrays[name] for name in arrays if name != batches.EXPERIMENT},
+        "it has no 'experiment'",
+    ),
+    "an unreadable experiment": (
+        lambda arrays: arrays | {batches.EXPERIMENT: np.frombuffer(b"[]", np.uint8)},
+        "its 'experiment' is no JSON object",
+    ),
+    "no trials": (
+        lambda arrays: arrays | {"log_odds": arrays["log_odds"][:0]},
+        "it is of the trials from 0 to below 8",
+    ),
+    "flat log-odds": (lambda arrays: arrays | {"log_odds": np.zeros(8)}, "its 'log_odds'"),
+    "text": (
+        lambda arrays: arrays | {"challenge_loss": np.array(["x"] * 8)},
+        "its 'challenge_loss' is of type",
+    ),
+    "a rate of 7": (
+        lambda arrays: altered(arrays, "true_positive_rate", 2, 7.0),
+        "its 'true_positive_rate' is not between 0 and 1",
+    ),
+    "a rate of NaN": (
+        lambda arrays: altered(arrays, "accuracies", (1, 1), np.nan),
+        "its 'accuracies' is not between 0 and 1",
+    ),
+    "negative noise": (
+        lambda arrays: altered(arrays, "noise_stds", (1, 1), -1.0),
+        "its 'noise_stds' is negative",
+    ),
+    "losses of NaN": (
+        lambda arrays: altered(arrays, "challenge_loss", slice(None), np.nan),
+        "its 'challenge_loss' is not a number",
+    ),
+    "NaN in the middle": (
+        lambda arrays: altered(arrays, "log_odds", (3, 1), np.nan),
+        "its 'log_odds' is not a number in the middle",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Config], RunDirectory]:
+    """Return a function that runs a configuration, once for all tests here."""
+    kept: list[RunDirectory] = []
+
+    def once(config: Config) -> RunDirectory:
+        if not kept:
+            kept.append(played(config, tmp_path_factory.mktemp("kept") / "run"))
+        return kept[0]
+
+    return once
+
+
+@pytest.mark.parametrize(("damage", "complaint"), DAMAGE.values(), ids=DAMAGE)
+def test_damage_is_one_line_with_the_remedy(
+    damage: Callable[[Arrays], Arrays],
+    complaint: str,
+    small: Make,
+    finished: Callable[[Config], RunDirectory],
+) -> None:
+    directory = finished(small())
+    arrays = directory.read_arrays("transcript.npz")
+    report = (directory.path / "report.json").read_bytes()
+    try:
+        directory.write_arrays("transcript.npz", damage(arrays))
+        with pytest.raises(InputError, match=f"{complaint}.*fedsim run --resume") as refused:
+            writing.write_report(directory)
+    finally:
+        directory.write_arrays("transcript.npz", arrays)
+    assert "\n" not in str(refused.value)
+    assert (directory.path / "report.json").read_bytes() == report
+
+
+FALSE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "one is missing": (lambda facts: facts.pop("created"), "it has no 'created'"),
+    "a text for a number": (lambda facts: facts.update(parameters="1"), "'parameters' is '1'"),
+    "a number below 0": (lambda facts: facts.update(noise_multiplier=-1.0), "'noise_multi.* -1"),
+    "part of the timing": (lambda facts: facts["timing"].pop("total"), "it has no 'timing.total'"),
+    "more noise": (
+        lambda facts: facts.update(noise_multiplier=123.0),
+        r"noise multiplier is 123.0, but ledger.jsonl says 1\.",
+    ),
+    "other data": (
+        lambda facts: facts.update(dataset="mnist"),
+        "mnist, but config.toml says",
+    ),
+    "more trials": (lambda facts: facts.update(planned_trials=80), "80, but transcript.npz has 8"),
+    "more batches of trials": (
+        lambda facts: facts.update(batches=7),
+        "batches of trials is 7, but transcript.npz has",
+    ),
+    "more clients": (
+        lambda facts: facts["client_sizes"].append(0),
+        "clients is 4, but config.toml",
+    ),
+    "fewer records": (
+        lambda facts: facts["client_sizes"].__setitem__(1, 1),
+        "records is .*, but config.toml says",
+    ),
+    "an adversary whose record it is": (
+        lambda facts: facts["challenge"].update(adversary=facts["challenge"]["client"]),
+        r"adversary is (\d), but the challenge's client has to be another",
+    ),
+    "nobody's record": (
+        lambda facts: facts["challenge"].update(client=7),
+        "client is 7, but there",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "complaint"), FALSE.values(), ids=FALSE)
+def test_facts_that_the_other_files_contradict_are_damage_too(
+    change: Callable[[dict[str, Any]], object],
+    complaint: str,
+    small: Make,
+    finished: Callable[[Config], RunDirectory],
+) -> None:
+    directory = finished(small())
+    facts = directory.read_facts()
+    try:
+        false = copy.deepcopy(facts)
+        change(false)
+        directory.write_json("facts.json", false)
+        with pytest.raises(InputError, match=f"facts.json .*{complaint}.*delete it"):
+            writing.write_report(directory)
+    finally:
+        directory.write_json("facts.json", facts)
+
+
+def test_a_model_that_diverged_keeps_its_own_message(
+    small: Make, finished: Callable[[Config], RunDirectory]
+) -> None:
+    directory = finished(small())
+    arrays = directory.read_arrays("transcript.npz")
+    try:
+        infinite = altered(arrays, "log_odds", (3, slice(1, None)), np.inf)
+        directory.write_arrays("transcript.npz", infinite)
+        writing.write_report(directory)
+        directory.write_arrays(
+            "transcript.npz", altered(arrays, "log_odds", (3, slice(1, None)), np.nan)
+        )
+        assert np.isnan(run_transcript.read(directory)["log_odds"][3, -1])
+        with pytest.raises(InputError, match="diverged"):
+            writing.write_report(directory)
+    finally:
+        directory.write_arrays("transcript.npz", arrays)
+        writing.write_report(directory)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"privacy.unit": "client"},
+        {"challenge.kind": "gradient"},
+        {"challenge.kind": "backdoor", "challenge.copies": 2},
+        {"federation.vantage": "released-model"},
+        {"federation.trust": "distributed", "audit.vantages": "all"},
+        {"audit.mode": "oracle", "audit.vantages": "all"},
+        {"training.sampling-rate": 0.5},
+        {"training.local-steps": 2, "federation.trust": "local"},
+        {"audit.bayesian-pairs": 2, "trials.batch": 3},
+        {"canaries.count": 20, "audit.attacks": "none"},
+        {"trials.worlds": "d-only", "trials.count": 5},
+        {"training.rounds": 1, "trials.batch": 2},
+        {
+            "privacy.noise": "pac",
+            "audit.mode": "oracle",
+            "privacy.rho-beta": 0.0,
+            "privacy.mutual-information": 0.5,
+            "privacy.pac-prior": "halves",
+        },
+    ],
+    ids=" ".join,
+)
+def test_what_runs_leave_is_read(changes: dict[str, Scalar], small: Make, tmp_path: Path) -> None:
+    directory = played(small(changes), tmp_path / "run")
+    arrays = run_transcript.read(directory)
+    assert len(arrays["log_odds"]) == len(arrays["worlds"])

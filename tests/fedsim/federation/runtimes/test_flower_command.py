@@ -1,0 +1,74 @@
+"""Flower's commands are found where environments keep them."""
+
+import math
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fedsim.federation.runtimes import flower_command
+from fedsim.federation.runtimes.flower_command import (
+    FlowerError,
+    Submission,
+    environment,
+    executable,
+)
+
+
+def _command(folder: Path, name: str) -> str:
+    folder.mkdir()
+    path = folder / name
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o700)
+    return str(path)
+
+
+def test_commands_are_found_beside_python_or_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = _command(tmp_path / "beside", "flwr")
+    elsewhere = _command(tmp_path / "elsewhere", "flower-superlink")
+    _command(tmp_path / "other", "flwr")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "beside" / "python"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'other'}:{tmp_path / 'elsewhere'}")
+    assert executable("flwr") == beside
+    assert executable("flower-superlink") == elsewhere
+    with pytest.raises(FlowerError, match=r"flower-supernode is neither beside .* nor on the PATH"):
+        executable("flower-supernode")
+    # Flower's own processes look for one another in the same places.
+    folders = environment(tmp_path)["PATH"].split(":")
+    assert folders == [str(tmp_path / name) for name in ("beside", "other", "elsewhere")]
+
+
+@pytest.mark.parametrize(
+    ("written", "ends", "at_last"),
+    [(600.0, 601.0, "finished:completed"), (math.inf, 600.0, "finished:failed")],
+    ids=["completed", "failed"],
+)
+def test_a_long_run_is_asked_about_seldom_and_its_end_is_noticed_soon(
+    monkeypatch: pytest.MonkeyPatch, written: float, ends: float, at_last: str
+) -> None:
+    now, asked = [0.0], []
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    def flwr(*_: object) -> dict[str, Any]:
+        asked.append(now[0])
+        return {"runs": [{"status": at_last if now[0] >= ends else "running"}]}
+
+    monkeypatch.setattr(
+        flower_command, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now[0])
+    )
+    monkeypatch.setattr(flower_command, "flwr", flwr)
+    run = Submission(Path(), "here", "1")
+    if at_last == "finished:failed":
+        with pytest.raises(FlowerError, match="ended as finished:failed"):
+            run.wait(lambda: now[0] >= written)
+        assert now[0] < ends + flower_command.LONGEST_PAUSE + 1
+    else:
+        run.wait(lambda: now[0] >= written)
+        assert now[0] < ends + flower_command.FIRST_PAUSE + 1
+    assert len(asked) < 60

@@ -1,0 +1,300 @@
+"""Flower's simulation runtime gives the bits of the in-process one, and tells the truth."""
+
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import httpx
+import numpy as np
+import psutil
+import pytest
+import torch
+
+import fedsim
+from fedsim.config import JOBS, Config, Scalar, dump, from_run_config, to_run_config
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runtimes import simulation
+from fedsim.federation.runtimes.flower_command import write_app
+
+# Flower's processes wait for each other more than they compute: a few files beside each other.
+pytestmark = pytest.mark.flower
+
+ROOT = Path(__file__).parents[4]
+
+
+def _fedsim(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).parent / "fedsim"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+MARK = "FEDSIM_TEST_SIMULATION"
+"""The variable by which the processes of these tests are told from others of Flower's."""
+
+
+@pytest.fixture(autouse=True)
+def _marked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(MARK, str(tmp_path))
+
+
+def _is_marked(process: psutil.Process) -> bool:
+    try:
+        return process.environ().get(MARK) == os.environ[MARK]
+    except psutil.Error:
+        return False  # it has ended, or is somebody else's
+
+
+def _flower_processes() -> set[int]:
+    """Return the processes of this test that are Flower's or Ray's."""
+    names = (
+        "flower-superlink",
+        "private_superlink",
+        "flower-superexec",
+        "flwr-simulation",
+        "ray::",
+        "raylet",
+        "gcs_server",
+    )
+    found = set()
+    for process in psutil.process_iter(["pid", "cmdline"]):
+        command = " ".join(process.info["cmdline"] or ())
+        if any(name in command for name in names) and _is_marked(process):
+            found.add(process.info["pid"])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("device", "asked", "given"), [("cpu", 0.5, 0.0), ("cuda", 0.0, 0.25), ("cuda", 0.5, 0.5)]
+)
+def test_clients_get_the_cores_and_the_fraction_of_a_gpu_that_they_are_given(
+    device: str, asked: float, given: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulation, "resolve", lambda name: torch.device(device))
+    config = from_run_config(
+        {"federation.clients": 4, "run.client-cpus": 2, "run.client-gpus": asked}
+    )
+    found = simulation.resources(config)
+    assert found["num-supernodes"] == 4
+    assert found["client-resources-num-cpus"] == 2
+    assert found["client-resources-num-gpus"] == given
+
+
+def test_the_app_that_is_written_is_the_repositorys(tmp_path: Path) -> None:
+    write_app(tmp_path)
+    written = tomllib.loads((tmp_path / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    own = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    assert written == own
+    for package in ("fedsim", "adversaries"):
+        sources = {path.relative_to(ROOT) for path in (ROOT / package).rglob("*.py")}
+        assert sources == {
+            path.relative_to(tmp_path) for path in (tmp_path / package).rglob("*.py")
+        }
+
+
+SAMPLED_RECORDS: dict[str, Scalar] = {
+    "federation.trust": "central",
+    "privacy.sensitivity": "local",
+    "training.sampling-rate": 0.5,
+    "training.optimizer": "adam",
+    "audit.mode": "oracle",
+}
+SAMPLED_CLIENTS: dict[str, Scalar] = {
+    "federation.trust": "central",
+    "privacy.unit": "client",
+    "privacy.neighbouring": "add-remove",
+    "federation.clients": 6,
+    "federation.sampling-rate": 0.4,
+    "training.local-learning-rate": 0.3,
+    "training.batch-size": 2,
+}
+SAMPLED_SHARES = SAMPLED_CLIENTS | {
+    "federation.trust": "distributed",
+    "federation.tolerated-dropouts": 1,
+    "federation.dropout-rate": 0.1,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mode",
+    [SAMPLED_RECORDS, SAMPLED_CLIENTS, SAMPLED_SHARES],
+    ids=["records", "clients", "shares"],
+)
+def test_both_runtimes_give_the_same_bits(
+    mode: dict[str, Scalar],
+    small: Callable[..., Config],
+    run: Callable[[Config], Arrays],
+    tmp_path: Path,
+) -> None:
+    config = small(mode)
+    expected = run(config)
+    before = _flower_processes()
+    out = _simulated("run", config, tmp_path)
+    simulated = out.read_arrays("transcript.npz")
+    for name in ("worlds", "log_odds", "sensitivities", "final_models", "epsilon_spent"):
+        np.testing.assert_array_equal(simulated[name], expected[name], err_msg=name)
+    assert out.read_json("report.json")["runtime"] == "Flower simulation"
+    assert _flower_processes() <= before
+
+
+@pytest.mark.slow
+def test_both_runtimes_train_the_same_model(small: Callable[..., Config], tmp_path: Path) -> None:
+    mode = {"training.local-steps": 2, "federation.trust": "local", "privacy.stop-at": 1.9}
+    kept = {"privacy.noise-source": "seed", "run.out": str(tmp_path / "in-process")}
+    config = from_run_config(JOBS["training"](to_run_config(small(mode)) | kept))
+    model = "public/model.safetensors"
+    expected = (fedsim.train(config) / model).read_bytes()
+    assert (_simulated("train", config, tmp_path).path / model).read_bytes() == expected
+
+
+def _simulated(command: str, config: Config, place: Path) -> RunDirectory:
+    """Return the directory of what a command did on Flower's simulation runtime."""
+    (place / "small.toml").write_text(dump(config))
+    out = place / "simulated"
+    result = _fedsim(
+        command, str(place / "small.toml"), "--runtime", "simulation", "--out", str(out)
+    )
+    assert result.returncode == 0, result.stderr
+    return RunDirectory.open(out)
+
+
+@pytest.mark.slow
+def test_a_failing_client_fails_the_command(small: Callable[..., Config], tmp_path: Path) -> None:
+    # A learning rate at which the models diverge, which a client notices in the second round.
+    config = small({"training.learning-rate": 1e38, "training.clipping-norm": 1e30})
+    (tmp_path / "small.toml").write_text(dump(config))
+    result = _fedsim(
+        "run",
+        str(tmp_path / "small.toml"),
+        "--runtime",
+        "simulation",
+        "--quiet",
+        "--out",
+        str(tmp_path / "failed"),
+    )
+    assert result.returncode == 1
+    assert "the model diverged" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "failed" / "report.json").exists()
+
+
+@pytest.fixture
+def running(small: Callable[..., Config], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Give a simulation that has much to do yet, and has done something."""
+    (tmp_path / "small.toml").write_text(dump(small({"trials.count": 40_000})))
+    command = [str(Path(sys.executable).parent / "fedsim"), "run", str(tmp_path / "small.toml")]
+    out = tmp_path / "run"
+    with subprocess.Popen(
+        [*command, "--runtime", "simulation", "--out", str(out)], stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            deadline = time.monotonic() + 300
+            while not list(out.glob("batches/*.npz")):
+                assert time.monotonic() < deadline
+                assert process.poll() is None
+                time.sleep(0.5)
+            yield process
+        finally:
+            process.terminate()
+
+
+def _doors(process: psutil.Process) -> set[tuple[str, str, int]]:
+    """Return what a process and its descendants listen on: whose name, which address and port."""
+    return {
+        (one.name(), str(door.laddr.ip).removeprefix("::ffff:"), door.laddr.port)
+        for one in [process, *process.children(recursive=True)]
+        for door in one.net_connections("inet")
+        if door.status == psutil.CONN_LISTEN
+    }
+
+
+@pytest.mark.slow
+def test_a_simulation_opens_to_nobody_else_and_leaves_no_process_behind(
+    running: subprocess.Popen[str],
+) -> None:
+    """This process, which is none of the run's, tries every door: all of them run code."""
+    doors = _doors(psutil.Process(running.pid))
+    assert {address for _, address, _ in doors} == {"127.0.0.1"}
+    (superlink,) = (port for name, _, port in doors if name.startswith("python"))
+    for path in ("control/list-runs", "control/start-run", "runtime/pull-pending-tasks"):
+        answer = httpx.post(f"http://127.0.0.1:{superlink}/v1/{path}")
+        assert (answer.status_code, answer.text) == (403, "not for you\n")
+    (ray,) = (port for name, _, port in doors if name == "gcs_server")
+    with grpc.insecure_channel(f"127.0.0.1:{ray}") as channel:
+        ask = channel.unary_unary("/ray.rpc.InternalKVGcsService/InternalKVKeys")
+        with pytest.raises(grpc.RpcError) as refused:
+            ask(b"", timeout=30)
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+    of_the_run = {process.pid for process in psutil.Process(running.pid).children(recursive=True)}
+    assert of_the_run & _flower_processes()
+    running.terminate()
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert "fedsim run --resume" in err
+    assert not of_the_run & _flower_processes()
+
+
+def test_stopping_what_has_ended_or_ends_meanwhile_is_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as gone:
+        gone.wait()
+    simulation.stop(gone.pid)
+
+    def too_late(process: psutil.Process) -> None:
+        raise psutil.NoSuchProcess(process.pid)
+
+    monkeypatch.setattr(simulation, "STOP_TIMEOUT", 0.01)
+    monkeypatch.setattr(psutil.Process, "terminate", lambda process: None)
+    monkeypatch.setattr(psutil.Process, "kill", too_late)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stubborn:
+        simulation.stop(stubborn.pid)
+        assert stubborn.stdin is not None
+        stubborn.stdin.close()
+
+
+@pytest.mark.slow
+def test_flwr_run_works_on_the_repository(
+    small: Callable[..., Config], run: Callable[[Config], Arrays], tmp_path: Path
+) -> None:
+    """`flwr run . --run-config FILE` with Flower's own local SuperLink, as a Flower user would."""
+    config = small({"federation.clients": 2, "run.out": str(tmp_path / "run")})
+    (tmp_path / "small.toml").write_text(dump(config))
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "FLWR_HOME": str(tmp_path / "flwr"),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": "39391",
+        "FLWR_LOCAL_CONTROL_API_PORT": "39393",
+    }
+    command = ["flwr", "run", str(ROOT), "--stream", "--run-config", str(tmp_path / "small.toml")]
+    before = _flower_processes()
+    (tmp_path / "empty").mkdir()
+    try:
+        result = subprocess.run(
+            command,
+            cwd=tmp_path / "empty",
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        directory = RunDirectory.open(tmp_path / "run")
+        assert directory.has("report.json"), result.stdout + result.stderr
+        assert directory.config == config
+        simulated = directory.read_arrays("transcript.npz")
+        expected = run(config.placed_at(""))
+        for name in ("worlds", "log_odds", "final_models"):
+            np.testing.assert_array_equal(simulated[name], expected[name], err_msg=name)
+    finally:
+        for pid in _flower_processes() - before:
+            psutil.Process(pid).kill()

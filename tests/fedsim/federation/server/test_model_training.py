@@ -1,0 +1,402 @@
+"""A training is one run of the same rounds, attacked by nobody, whose model is kept."""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import ArrayRecord, Context, Message, MetricRecord
+from flwr.clientapp import ClientApp
+
+import fedsim
+from adversaries.errors import InputError
+from fedsim import client_app, server_app
+from fedsim.cli.main import main
+from fedsim.config import JOBS, Config, Scalar, from_run_config, to_run_config
+from fedsim.federation.protocol.messages import Request, Role
+from fedsim.federation.runs import ledger
+from fedsim.federation.runs.run_directory import CARD, Arrays, RunDirectory
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server import checkpoint
+from fedsim.federation.server.plan import prepare
+from fedsim.federation.server.resumable import ResumableDPSGD
+from fedsim.federation.server.strategy import DPSGD
+from fedsim.game import federation
+from fedsim.learning.data import distribution
+from fedsim.learning.training import saved_model
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
+from fedsim.report import model_card, training_report
+
+Make = Callable[..., Config]
+Run = Callable[[Config], Arrays]
+
+SEED: dict[str, Scalar] = {"privacy.noise-source": "seed"}
+ADAM: dict[str, Scalar] = {"training.optimizer": "adam", "training.learning-rate": 0.01}
+
+
+@pytest.fixture
+def training(small: Make, tmp_path: Path) -> Callable[..., Config]:
+    """Return a function that makes a small training, to be kept in a folder of its own."""
+
+    def make(changes: dict[str, Scalar], folder: str = "trained") -> Config:
+        values = to_run_config(small(SEED | changes)) | {"run.out": str(tmp_path / folder)}
+        return from_run_config(JOBS["training"](values))
+
+    return make
+
+
+def _train(config: Config, app: ClientApp = client_app.app) -> RunDirectory:
+    plan = prepare(config)
+    directory = plan.begin()
+    grid = InProcessGrid(app, config.federation.clients, to_run_config(plan.config))
+    server_app.carry_out(grid, plan, directory)
+    return directory
+
+
+@pytest.mark.parametrize("changes", [{}, {"federation.trust": "local"} | ADAM])
+def test_the_model_is_that_of_an_experiment_with_one_trial(
+    changes: dict[str, Scalar], small: Make, run: Run, training: Callable[..., Config]
+) -> None:
+    once = {"trials.count": 1, "trials.batch": 1, "trials.worlds": "d-only"}
+    repeated = run(small(changes | once))
+    kept = checkpoint.read(_train(training(changes)))
+    assert kept is not None
+    assert kept.round == 3
+    found = hashlib.sha256(kept.model[0].tobytes()).digest()
+    assert found == repeated["final_models"][0].tobytes()
+
+
+def test_plain_pytorch_scores_the_saved_model_as_the_run_did(
+    training: Callable[..., Config],
+) -> None:
+    directory = _train(training({}))
+    model = fedsim.load_model(directory.path)
+    config = directory.config
+    public = distribution.draw(config, distribution.dataset(config)).held_out_records
+    predicted, probabilities = saved_model.predict(model, torch.tensor(public.features))
+    card = model_card.read(directory)
+    assert card.utility is not None
+    assert np.mean(predicted.numpy() == public.labels) == pytest.approx(card.utility.accuracy)
+    true = probabilities.numpy()[np.arange(len(public)), public.labels]
+    assert -np.log(true).mean() == pytest.approx(card.utility.loss, rel=1e-5)
+
+
+GIVEN = re.compile(r"(\d+) steps with noise multiplier (\S+) at sampling rate (\S+?)(?=;|$)")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"federation.trust": "local", "training.local-steps": 5, "training.sampling-rate": 0.5},
+        {"federation.trust": "local", "privacy.neighbouring": "replace"},
+        {"federation.trust": "distributed", "training.sampling-rate": 0.25},
+    ],
+)
+def test_epsilon_can_be_worked_out_again_from_the_text_of_the_card_alone(
+    changes: dict[str, Scalar], training: Callable[..., Config]
+) -> None:
+    text = (_train(training(changes)).path / model_card.PAGE).read_text()
+    (delta,) = re.findall(r"At δ = (\S+), for one record \((\S+)\)", text)
+    table = dict(re.findall(r"^\| the (\S.*?) \| .*? \| (\S+) \| \S+ \|$", text, re.M))
+    lines = dict(re.findall(r"^- towards the (.*?): (.*)$", text, re.M))
+    assert {*lines} == {*table} == {"server", "participant", "released model"}
+    for vantage, line in lines.items():
+        steps = tuple(
+            Steps(float(z), int(count), float(rate)) for count, z, rate in GIVEN.findall(line)
+        )
+        found = PLD.epsilon(Mechanism(steps, Neighbouring(delta[1])), float(delta[0]))
+        stated = math.inf if table[vantage] == "∞" else float(table[vantage])
+        assert found == pytest.approx(stated, abs=6e-4)
+    if "training.local-steps" in changes:
+        assert "3 rounds of 5 local steps each are accounted for" in text
+        assert lines["participant"].startswith("15 steps ")
+
+
+def test_no_client_is_anything_but_a_client(training: Callable[..., Config]) -> None:
+    asked: list[Message] = []
+
+    class Watched(ClientApp):
+        def __call__(self, message: Message, context: Context) -> Message:
+            asked.append(message)
+            return client_app.app(message, context)
+
+    _train(training({}), Watched())
+    requests = [
+        Request.from_content(message.content)
+        for message in asked
+        if "request" in message.content.config_records
+    ]
+    assert {request.role for request in requests} == {Role.CLIENT.value}
+    assert {(request.record, request.target_client) for request in requests} == {(-1, -1)}
+    assert not any("worlds" in message.content for message in asked)
+    assert not any("findings" in message.metadata.message_type for message in asked)
+
+
+class Killed(BaseException):
+    """What a signal does, in a test."""
+
+
+def _killed_in_the_third(
+    self: ResumableDPSGD, round: int, replies: list[Message]
+) -> tuple[ArrayRecord, MetricRecord]:
+    if round == 3:
+        raise Killed
+    return DPSGD.aggregate_train(self, round, replies)
+
+
+@pytest.mark.parametrize("changes", [{}, ADAM, {"training.momentum": 0.9}])
+def test_a_killed_training_goes_on_after_its_last_round(
+    changes: dict[str, Scalar],
+    training: Callable[..., Config],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = _train(training(changes, "whole"))
+    really = ResumableDPSGD.aggregate_train
+
+    def killed(
+        self: ResumableDPSGD, round: int, replies: list[Message]
+    ) -> tuple[ArrayRecord, object]:
+        if round == 3:
+            raise Killed
+        return really(self, round, replies)
+
+    monkeypatch.setattr(ResumableDPSGD, "aggregate_train", killed)
+    with pytest.raises(Killed):
+        _train(training(changes))
+    monkeypatch.setattr(ResumableDPSGD, "aggregate_train", really)
+    resumed = _train(training(changes))
+    values = [run.path / saved_model.PUBLIC / saved_model.VALUES for run in (whole, resumed)]
+    assert values[0].read_bytes() == values[1].read_bytes()
+    # The third round was charged in both attempts; from the seed its noise is the same.
+    assert [(row.attempt, row.round) for row in ledger.read(resumed)] == [
+        (1, 1),
+        (1, 2),
+        (1, 3),
+        (2, 3),
+    ]
+    assert model_card.read(resumed).privacy.rounds_charged == 3
+
+
+def test_rounds_that_a_killed_training_released_are_paid_for(
+    training: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = training({"privacy.noise-source": "system"})
+    whole = model_card.read(_train(training({"privacy.noise-source": "system"}, "whole")))
+    assert whole.privacy.guaranteed
+    really = ResumableDPSGD.aggregate_train
+
+    def killed(
+        self: ResumableDPSGD, round: int, replies: list[Message]
+    ) -> tuple[ArrayRecord, object]:
+        if round == 3:
+            raise Killed
+        return really(self, round, replies)
+
+    monkeypatch.setattr(ResumableDPSGD, "aggregate_train", killed)
+    with pytest.raises(Killed):
+        _train(config)
+    monkeypatch.setattr(ResumableDPSGD, "aggregate_train", really)
+    with pytest.raises(InputError, match=r"stays spent.*--accept-epsilon"):
+        _train(config)
+    directory = RunDirectory.open(Path(config.run.out))
+    directory.write_json("accepted.json", {"epsilon": 100.0})
+    card = model_card.read(_train(config))
+    # Three rounds, and the one whose messages had left.
+    assert (card.privacy.rounds_charged, card.privacy.attempts) == (4, 2)
+    # Towards a participant.
+    before, after = (row.privacy.towards[1].epsilon["pld"] for row in (whole, card))
+    assert after > before
+
+
+def test_a_training_from_the_seed_is_no_guarantee_and_says_so(
+    training: Callable[..., Config],
+) -> None:
+    directory = _train(training({}))
+    card = model_card.read(directory)
+    assert not card.privacy.guaranteed
+    assert "No guarantee of differential privacy" in (directory.path / model_card.PAGE).read_text()
+
+
+def test_a_damaged_model_is_refused_in_a_line(training: Callable[..., Config]) -> None:
+    directory = _train(training({}))
+    public = directory.path / saved_model.PUBLIC
+    values = public / saved_model.VALUES
+    values.write_bytes(values.read_bytes()[:-4])
+    with pytest.raises(InputError, match="no safetensors file, or damaged"):
+        fedsim.load_model(directory.path)
+    (public / saved_model.DESCRIPTION).unlink()
+    with pytest.raises(InputError, match="name the directory of a finished fedsim train"):
+        fedsim.load_model(directory.path)
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (ResumableDPSGD, "configure_train"),  # of the third round, after two
+        (saved_model, "write"),
+        (model_card, "write"),
+        (training_report, "write"),
+    ],
+    ids=["between rounds", "before the model", "before its card", "before its report"],
+)
+def test_a_training_killed_outside_of_a_round_goes_on_and_spends_nothing_twice(
+    place: object, name: str, training: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = _train(training({}, "whole"))
+    really = getattr(place, name)
+
+    def killed(*arguments: Any, **named: Any) -> object:
+        if name == "configure_train" and arguments[1] < 3:
+            return really(*arguments, **named)
+        raise Killed
+
+    monkeypatch.setattr(place, name, killed)
+    with pytest.raises(Killed):
+        _train(training({}))
+    monkeypatch.undo()
+    resumed = _train(training({}))
+    assert resumed.finished
+    values = [run.path / saved_model.PUBLIC / saved_model.VALUES for run in (whole, resumed)]
+    assert values[0].read_bytes() == values[1].read_bytes()
+    assert [row.round for row in ledger.read(resumed)] == [1, 2, 3]
+    towards = [model_card.read(run).privacy.towards for run in (whole, resumed)]
+    assert towards[0] == towards[1]
+
+
+def test_a_checkpoint_of_another_run_is_refused(training: Callable[..., Config]) -> None:
+    one, other = _train(training({}, "one")), training({}, "other")
+    directory = prepare(other).begin()
+    (directory.path / checkpoint.FILE).write_bytes((one.path / checkpoint.FILE).read_bytes())
+    with pytest.raises(InputError, match="it is of another run"):
+        _train(other)
+
+
+def test_what_undoes_the_guarantee_is_refused(training: Callable[..., Config]) -> None:
+    for changes in (
+        {"training.clipping": False, "privacy.noise-multiplier": 1.0, "privacy.rho-beta": 0.0},
+        {"privacy.sensitivity": "local"},
+        {"federation.colluding": 1},
+    ):
+        with pytest.raises(InputError, match=r"run.job is 'training', .*fedsim rehearse"):
+            training(changes)
+
+
+def test_the_run_directory_is_json_and_safetensors(training: Callable[..., Config]) -> None:
+    directory = _train(training({}))
+    card = json.loads((directory.path / CARD).read_text())
+    content = (directory.path / saved_model.PUBLIC / saved_model.VALUES).read_bytes()
+    assert card["sha256"] == hashlib.sha256(content).hexdigest()
+
+
+SCHEMA = """
+classes = ["no", "yes"]
+
+[columns]
+one = [0, 1]
+two = [0, 1]
+"""
+SIZES = (14, 8, 2)
+
+
+@pytest.fixture
+def own(small: Make, tmp_path: Path) -> Callable[..., Config]:
+    """Return a function that makes a training on files of each client, or what rehearses it."""
+    generator = np.random.default_rng(1)
+    for name, size in zip(["0", "1", "2", "public"], [*SIZES, 30], strict=True):
+        one, two = generator.random((2, size))
+        labels = np.where(one + 0.1 * generator.random(size) > 0.5, "yes", "no")
+        np.savez(tmp_path / f"{name}.npz", one=one, two=two, label=labels)
+
+    def make(changes: dict[str, Scalar], job: str = "training") -> Config:
+        values = to_run_config(small(SEED)) | {
+            "data.name": "own",
+            "data.root": str(tmp_path / "{client}.npz"),
+            "data.public-schema": SCHEMA,
+            "data.public-root": str(tmp_path / "public.npz"),
+            "run.out": str(tmp_path / job),
+        }
+        return from_run_config(JOBS[job](values | changes))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"federation.trust": "local"},
+        {"federation.trust": "distributed", "privacy.unit": "client"},
+        {"federation.trust": "distributed", "federation.secure-aggregation": "secagg+"},
+    ],
+)
+def test_own_records_train_the_model_that_pooled_ones_would(
+    changes: dict[str, Scalar], own: Callable[..., Config], run: Run
+) -> None:
+    game = {
+        "trials.count": 1,
+        "trials.batch": 1,
+        "trials.worlds": "d-only",
+        "audit.attacks": "none",
+    }
+    pooled = run(own(changes | {"audit.evaluated-trials": 1} | game, "rehearsal"))
+    kept = checkpoint.read(_train(own(changes)))
+    assert kept is not None
+    assert hashlib.sha256(kept.model[0].tobytes()).digest() == pooled["final_models"][0].tobytes()
+
+
+def test_neither_server_nor_client_reads_the_records_of_others(own: Callable[..., Config]) -> None:
+    config = own({})
+    assert not len(federation.load(config).client_of)
+    for client, size in enumerate(SIZES):
+        known = federation.load(config, client)
+        assert known.client_of.tolist() == [client] * size
+
+
+def test_a_record_that_the_schema_refuses_is_named_to_its_client_alone(
+    own: Callable[..., Config], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "1.npz"
+    arrays = dict(np.load(path))
+    np.savez(path, **arrays | {"two": arrays["two"] + 7})
+    with pytest.raises(RuntimeError, match=r"client 1 failed.*records are not as") as told:
+        _train(own({}))
+    assert "column" not in str(told.value)
+    assert "in the column 'two'" in caplog.text
+
+
+def test_predictions_of_a_file_are_the_models(
+    own: Callable[..., Config], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = _train(own({}))
+    public = tmp_path / "public.npz"
+    with pytest.raises(SystemExit, match="0"):
+        main(["predict", str(directory.path), str(public)])
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header == "class,p(no),p(yes)"
+    with pytest.raises(SystemExit, match="0"):
+        main(["predict", str(directory.path), str(public), "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (found["classes"], found["predicted"]) == (
+        ["no", "yes"],
+        [row.split(",")[0] for row in rows],
+    )
+    right = np.array([row.split(",")[0] for row in rows]) == np.load(public)["label"]
+    utility = model_card.read(directory).utility
+    assert utility is not None
+    assert utility.records == 20  # data.held-out of the public ones
+    assert len(rows) == 30
+    assert np.mean(right) > 0.5
+
+
+def test_a_rehearsal_counts_the_records_that_a_training_divides_by(
+    own: Callable[..., Config],
+) -> None:
+    with pytest.raises(InputError, match=r"24 records together.*rehearse with data\.records = 24"):
+        federation.load(own({"data.records": 30}, "rehearsal"))

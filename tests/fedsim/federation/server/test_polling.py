@@ -1,0 +1,46 @@
+"""The polling grid returns every reply once, as soon as it is there, and no later than allowed."""
+
+from collections.abc import Callable
+
+import pytest
+from flwr.app import Message, RecordDict
+
+from fedsim import client_app
+from fedsim.config import Config, to_run_config
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.polling import PollingGrid
+
+
+class Slow(InProcessGrid):
+    """A grid whose replies can be had one at a time, or, past `patience`, never."""
+
+    patience = 10
+
+    def pull_messages(self, message_ids: list[str]) -> list[Message]:
+        self.patience -= 1
+        return super().pull_messages(list(message_ids)[:1]) if self.patience >= 0 else []
+
+
+@pytest.fixture
+def slow(small: Callable[..., Config]) -> Slow:
+    return Slow(client_app.app, 3, to_run_config(small()))
+
+
+def _queries(grid: Slow) -> list[Message]:
+    return [Message(RecordDict(), node, "query.identify") for node in grid.get_node_ids()]
+
+
+def test_replies_that_come_one_by_one_are_all_returned(slow: Slow) -> None:
+    replies = list(PollingGrid(slow, 0.001).send_and_receive(_queries(slow)))
+    assert {reply.metadata.src_node_id for reply in replies} == set(slow.get_node_ids())
+    assert len(replies) == 3
+
+
+def test_after_the_timeout_there_is_what_there_is(slow: Slow) -> None:
+    slow.patience = 2
+    replies = list(PollingGrid(slow, 0.001).send_and_receive(_queries(slow), timeout=0.05))
+    assert len(replies) == 2
+
+
+def test_nothing_sent_is_nothing_waited_for(slow: Slow) -> None:
+    assert list(PollingGrid(slow, 60).send_and_receive([])) == []

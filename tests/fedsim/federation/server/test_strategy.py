@@ -1,0 +1,241 @@
+"""The strategy is strict: a missing or failing client ends the run and is named."""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedsim.config import Config, to_run_config
+from fedsim.federation.protocol import messages
+from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
+from fedsim.federation.server.acceptance import ClientFailedError
+from fedsim.federation.server.batch import Batch
+from fedsim.federation.server.strategy import DPSGD
+from fedsim.game.challenge import Challenge
+
+
+def _sums(values: dict[int, float]) -> ClientApp:
+    """Return a ClientApp whose clients send constant sums."""
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        partition = int(context.node_config["partition-id"])
+        if partition not in values:
+            raise ValueError("disk full")
+        sums = np.full((2, 4), values[partition], dtype=np.float32)
+        content = RecordDict({messages.REPLY: messages.array_record(sum=sums)})
+        metrics = {"partition": partition, "seconds": 0.5, "round": 1}
+        content[messages.METRICS] = MetricRecord(metrics)
+        return Message(content, reply_to=message)
+
+    return app
+
+
+class ShufflingGrid(InProcessGrid):
+    """Replies in another order, and loses those of some partitions."""
+
+    lost: frozenset[int] = frozenset()
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        replies = list(super().send_and_receive(messages, timeout=timeout))
+        kept = [r for r in replies if r.metadata.src_node_id - FIRST_NODE not in self.lost]
+        return kept[::-1]
+
+
+def _batch(config: Config, challenge: Challenge, clients: int = 3) -> Batch:
+    return Batch(
+        config,
+        challenge,
+        noise_multiplier=config.privacy.noise_multiplier,
+        nodes={partition: FIRST_NODE + partition for partition in range(clients)},
+        trials=range(2),
+        worlds=np.array([True, False]),
+    )
+
+
+def _round(config: Config, app: ClientApp, lost: frozenset[int] = frozenset()) -> np.ndarray:
+    grid = ShufflingGrid(app, 3, to_run_config(config))
+    grid.lost = lost
+    strategy = DPSGD(_batch(config, Challenge(0, None, 0, 2, "given", None)))
+    start = messages.array_record(parameters=np.zeros((2, 4), dtype=np.float32))
+    requests = strategy.configure_train(1, start, ConfigRecord(), grid)
+    model, metrics = strategy.aggregate_train(1, grid.send_and_receive(requests))
+    assert metrics["seconds"] == 1.5
+    return messages.only(model)
+
+
+@pytest.fixture
+def quiet(small: Callable[..., Config]) -> Config:
+    """Almost no noise, so that a step can be read off."""
+    return small({"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1e-12})
+
+
+def test_a_round_steps_against_the_sum_over_n(quiet: Config) -> None:
+    model = _round(quiet, _sums({0: 1.0, 1: 2.0, 2: 4.0}))
+    expected = -quiet.training.learning_rate * 7.0 / quiet.data.records
+    np.testing.assert_allclose(model, expected, rtol=1e-6)
+
+
+def test_the_order_of_the_replies_does_not_change_a_bit(small: Callable[..., Config]) -> None:
+    loose = small(
+        {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1e-20}
+        | {"training.clipping-norm": 1e8}
+    )
+    # In another order 1e8 + 1 - 1e8 would lose the 1 in float32, and may differ even in float64.
+    sums = _sums({0: 1e8, 1: 1.0, 2: -1e8})
+    assert _round(loose, sums)[0, 0] == pytest.approx(
+        -loose.training.learning_rate / loose.data.records
+    )
+
+
+def test_a_failing_client_is_an_error_with_its_reason(quiet: Config) -> None:
+    with pytest.raises(ClientFailedError, match=r"round 1: client 1 failed: .*disk full"):
+        _round(quiet, _sums({0: 1.0, 2: 1.0}))
+
+
+def test_a_silent_client_is_an_error_and_not_a_smaller_federation(quiet: Config) -> None:
+    with pytest.raises(ClientFailedError, match="round 1: no answer from client 0, 2"):
+        _round(quiet, _sums({0: 1.0, 1: 1.0, 2: 1.0}), lost=frozenset({0, 2}))
+
+
+# What counts as a reply
+
+
+def _false(partition: int, change: Callable[[RecordDict], None]) -> ClientApp:
+    """Return a ClientApp one of whose clients sends something else than it was asked for."""
+    honest, app = _sums({0: 1.0, 1: 1.0, 2: 1.0}), ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        reply = honest(message, context)
+        if context.node_config["partition-id"] == partition:
+            change(reply.content)
+        return reply
+
+    return app
+
+
+def _sum_of(array: np.ndarray) -> Callable[[RecordDict], None]:
+    def change(content: RecordDict) -> None:
+        content[messages.REPLY] = messages.array_record(sum=array)
+
+    return change
+
+
+def _metric_of(name: str, value: float) -> Callable[[RecordDict], None]:
+    def change(content: RecordDict) -> None:
+        content.metric_records[messages.METRICS][name] = value
+
+    return change
+
+
+FALSE = {
+    "NaN": (_sum_of(np.full((2, 4), np.nan, np.float32)), "'reply' is not finite"),
+    "infinity": (_sum_of(np.full((2, 4), np.inf, np.float32)), "'reply' is not finite"),
+    "another shape": (_sum_of(np.ones((2, 5), np.float32)), r"is float32 \[2, 5\], not float32"),
+    "another type": (_sum_of(np.ones((2, 4))), r"is float64 \[2, 4\], not float32"),
+    "no sum": (lambda content: content.pop(messages.REPLY), "no 'reply'"),
+    "a stale round": (_metric_of("round", 0), "belongs to round 0"),
+    "another's partition": (_metric_of("partition", 2), "of partition 2"),
+    "no metrics": (lambda content: content.pop(messages.METRICS), "invalid reply"),
+}
+
+
+@pytest.mark.parametrize("name", FALSE)
+def test_a_false_reply_ends_the_run_by_the_name_of_its_client(quiet: Config, name: str) -> None:
+    change, reason = FALSE[name]
+    with pytest.raises(ClientFailedError, match=rf"round 1: client 1 failed: .*{reason}"):
+        _round(quiet, _false(1, change))
+
+
+class EchoingGrid(InProcessGrid):
+    """Delivers the replies of one node twice."""
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        replies = list(super().send_and_receive(messages, timeout=timeout))
+        return [*replies, replies[1]]
+
+
+def _rounds(
+    config: Config, grid: InProcessGrid, challenge: Challenge | None = None
+) -> tuple[DPSGD, np.ndarray, list[dict[str, object]]]:
+    events: list[dict[str, object]] = []
+    clients = config.federation.clients
+    chosen = challenge or Challenge(0, None, 0, clients - 1, "given", None)
+    strategy = DPSGD(
+        _batch(config, chosen, clients), log_event=lambda **event: events.append(event)
+    )
+    start = messages.array_record(parameters=np.zeros((2, 4), dtype=np.float32))
+    requests = strategy.configure_train(1, start, ConfigRecord(), grid)
+    model, _ = strategy.aggregate_train(1, grid.send_and_receive(requests))
+    return strategy, messages.only(model), events
+
+
+def test_two_answers_of_one_client_are_none(quiet: Config) -> None:
+    grid = EchoingGrid(_sums({0: 1.0, 1: 1.0, 2: 1.0}), 3, to_run_config(quiet))
+    with pytest.raises(ClientFailedError, match="client 1 failed: it answered 2 times"):
+        _rounds(quiet, grid)
+
+
+def test_an_answer_of_a_node_that_was_not_asked_is_an_error(quiet: Config) -> None:
+    grid = InProcessGrid(_sums({0: 1.0, 1: 1.0, 2: 1.0}), 3, to_run_config(quiet))
+    strategy = DPSGD(_batch(quiet, Challenge(0, None, 0, 1, "given", None), 2))
+    start = messages.array_record(parameters=np.zeros((2, 4), dtype=np.float32))
+    requests = list(strategy.configure_train(1, start, ConfigRecord(), grid))
+    stranger = Message(requests[0].content, FIRST_NODE + 2, "train")
+    with pytest.raises(ClientFailedError, match="node 1002 answered, which was not asked"):
+        strategy.aggregate_train(1, grid.send_and_receive([*requests, stranger]))
+
+
+# Missing clients
+
+
+@pytest.fixture
+def tolerant(small: Callable[..., Config]) -> Config:
+    """Five clients of whom two may be missing, and almost no noise."""
+    return small(
+        {
+            "federation.clients": 5,
+            "federation.tolerated-dropouts": 2,
+            "privacy.rho-beta": 0.0,
+            "privacy.noise-multiplier": 1e-12,
+        }
+    )
+
+
+def test_a_round_goes_on_without_as_many_clients_as_are_tolerated(tolerant: Config) -> None:
+    app = _sums({0: 0.1, 2: 0.2, 4: 0.4})
+    strategy, model, events = _rounds(tolerant, InProcessGrid(app, 5, to_run_config(tolerant)))
+    expected = -tolerant.training.learning_rate * 0.7 / tolerant.data.records
+    np.testing.assert_allclose(model, expected, rtol=1e-6)
+    assert [event["dropped"] for event in events] == [1, 3]
+    assert "disk full" in str(events[0]["reason"])
+    arrays = messages.array_record(parameters=model)
+    for request in strategy.configure_train(2, arrays, ConfigRecord(), InProcessGrid(app, 5, {})):
+        assert request.content.config_records[messages.PARTICIPANTS]["clients"] == [0, 2, 4]
+
+
+def test_with_more_missing_the_round_is_refused_by_name(tolerant: Config) -> None:
+    grid = InProcessGrid(_sums({0: 1.0, 4: 1.0}), 5, to_run_config(tolerant))
+    with pytest.raises(ClientFailedError, match=r"3 of 5 clients are missing.*client 1.*client 3"):
+        _rounds(tolerant, grid)
+
+
+def test_the_adversary_that_keeps_a_belief_cannot_be_missing(tolerant: Config) -> None:
+    grid = InProcessGrid(_sums({0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0}), 5, to_run_config(tolerant))
+    with pytest.raises(ClientFailedError, match="the adversary's node is missing"):
+        _rounds(tolerant, grid)
+
+
+def test_a_clean_sum_longer_than_clipping_allows_is_refused(quiet: Config) -> None:
+    """8 of the 24 records, of norm 1 each, and a canary of the client's: 9 at most."""
+    _round(quiet, _sums({0: 1.0, 1: 0.5, 2: 0.5}))
+    with pytest.raises(ClientFailedError, match=r"client 2 failed.*has norm 200, .* allow 9\.0009"):
+        _round(quiet, _sums({0: 1.0, 1: 1.0, 2: 100.0}))

@@ -1,0 +1,151 @@
+"""Integers that can be summed modulo 2^32, and what rounding to them gives away."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from adversaries.errors import InputError
+from fedsim.game.mechanisms import fixed_point
+from fedsim.game.mechanisms.fixed_point import (
+    TAIL,
+    FixedPoint,
+    OutOfRangeError,
+    choose,
+    message_bits,
+    summed,
+)
+
+
+def grid(clients: int = 8, parameters: int = 100, noise_multiplier: float = 1.2) -> FixedPoint:
+    return choose(noise_multiplier, 1.0, 1.0, 600, clients, parameters)
+
+
+@given(
+    st.floats(1e-3, 1e3),
+    st.floats(1e-3, 1e3),
+    st.integers(1, 10**6),
+    st.integers(2, 5000),
+    st.integers(1, 10**6),
+)
+@example(901.0, 1.0, 1, 4097, 602098)
+def test_the_range_holds_every_clean_sum_and_the_total_cannot_wrap(
+    z: float, clipping_norm: float, records: int, clients: int, parameters: int
+) -> None:
+    # A range twice as wide rounds twice as much, which takes this share of it for more noise.
+    taken = (1 + TAIL * z * math.sqrt(parameters / clients)) / 2 ** (message_bits(clients) - 1)
+    if taken >= 1:
+        with pytest.raises(InputError, match="does not fit"):
+            choose(z, 2 * clipping_norm, clipping_norm, records, clients, parameters)
+        return
+    found = choose(z, 2 * clipping_norm, clipping_norm, records, clients, parameters)
+    assert records * clipping_norm + 12 * found.share_std <= found.limit
+    assert clients * (found.limit / found.step) < 2**31
+    assert math.log2(found.step) == int(math.log2(found.step))
+    assert found.noise_std == pytest.approx(z * found.sensitivity)
+    bound = 2 * clipping_norm + found.step * math.sqrt(parameters)
+    assert found.sensitivity == pytest.approx(bound)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32), st.integers(2, 40))
+def test_the_sum_of_messages_is_the_sum_of_what_they_stand_for(seed: int, clients: int) -> None:
+    found = grid(clients)
+    random = np.random.default_rng(seed)
+    points = random.integers(-(2 ** (found.bits - 1)), 2 ** (found.bits - 1) + 1, (clients, 3, 5))
+    messages = [found.message(each * found.step) for each in points]
+    assert all(message.dtype == np.uint32 for message in messages)
+    np.testing.assert_array_equal(found.values(summed(messages)), points.sum(0) * found.step)
+
+
+def test_rounding_moves_neighbours_apart_by_no_more_than_the_stated_sensitivity() -> None:
+    found = grid(parameters=64)
+    # The worst case: each coordinate of one sum is rounded up, each of the other down.
+    one = torch.full((64,), found.step * 0.51, dtype=torch.float64)
+    other = torch.full((64,), found.step * 0.49 - 1 / 8, dtype=torch.float64)
+    apart = float((found.nearest(one) - found.nearest(other)).norm())
+    assert float((one - other).norm()) < apart <= found.sensitivity * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("value", [2000.0, -2000.0, math.nan, math.inf])
+def test_a_client_refuses_to_send_what_does_not_fit(value: float) -> None:
+    found = grid()
+    found.message(np.array([found.limit, -found.limit]))
+    with pytest.raises(OutOfRangeError, match=r"outside of \+-1024"):
+        found.message(np.array([0.0, value]))
+
+
+def _total_variation(share: float, clients: int) -> float:
+    """Of a sum of rounded Gaussians to round(Gaussian + uniforms), by brute force on fine grids."""
+    reach = math.ceil(12 * share * math.sqrt(clients)) + clients
+    points = np.arange(-reach, reach + 1)
+    rounded = np.diff(stats.norm.cdf(np.arange(-reach - 0.5, reach + 1), scale=share))
+    total = np.ones(1)
+    for _ in range(clients):
+        total = np.convolve(total, rounded)
+    middle = len(total) // 2
+    total = total[middle - reach : middle + reach + 1]
+    # round(N + V), V a sum of clients - 1 uniforms, as N(0, m s^2) convolved with clients uniforms.
+    fine = 64
+    x = np.arange(-reach * fine, reach * fine + 1) / fine
+    density = stats.norm.pdf(x, scale=share * math.sqrt(clients))
+    box = np.ones(fine + 1)
+    box[[0, -1]] = 0.5
+    for _ in range(clients):
+        density = np.convolve(density, box / fine, mode="same")
+    mechanism = density[::fine]
+    assert len(mechanism) == len(points)
+    return float(np.abs(total - mechanism).sum() / 2)
+
+
+@pytest.mark.parametrize("clients", [2, 3])
+def test_the_sum_of_rounded_noises_is_as_near_to_a_gaussian_mechanism_as_stated(
+    clients: int,
+) -> None:
+    found = FixedPoint(1.0, 20, 1.0, math.sqrt(clients), clients, 1, 0.0)  # one step of noise each
+    stated = found.total_variation(1)
+    brute = _total_variation(1.0, clients)
+    # The quadrature of the brute force is good to about 1e-6.
+    assert brute <= stated + 1e-5
+    assert _total_variation(0.5, clients) > 10 * brute  # it sees coarse rounding
+
+
+def test_the_bound_falls_fast_and_what_is_too_coarse_counts_for_everything() -> None:
+    def stated(share: float) -> float:
+        return FixedPoint(1.0, 20, 1.0, share * 2, 4, 10, 0.0).total_variation(3)
+
+    assert stated(0.9) == 1.0
+    assert stated(2.0) > stated(3.0) > stated(4.0)
+    assert stated(4.0) < 1e-25
+
+
+def test_the_bound_grows_with_rounds_and_parameters() -> None:
+    assert grid().total_variation(20) == pytest.approx(20 * grid().total_variation(1))
+    double = grid(parameters=200).total_variation(1)
+    assert double == pytest.approx(2 * grid().total_variation(1))
+
+
+def test_coarse_noise_is_refused_in_one_line_and_fine_noise_is_not() -> None:
+    fixed_point.check(grid(), 30, 1e-5, 20.0)
+    with pytest.raises(InputError, match=r"raise the noise or lower data\.records") as error:
+        fixed_point.check(grid(noise_multiplier=1e-9), 30, 1e-5, 1.0)
+    assert "\n" not in str(error.value)
+
+
+def test_what_integers_leak_grows_with_epsilon_and_is_refused_where_it_counts() -> None:
+    """(1 + e^epsilon) tau above delta/1000, also where a double has no such e^epsilon."""
+    found, delta = grid(noise_multiplier=0.2), 1e-5
+    edge = math.log(1e-3 * delta / found.total_variation(10))
+    fixed_point.check(found, 10, delta, edge - 0.01)
+    for epsilon in (edge + 0.01, 194.0, 1e4, math.inf):
+        with pytest.raises(InputError, match=r"not negligible beside privacy\.delta"):
+            fixed_point.check(found, 10, delta, epsilon)
+
+
+def test_too_much_noise_for_integers_is_refused() -> None:
+    with pytest.raises(InputError, match="lower the noise"):
+        choose(1e9, 1.0, 1.0, 100, 2**25, 10)

@@ -1,0 +1,193 @@
+"""Tables of the user's own: numbers are scaled, text is one-hot, and what is wrong is named."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adversaries.errors import InputError
+from fedsim.learning.data import Dataset, load
+from fedsim.learning.data.loaders import table
+
+PEOPLE = """\
+person,age,town,income,label
+17,30,Ulm,1.5,yes
+17,40,"Bonn, Rhine",?,no
+18,50,Ulm,-2.5,no
+19,35,Aachen,0.5,maybe
+"""
+
+
+def written(folder: Path, text: str, label: str = "label", exclude: str = "") -> Dataset:
+    (folder / "own.csv").write_text(text, encoding="utf-8")
+    excluded = tuple(filter(None, exclude.split(",")))
+    return load("csv", str(folder / "own.csv"), label, excluded)
+
+
+def test_numbers_are_scaled_and_text_is_one_hot(tmp_path: Path) -> None:
+    dataset = written(tmp_path, PEOPLE)
+    assert dataset.attributes == ("person", "age", "town=Aachen", "town=Ulm", "income")
+    np.testing.assert_allclose(
+        dataset.train.features,
+        [[0, 0, 0, 1, 1], [0.5, 1, 0, 1, 0], [1, 0.25, 1, 0, 0.75]],
+    )
+    np.testing.assert_array_equal(dataset.train.labels, [2, 1, 0])
+    np.testing.assert_array_equal(dataset.column_of, [0, 1, 2, 2, 3])
+    assert (dataset.classes, dataset.kind, dataset.dropped) == (3, "tabular", 1)
+    assert dataset.categorical == {"town"}
+
+
+def test_an_excluded_column_is_kept_for_keys_but_is_no_feature(tmp_path: Path) -> None:
+    dataset = written(tmp_path, PEOPLE, exclude="person,town")
+    assert dataset.attributes == ("age", "income")
+    assert list(dataset.columns) == ["person", "age", "town", "income"]
+    assert dataset.columns["person"].tolist() == ["17", "18", "19"]
+    assert dataset.columns["income"].tolist() == ["1.5", "-2.5", "0.5"]
+    np.testing.assert_array_equal(dataset.column_of, [1, 3])
+
+
+KEYS = {
+    "zeros": ["007", "07", "7", "7.0", "1_0", "10"],
+    "long": [f"10000000000000000000000{number:03}" for number in range(100)],
+    "just too long": ["9007199254740992", "9007199254740993"],
+}
+
+
+@pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
+def test_different_names_stay_different_though_they_look_like_numbers(
+    tmp_path: Path, keys: list[str]
+) -> None:
+    lines = [f"{key},{row},{row % 2}" for row, key in enumerate(keys)]
+    text = "\n".join(["who,age,label", *lines])
+    for exclude in ("", "who"):
+        dataset = written(tmp_path, text, exclude=exclude)
+        assert dataset.columns["who"].tolist() == keys
+        assert dataset.categorical == {"who"}
+    hot = written(tmp_path, text).train.features[:, :-1]
+    assert len(np.unique(hot, axis=0)) == hot.shape[1] == len(keys)
+
+
+def test_a_key_that_is_a_feature_too_is_as_the_file_has_it(tmp_path: Path) -> None:
+    dataset = written(tmp_path, "who,label\n7,x\n7.0,y\n8,x\n")
+    assert dataset.columns["who"].tolist() == ["7", "7.0", "8"]
+    np.testing.assert_array_equal(dataset.train.features, [[0], [0], [1]])
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [["0", "-1", "+2"], ["9007199254740992", "-3"], [".5", "1.", "-0.25"], ["1e3", "2.5E-2", "7"]],
+)
+def test_what_is_plainly_a_number_is_one(texts: list[str]) -> None:
+    assert table.typed(texts).tolist() == [float(text) for text in texts]
+
+
+def test_lines_of_spaces_are_blank(tmp_path: Path) -> None:
+    dataset = written(tmp_path, "a,label\n1,x\n   \n\n\t\n2,y\n  ")
+    assert (len(dataset.train), dataset.dropped) == (2, 0)
+
+
+def test_a_column_may_be_constant_where_it_is_no_feature(tmp_path: Path) -> None:
+    text = "a,b,label\n1,5,x\n2,5,y\n"
+    with pytest.raises(InputError, match=r"'b' .* one value only, 5; .*data.exclude = \"b\""):
+        written(tmp_path, text)
+    assert written(tmp_path, text, exclude="b").attributes == ("a",)
+
+
+def test_without_a_header_columns_are_numbered(tmp_path: Path) -> None:
+    dataset = written(tmp_path, "M,0.5,7\nF,0.25,9\nM,0,7\n", label="c2")
+    assert dataset.attributes == ("c0=F", "c0=M", "c1")
+    np.testing.assert_array_equal(dataset.train.labels, [0, 1, 0])
+
+
+def test_numeric_classes_are_in_the_order_of_numbers(tmp_path: Path) -> None:
+    dataset = written(tmp_path, "a,label\n1,10\n2,9\n3,-1\n")
+    np.testing.assert_array_equal(dataset.train.labels, [2, 1, 0])
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path) -> None:
+    assert written(tmp_path, "\ufefflabel,a\n0,1\n1,2\n").attributes == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "has no rows"),
+        ("a,b\n1,2\n", r"no column 'label': .* first line \(a, b\) or, .* c0 to c1"),
+        ("a,label\n1,x\n2\n", "line 3 of .* has 1 values, but the first has 2"),
+        ('a,label\n1,x\n"2"x,y\n', "line 3 of .* is not comma-separated values"),
+        ("a,a,label\n1,2,x\n2,1,y\n", "a, a, label in .*; give each a name of its own"),
+        ("a,label\n?,x\n,y\n", "no row of .* without missing values"),
+        ("a,label\n1,x\n2,x\n", "the same 'label' for all 2 records"),
+        ("a,label\n1,x\ninf,y\n", "column 'a' .* infinite value"),
+        ("a,label\n-1.7e308,x\n1.7e308,y\n", "column 'a' .* too large a range"),
+        ("label\nx\ny\n", "no columns besides 'label'"),
+    ],
+)
+def test_a_wrong_table_is_refused_by_name(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint) as refusal:
+        written(tmp_path, text)
+    assert "own.csv" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_text_that_is_not_utf8_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_bytes(b"a,label\n\xff,x\n")
+    with pytest.raises(InputError, match=r"own.csv' is not UTF-8"):
+        load("csv", str(tmp_path / "own.csv"))
+
+
+def test_a_header_is_not_read_as_a_record(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"c0 of .* has numbers under 'age'.*data.label"):
+        written(tmp_path, "age,ill\n30,0\n40,1\n", label="c1")
+
+
+def test_a_column_to_exclude_must_be_a_feature(tmp_path: Path) -> None:
+    for name in ("who", "label"):
+        with pytest.raises(InputError, match=rf"data.exclude names '{name}'.*columns are a, label"):
+            written(tmp_path, "a,label\n1,x\n2,y\n", exclude=name)
+
+
+def test_names_are_no_categories_and_measurements_no_classes(tmp_path: Path) -> None:
+    lines = [f"{number % 2},n{number},{number / 7}" for number in range(1500)]
+    text = "\n".join(["label,name,value", *lines])
+    with pytest.raises(InputError, match=r"'name' .* 1500 different values, .* plain numbers"):
+        written(tmp_path, text)
+    with pytest.raises(InputError, match=r"'value' of .* 1500 different values, more than 1000"):
+        written(tmp_path, text, label="value")
+
+
+def test_the_real_abalone_without_a_header(real: Callable[[str], Path]) -> None:
+    path = real("abalone") / "abalone.data"
+    dataset = load("csv", str(path), "c8")
+    lines = [line.split(",") for line in path.read_text().split()]
+    assert dataset.train.features.shape == (4177, 10)
+    assert dataset.attributes[:4] == ("c0=F", "c0=I", "c0=M", "c1")
+    assert dataset.classes == len({line[8] for line in lines})
+    assert dataset.columns["c1"].tolist() == [line[1] for line in lines]
+    assert dataset.train.features[:, 2].sum() == sum(line[0] == "M" for line in lines)
+
+
+values = st.floats(-1e6, 1e6).map(lambda value: round(value, 3))
+
+
+@given(
+    numbers=st.lists(values, min_size=2, max_size=20).filter(lambda some: len(set(some)) > 1),
+    words=st.lists(st.sampled_from("abcde"), min_size=20, max_size=20),
+)
+def test_features_are_a_function_of_each_column_alone(
+    numbers: list[float], words: list[str]
+) -> None:
+    words = ["a", "b", *words][: len(numbers)]
+    labels = np.arange(len(numbers)) % 2
+    texts = {"x": map(str, numbers), "w": words, "label": map(str, labels)}
+    columns = {name: np.asarray(list(values)) for name, values in texts.items()}
+    dataset = table.encode("own", Path("own.csv"), columns, "label", (), 0)
+    scaled = dataset.train.features[:, 0]
+    assert (scaled.min(), scaled.max()) == (0, 1)
+    assert (np.diff(scaled[np.argsort(numbers, kind="stable")]) >= 0).all()
+    hot = dataset.train.features[:, dataset.column_of == 1]
+    np.testing.assert_array_equal(hot.sum(axis=1), np.ones(len(numbers)))
+    assert [sorted(set(words))[place] for place in hot.argmax(axis=1)] == words

@@ -1,0 +1,186 @@
+"""Data distribution, against brute force and random deals."""
+
+import dataclasses
+import io
+from collections.abc import Callable
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from adversaries.errors import InputError
+from fedsim.config import Config
+from fedsim.game import federation
+from fedsim.learning import data
+from fedsim.learning.data import Dataset, Records, distribution
+from fedsim.learning.data.distribution import DataDistribution
+from fedsim.report import distribution_report
+
+Small = Callable[..., Config]
+
+tables = st.integers(1, 4).flatmap(
+    lambda classes: st.lists(
+        st.lists(st.integers(0, 20), min_size=classes, max_size=classes).filter(any),
+        min_size=1,
+        max_size=5,
+    )
+)
+
+
+def records(labels: list[int]) -> Records:
+    return Records(np.zeros((len(labels), 2), np.float32), np.array(labels))
+
+
+def people() -> Dataset:
+    countries = np.array(["no", "no", "fr", "pt"] * 30)
+    return Dataset(
+        "people", records([0, 1, 1] * 40), None, 2, "tabular", columns={"country": countries}
+    )
+
+
+def test_label_skew_is_the_share_of_records_with_the_wrong_label() -> None:
+    # D has as many of both labels; the first client has 3 of 4 in the first: one record too many.
+    held = DataDistribution(np.array([[3, 1], [1, 3]]))
+    np.testing.assert_allclose(held.label_skew, [0.25, 0.25])
+    np.testing.assert_array_equal(DataDistribution(np.array([[2, 4], [1, 2]])).label_skew, 0)
+
+
+def test_averages_over_clients_count_records() -> None:
+    # 6 of 8 records are with a client that is 1/8 off, 2 with one that is 3/8 off.
+    held = DataDistribution(np.array([[3, 3], [2, 0]]))
+    np.testing.assert_allclose(held.label_skew, [1 / 8, 3 / 8])
+    assert held.mean(held.label_skew) == pytest.approx((6 * 1 / 8 + 2 * 3 / 8) / 8)
+    assert held.skew_summary()["measured"] == round(1.5 / 8, 4)
+
+
+def test_effective_classes_of_equal_shares_are_their_number() -> None:
+    held = DataDistribution(np.array([[5, 0, 0], [2, 2, 0], [7, 7, 7], [1, 9, 0]]))
+    np.testing.assert_allclose(held.effective_classes[:3], [1, 2, 3])
+    entropy = -0.1 * np.log(0.1) - 0.9 * np.log(0.9)
+    assert held.effective_classes[3] == pytest.approx(np.exp(entropy))
+    np.testing.assert_array_equal(held.classes, [1, 2, 3, 2])
+
+
+def test_the_skew_by_chance_is_the_mean_over_all_deals() -> None:
+    labels = np.repeat([0, 1, 2], [2, 3, 4])
+    overall = np.bincount(labels) / 9
+    for size in range(1, 10):
+        skews = [
+            np.abs(np.bincount(labels[list(deal)], minlength=3) / size - overall).sum() / 2
+            for deal in combinations(range(9), size)
+        ]
+        rest = np.array([2, 3, 4]) - (counts := np.bincount(labels[:size], minlength=3))
+        held = DataDistribution(np.array([counts, rest]) if rest.any() else counts[None])
+        assert held.chance_skew[0] == pytest.approx(np.mean(skews), rel=1e-9, abs=1e-12)
+
+
+def test_iid_clients_are_as_skewed_as_chance_has_it() -> None:
+    labels = np.arange(400) % 10
+    skews = []
+    for seed in range(200):
+        client_of = np.random.default_rng(seed).permutation(np.arange(400) % 4)
+        counts = np.bincount(client_of * 10 + labels, minlength=40).reshape(4, 10)
+        held = DataDistribution(counts)
+        skews.append(held.mean(held.label_skew))
+    error = np.std(skews) / len(skews) ** 0.5
+    assert abs(np.mean(skews) - held.mean(held.chance_skew)) < 5 * error
+
+
+@given(tables)
+def test_every_measure_stays_within_its_range(counts: list[list[int]]) -> None:
+    held = DataDistribution(np.array(counts))
+    for skew in (held.label_skew, held.chance_skew):
+        assert (skew >= 0).all()
+        assert (skew < 1).all()
+    assert (held.effective_classes >= 1 - 1e-12).all()
+    assert (held.effective_classes <= held.classes + 1e-9).all()
+    assert 0 <= held.mean(held.label_skew) < 1
+
+
+def test_the_federation_and_the_distribution_agree(small: Small) -> None:
+    config = small({"federation.partition": "dirichlet", "federation.clients": 3})
+    known = federation.load(config)
+    split = distribution.draw(config, data.load("digits"))
+    np.testing.assert_array_equal(known.split.members, split.members)
+    client_of = distribution.divide(config, split)
+    np.testing.assert_array_equal(known.client_of, client_of)
+    counts = distribution.hold(split, client_of, 3).counts
+    for client in range(3):
+        labels = split.members_records.labels[known.owned_by(client)]
+        np.testing.assert_array_equal(counts[client], np.bincount(labels, minlength=10))
+
+
+def test_a_country_goes_to_one_client(small: Small) -> None:
+    config = small(
+        {
+            "data.records": 60,
+            "federation.partition": "key",
+            "federation.partition-key": "country",
+        }
+    )
+    split = distribution.draw(config, people())
+    client_of = distribution.divide(config, split)
+    countries = people().columns["country"][split.members]
+    assert {len(set(client_of[countries == country])) for country in ("no", "fr", "pt")} == {1}
+    assert set(client_of) == {0, 1, 2}
+
+
+def test_hundreds_of_columns_are_named_in_part() -> None:
+    assert distribution.named(["a", "b"]) == "a, b"
+    assert distribution.named(map(str, range(600))).endswith("18, 19 and 580 more")
+
+
+def test_labels_are_a_column_of_every_dataset(small: Small) -> None:
+    config = small({"federation.partition": "key", "federation.partition-key": "label"})
+    split = distribution.draw(config, data.load("digits"))
+    held = distribution.hold(split, distribution.divide(config, split), 3)
+    assert (np.count_nonzero(held.counts, axis=0) <= 1).all()
+
+
+def test_a_key_that_is_both_the_labels_and_a_column_is_refused(small: Small) -> None:
+    known, printers = people(), np.arange(len(people().train)) % 5
+    columns = {**known.columns, "label": printers}
+    source = dataclasses.replace(known, columns=columns)
+    assert distribution.columns_of(source)["label"] is source.train.labels
+    config = small({"federation.partition": "key", "federation.partition-key": "label"})
+    with pytest.raises(InputError, match=r"is 'label', .* people also has a column of that name"):
+        distribution.divide(config, distribution.draw(config, source))
+    other = small({"federation.partition": "key", "federation.partition-key": "country"})
+    distribution.divide(other, distribution.draw(other, source))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "key", "wrong"),
+    [
+        ("key", "city", r"is 'city', but the columns of people are label, country; name one"),
+        ("key", "", r"is '', but the columns of people are label, country; name one"),
+        ("iid", "country", r"federation.partition is 'iid', which splits it"),
+    ],
+)
+def test_a_column_that_is_not_there_or_would_be_split_is_refused(
+    small: Small, scheme: str, key: str, wrong: str
+) -> None:
+    config = small({"federation.partition": scheme, "federation.partition-key": key})
+    with pytest.raises(InputError, match=wrong):
+        distribution.divide(config, distribution.draw(config, people()))
+
+
+def test_many_classes_and_strange_column_names_are_shown_as_they_are(
+    small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels, cities = list(range(12)) * 10, np.array(["[red]", "b"] * 60)
+    source = Dataset("towns", records(labels), None, 12, "tabular", columns={"[bold]": cities})
+    monkeypatch.setattr(distribution, "dataset", lambda config: source)
+    keyed = {"federation.partition": "key", "federation.partition-key": "[bold]"}
+    report = distribution_report.assemble(small(keyed | {"federation.clients": 2}))
+    console = Console(width=100, file=io.StringIO(), record=True, markup=False)  # as the terminal
+    console.print(distribution_report.summary(report))
+    shown = console.export_text()
+    assert "values of '[bold]'" in shown
+    assert "[red]: " in shown
+    assert "most of" in shown
+    assert "records by label" not in shown
+    assert "[red]: " in distribution_report.render_html(report)

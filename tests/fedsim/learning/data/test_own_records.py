@@ -1,0 +1,195 @@
+"""A client's records become features by the public schema alone, from whatever format."""
+
+import csv
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from adversaries import registry
+from adversaries.errors import InputError
+from fedsim.learning.data import own_records, schema
+
+TEXT = """
+label = "income"
+classes = ["low", "high"]
+
+[columns]
+age = [10, 60]
+work = ["state", "private", "none of both"]
+"""
+TABLE = schema.parse(TEXT)
+ROWS = [["35", "private", "high"], ["10", "state", "low"], ["60", "private", "low"]]
+FEATURES = [[0.5, 0, 1, 0], [0, 1, 0, 0], [1, 0, 1, 0]]
+
+IMAGES = schema.parse("""
+classes = ["0", "1", "7"]
+
+[image]
+shape = [1, 2, 3]
+range = [0, 255]
+""")
+PIXELS = np.arange(12, dtype=np.uint8).reshape(2, 2, 3) * 20
+
+
+def _csv(place: Path) -> Path:
+    path = place / "own.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["income", "age", "name", "work"]])
+        csv.writer(file).writerows([[income, age, "x", work] for age, work, income in ROWS])
+    return path
+
+
+def _parquet(place: Path) -> Path:
+    arrow = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
+    from pyarrow import parquet  # noqa: PLC0415
+
+    ages, works, incomes = zip(*ROWS, strict=True)
+    table = arrow.table({"age": [int(age) for age in ages], "work": works, "income": incomes})
+    parquet.write_table(table, place / "own.parquet")
+    return place / "own.parquet"
+
+
+def _npz(place: Path) -> Path:
+    ages, works, incomes = zip(*ROWS, strict=True)
+    np.savez(place / "own.npz", age=np.array(ages, float), work=works, income=incomes)
+    return place / "own.npz"
+
+
+@pytest.mark.parametrize("write", [_csv, _parquet, _npz])
+def test_a_table_is_the_same_in_every_format(write: Callable[[Path], Path], tmp_path: Path) -> None:
+    found = own_records.records(str(write(tmp_path)), TABLE)
+    np.testing.assert_allclose(found.features, FEATURES, rtol=1e-6)
+    assert found.labels.tolist() == [1, 0, 0]
+    assert TABLE.features == ("age", "work=state", "work=private", "work=none of both")
+
+
+def _idx(place: Path) -> Path:
+    header = bytes([0, 0, 8, 3]) + np.array(PIXELS.shape, dtype=">u4").tobytes()
+    (place / "train-images-idx3-ubyte").write_bytes(header + PIXELS.tobytes())
+    labels = bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 1])
+    (place / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(labels))
+    return place
+
+
+def _folder(place: Path) -> Path:
+    for label, pixels in zip("71", PIXELS, strict=True):
+        (place / "own" / label).mkdir(parents=True)
+        Image.fromarray(pixels).save(place / "own" / label / "one.png")
+    (place / "own" / "0").mkdir()  # this client has none of this class
+    return place / "own"
+
+
+def _arrays(place: Path) -> Path:
+    np.savez(place / "own.npz", features=PIXELS, labels=np.array([7, 1]))
+    return place / "own.npz"
+
+
+@pytest.mark.parametrize("write", [_idx, _folder, _arrays])
+def test_pictures_are_the_same_in_every_format(
+    write: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    found = own_records.records(str(write(tmp_path)), IMAGES)
+    in_order = np.argsort(-found.labels)  # a folder's subfolders are read in the order of names
+    expected = PIXELS[:, None].astype(np.float64) / 255
+    np.testing.assert_allclose(found.features[in_order], expected, rtol=1e-6)
+    assert sorted(found.labels) == [1, 2]
+
+
+def crafted() -> dict[str, object]:
+    """Return what a client's own function might."""
+    return {"features": PIXELS, "labels": np.array(["7", "1"])}
+
+
+def test_a_function_of_the_owner_is_called_where_it_is_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = f"{__name__}:crafted"
+    with pytest.raises(InputError, match="code that nobody allowed on this machine"):
+        own_records.records(name, IMAGES)
+    monkeypatch.setenv(registry.ALLOWED, name)
+    assert own_records.records(name, IMAGES).labels.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        (["61", "private", "low"], "record 2 of .* has '61' in the column 'age'.*10 to 60"),
+        (["", "private", "low"], "record 2 of .* has no value in the column 'age'"),
+        (["nan", "private", "low"], "record 2 of .* has no value in the column 'age'"),
+        (["20", "?", "low"], "record 2 of .* has no value in the column 'work'"),
+        (["20", "army", "low"], "has 'army' in the column 'work', but the schema's values are st"),
+        (["20", "state", "middle"], "record 2 of .* has the label 'middle', but the schema's"),
+    ],
+)
+def test_a_value_that_the_schema_does_not_have_is_named_in_a_line(
+    row: list[str], complaint: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "own.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["age", "work", "income"], ROWS[0], row])
+    with pytest.raises(InputError, match=complaint) as refused:
+        own_records.records(str(path), TABLE)
+    assert "\n" not in str(refused.value)
+
+
+def test_records_that_are_to_be_predicted_need_no_label(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("work,age\nstate,35\n")
+    found = own_records.records(str(path), TABLE, labelled=False)
+    np.testing.assert_allclose(found.features, [[0.5, 1, 0, 0]])
+    with pytest.raises(InputError, match=r"has no labels \('income'\)"):
+        own_records.records(str(path), TABLE)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("classes = ['a', 'b']", "columns. of a table, .image. of pictures or .text"),
+        ("classes = ['a', 'a']\n[columns]\nx = [0, 1]", "has a label twice"),
+        ("classes = ['a', 'b']\n[columns]\nx = [1, 0]", "column 'x' has the range"),
+        ("classes = ['a', 'b']\n[columns]\nx = [0, 1e25]", "which goes beyond 1e.15; narrow it"),
+        ("classes = ['a', 'b']\n[columns]\nx = ['u', 'u']", "column 'x' has a value twice"),
+        ("classes = ['a', 'b']\n[columns]\nlabel = [0, 1]", "is the label, and no feature"),
+        ("classes = [", "data.public-schema is no schema"),
+    ],
+)
+def test_a_schema_that_means_nothing_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        schema.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "[10, 60]",
+            "[10, 90]",
+            "the column 'age' is [10.0, 60.0] in the run's, and [10.0, 90.0] in its own",
+        ),
+        ('"low", "high"', '"high", "low"', "classes is ['low', 'high'] in the run's"),
+        (
+            "age =",
+            "years =",
+            "the column 'years' is None in the run's, and [10.0, 60.0] in its own",
+        ),
+        ("income", "wage", "label is income in the run's, and wage in its own"),
+        ("# nothing", "", ""),
+    ],
+)
+def test_schemas_are_compared_by_what_they_say(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    (tmp_path / "own.toml").write_text(TEXT.replace(old, new) + "# a comment")
+    found = schema.difference(schema.load(str(tmp_path / "own.toml")), TABLE)
+    assert said in found
+    assert bool(said) == bool(found)
+
+
+def test_the_order_of_columns_is_that_of_the_features() -> None:
+    lines = TEXT.strip().splitlines()
+    turned = schema.parse("\n".join([*lines[:-2], *lines[:-3:-1]]))
+    assert schema.difference(turned, TABLE) == "the columns are in another order"

@@ -1,0 +1,90 @@
+"""The server steps as PyTorch's optimisers do with the mean gradient, each trial by itself."""
+
+import numpy as np
+import pytest
+import torch
+
+from adversaries.errors import InputError
+from fedsim.config import TrainingConfig
+from fedsim.learning.training.optimizers import OPTIMIZERS, ServerOptimizer
+from fedsim.learning.training.schedules import factor
+
+RECORDS = 37.5
+"""The expected number of records of a Poisson sample need not be whole."""
+
+TRAININGS = [
+    TrainingConfig(optimizer="sgd", learning_rate=0.7),
+    TrainingConfig(optimizer="sgd", learning_rate=0.7, momentum=0.9, schedule="cosine"),
+    TrainingConfig(optimizer="adam", learning_rate=0.05, beta1=0.8, beta2=0.95, schedule="step"),
+    TrainingConfig(optimizer="adam", learning_rate=0.05, adam_epsilon=0.1, warmup_rounds=3),
+]
+
+
+def _aggregates() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(3)
+    return 20 * torch.randn(5, 4, 30, generator=generator)
+
+
+def _models(training: TrainingConfig, aggregates: torch.Tensor) -> list[torch.Tensor]:
+    optimizer = ServerOptimizer(training, RECORDS)
+    model = torch.linspace(-1, 1, aggregates[0].numel()).reshape(aggregates[0].shape)
+    models = [model]
+    for round, aggregate in enumerate(aggregates, start=1):
+        model = optimizer.step(model, aggregate, round)
+        models.append(model)
+    return models
+
+
+def test_every_optimiser_is_tested() -> None:
+    assert {training.optimizer for training in TRAININGS} == OPTIMIZERS.keys()
+
+
+@pytest.mark.parametrize("training", TRAININGS, ids=lambda t: f"{t.optimizer}-{t.schedule}")
+def test_the_steps_are_those_of_pytorch_with_the_mean_gradient(training: TrainingConfig) -> None:
+    aggregates = _aggregates()
+    models = _models(training, aggregates)
+    parameter = models[0].double().requires_grad_()
+    reference: torch.optim.Optimizer
+    if training.optimizer == "sgd":
+        reference = torch.optim.SGD([parameter], 1.0, training.momentum)
+    else:
+        betas = (training.beta1, training.beta2)
+        reference = torch.optim.Adam([parameter], 1.0, betas, training.adam_epsilon)
+    for round, aggregate in enumerate(aggregates, start=1):
+        reference.param_groups[0]["lr"] = training.learning_rate * factor(training, round)
+        parameter.grad = aggregate.double() / RECORDS
+        reference.step()
+        torch.testing.assert_close(models[round].double(), parameter.detach(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("training", TRAININGS, ids=lambda t: f"{t.optimizer}-{t.schedule}")
+def test_a_trial_steps_as_if_it_were_alone(training: TrainingConfig) -> None:
+    aggregates = _aggregates()
+    together = _models(training, aggregates)
+    optimizer = ServerOptimizer(training, RECORDS)
+    model = together[0][1:2]
+    for round, aggregate in enumerate(aggregates, start=1):
+        model = optimizer.step(model, aggregate[1:2], round)
+    assert torch.equal(model, together[-1][1:2])
+
+
+def test_plain_sgd_is_algorithm_1_to_the_last_bit() -> None:
+    training = TRAININGS[0]
+    (aggregate,) = _aggregates()[:1]
+    before, after = _models(training, aggregate[None])
+    step = training.learning_rate / RECORDS
+    expected = before.numpy() - step * aggregate.numpy().astype(np.float64)
+    np.testing.assert_array_equal(after.numpy(), expected.astype(np.float32))
+
+
+def test_what_was_handed_over_is_left_alone() -> None:
+    aggregates = _aggregates()
+    model = torch.ones(aggregates[0].shape)
+    ServerOptimizer(TRAININGS[2], RECORDS).step(model, aggregates[0], 1)
+    assert torch.equal(model, torch.ones_like(model))
+    assert torch.equal(aggregates, _aggregates())
+
+
+def test_an_unknown_optimiser_is_refused_with_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"training\.optimizer is 'adamm'.*did you mean 'adam'"):
+        ServerOptimizer(TrainingConfig(optimizer="adamm"), RECORDS)

@@ -1,0 +1,320 @@
+"""The most that one record moves a sum: at most C, whatever model a server sends.
+
+A search over models, records and clipping norms, among them values whose squares underflow or
+overflow float32 and positions whose gradients cancel. A contribution is measured in float64 on the
+sum: with the record, less without it.
+"""
+
+import copy
+import itertools
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings, target
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from fedsim.common.device import Precision
+from fedsim.learning.training import clipping
+from fedsim.learning.training.clipping import Clipper
+from fedsim.learning.training.layers import RULES
+from fedsim.learning.training.low_rank import adapt
+from fedsim.learning.training.models import ChannelAffine, parameter_shapes, size
+
+RECORDS = 3
+ALLOWED = 1 + 1e-3
+FAKE_DEVICE = Path(__file__).parents[5] / "shared" / "tools" / "fake_device.py"
+
+
+class _Scaled(nn.Module):
+    """A layer without a rule."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.gain
+
+
+class _Tied(nn.Module):
+    """A layer that is used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.head = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layer(self.layer(x).tanh()))
+
+
+class _Text(nn.Module):
+    """Tokens, two layers over positions, and their mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(9, 8, padding_idx=0)
+        self.norm, self.layer, self.head = nn.LayerNorm(8), nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layer(self.norm(self.table(x))).tanh().mean(1))
+
+
+def _low_rank() -> nn.Module:
+    network = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 3))
+    return adapt(network.requires_grad_(False), 2)
+
+
+def _chain(*layers: nn.Module, into: int) -> Callable[[], nn.Module]:
+    return lambda: copy.deepcopy(nn.Sequential(*layers, nn.Flatten(), nn.Linear(into, 3)))
+
+
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "linear": (lambda: nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)), (6,)),
+    # Few positions of many numbers: norms come from Gram matrices.
+    "linear over positions": (_chain(nn.Linear(40, 40), nn.Tanh(), into=160), (4, 40)),
+    "convolution over time": (_chain(nn.Conv1d(4, 5, 3), nn.ReLU(), into=20), (4, 6)),
+    "convolutions": (
+        _chain(nn.Conv2d(1, 20, 3), nn.ReLU(), nn.Conv2d(20, 20, 3), nn.ReLU(), into=80),
+        (1, 6, 6),
+    ),
+    "grouped convolution": (_chain(nn.Conv2d(4, 8, 3, groups=2), into=32), (4, 4, 4)),
+    "convolution in space": (_chain(nn.Conv3d(1, 4, 2), into=32), (1, 3, 3, 3)),
+    "group norm": (_chain(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), into=16), (1, 4, 4)),
+    "affine": (_chain(nn.Conv2d(1, 4, 3), ChannelAffine(4), nn.ReLU(), into=16), (1, 4, 4)),
+    "text": (_Text, (7,)),
+    "tied": (_Tied, (6,)),
+    "low rank": (_low_rank, (6,)),
+    "torch.func": (lambda: nn.Sequential(_Scaled(), nn.Linear(6, 3)), (6,)),
+}
+
+
+def test_every_rule_is_searched() -> None:
+    searched = {type(layer) for build, _ in NETWORKS.values() for layer in build().modules()}
+    assert set(RULES) <= searched
+
+
+def _records(shape: tuple[int, ...], scale: float, text: bool) -> Tensor:
+    if text:
+        return torch.randint(0, 9, (RECORDS, *shape))
+    return scale * torch.randn(RECORDS, *shape)
+
+
+def _ratios(clipper: Clipper, parameters: Tensor, features: Tensor, labels: Tensor) -> list[float]:
+    """Return |contribution|/C of every record."""
+    ones = torch.ones(len(parameters), len(labels), device=parameters.device)
+    together = clipper.clipped_sum(parameters, features, labels, ones)
+    found = []
+    for record in range(len(labels)):
+        weights = ones.clone()
+        weights[:, record] = 0
+        without = clipper.clipped_sum(parameters, features, labels, weights)
+        found.append(float((together - without).norm(dim=1).max()) / clipper.clipping_norm)
+    return found
+
+
+@cache
+def _clipper(name: str, precision: Precision, clipping_norm: float, device: str) -> Clipper:
+    torch.manual_seed(0)
+    model = NETWORKS[name][0]().to(device)
+    return Clipper(model, clipping_norm, precision=precision, exact=True)
+
+
+def _largest(
+    name: str,
+    precision: Precision,
+    seed: int,
+    scales: Sequence[float],
+    record: float,
+    device: str = "cpu",
+) -> float:
+    """Return the largest |contribution|/C of one model; the scales are powers of ten."""
+    clipper = _clipper(name, precision, (1e-6, 1e-2, 10.0)[seed % 3], device)
+    torch.manual_seed(seed)
+    powers = itertools.cycle(scales)
+    shapes = parameter_shapes(clipper.model).values()
+    parts = [10 ** next(powers) * torch.randn(shape) for shape in shapes]
+    # Heads of both signs let the gradients of two positions cancel.
+    head = next(part for part in reversed(parts) if part.dim() > 1)
+    head[:, 1::2] = -head[:, : head.shape[1] // 2 * 2 : 2]
+    parameters = torch.cat([part.flatten() for part in parts])[None]
+    features = _records(NETWORKS[name][1], 10**record, name == "text")
+    moved = (x.to(device) for x in (parameters, features, torch.arange(RECORDS) % 3))
+    return max(_ratios(clipper, *moved))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("name", NETWORKS)
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 2**20),
+    scales=st.lists(st.floats(-30, 18), min_size=1, max_size=6),
+    record=st.floats(-25, 18),
+)
+def test_no_model_makes_a_record_contribute_more_than_the_clipping_norm(
+    name: str, precision: Precision, seed: int, scales: list[float], record: float
+) -> None:
+    largest = _largest(name, precision, seed, scales, record)
+    target(largest)
+    assert largest <= ALLOWED
+
+
+def _cancelling(steps: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield models and records of 'linear over positions', by ascent on (sum_l |a_l| |e_l|)/|g|.
+
+    Positions start almost alike, with heads of opposite signs, so that their gradients cancel. A
+    tiny first layer and a large head leave little gradient elsewhere.
+    """
+    build, shape = NETWORKS["linear over positions"]
+    torch.manual_seed(1)
+    model = build().double()
+    weight, bias, head, shift = (p.detach().clone() for p in model.parameters())
+    weight, bias, head = 1e-8 * weight, 1e-8 * bias, 1e8 * head.unflatten(1, (shape[0], -1))
+    head[:, 1::2] = -head[:, ::2]
+    positions = torch.randn(1, shape[1], dtype=torch.float64).repeat(shape[0], 1)
+    positions += 1e-5 * torch.randn_like(positions)
+    optimizer = torch.optim.Adam([positions.requires_grad_()], lr=1e-6)
+    for _ in range(steps):
+        hidden = torch.tanh(positions @ weight.mT + bias)
+        logits = torch.einsum("cld,ld->c", head, hidden) + shift
+        error = logits.softmax(0) - torch.tensor([1.0, 0, 0], dtype=torch.float64)
+        errors = torch.einsum("c,cld->ld", error, head) * (1 - hidden**2)
+        loss = (positions.mT @ errors).norm().log()
+        loss = loss - (positions.norm(dim=1) * errors.norm(dim=1)).sum().log()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        parts = (weight, bias, head, shift)
+        yield torch.cat([p.flatten() for p in parts]).float()[None], positions.detach().float()
+
+
+@pytest.mark.parametrize("clipping_norm", [1e-3, 10.0])
+def test_positions_that_cancel_do_not_hide_a_gradient_from_its_norm(clipping_norm: float) -> None:
+    model = NETWORKS["linear over positions"][0]()
+    largest, labels = 0.0, torch.zeros(1, dtype=torch.int64)
+    clipper = Clipper(model, clipping_norm, exact=True)
+    for parameters, record in itertools.islice(_cancelling(200), 0, None, 20):
+        largest = max([largest, *_ratios(clipper, parameters, record[None], labels)])
+    assert 0.1 < largest <= ALLOWED
+
+
+def test_squares_that_underflow_do_not_switch_clipping_off() -> None:
+    # The square of 1e-25 is 0 in float32; times the second layer's 1e15 it is a gradient of 1e-10.
+    model = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 2, bias=False))
+    parameters = torch.tensor([[1.0, 1e15, -1e15]])
+    clipper = Clipper(model, 1e-12, exact=True)
+    (ratio,) = _ratios(clipper, parameters, torch.tensor([[1e-25]]), torch.tensor([0]))
+    assert ratio <= ALLOWED
+
+
+@pytest.mark.parametrize("hidden", [1, 16])
+@pytest.mark.parametrize("count", [2, 4, 5, 8, 10, 16, 64, 65, 257, 512])
+def test_a_records_absence_flips_no_other_records_gradient(count: int, hidden: int) -> None:
+    """Logits are pure rounding noise, times 2^18: blocks of another shape would round otherwise."""
+    size_in, large = 600, 2.0**18
+    model = nn.Sequential(nn.Linear(size_in, hidden), nn.Linear(hidden, 2))
+    clipper, labels = Clipper(model, 1.0, exact=True), torch.zeros(count, dtype=torch.int64)
+    for seed in range(4):
+        torch.manual_seed(seed)
+        weight = torch.randn(hidden, size_in) * large / 4
+        weight[:, size_in // 2 :] = -weight[:, : size_in // 2]
+        record = torch.rand(1, size_in)
+        record[:, size_in // 2 :] = record[:, : size_in // 2]
+        head = torch.tensor([[-large], [large]]).repeat(1, hidden)
+        parts = (weight, torch.zeros(hidden), head, torch.zeros(2))
+        parameters = torch.cat([part.flatten() for part in parts])[None]
+        features, weights = record.repeat(count, 1), torch.ones(1, count)
+        whole = clipper.clipped_sum(parameters, features, labels)
+        weights[:, 0] = 0
+        # Left out by its weight, and not there at all.
+        for without in (
+            clipper.clipped_sum(parameters, features, labels, weights),
+            clipper.clipped_sum(parameters, features[1:], labels[1:]),
+        ):
+            assert float((whole - without).norm()) <= ALLOWED
+
+
+def test_an_exact_sum_does_not_round_other_records_away() -> None:
+    """In float32 the terms of a thousand equal records round by more than a thousandth of C."""
+    model = nn.Linear(6, 3)
+    torch.manual_seed(0)
+    features = torch.randn(1, 6).repeat(20_000, 1) + 0.01 * torch.randn(20_000, 6)
+    labels, parameters = torch.zeros(20_000, dtype=torch.int64), torch.randn(1, size(model))
+    ones = torch.ones(1, len(labels))
+    without = ones.clone()
+    without[:, 7] = 0
+    clipper = Clipper(model, 0.1, exact=True)
+    moved = clipper.clipped_sum(parameters, features, labels, ones)
+    moved -= clipper.clipped_sum(parameters, features, labels, without)
+    alone = clipper.clipped_gradients(parameters, features[7:8], labels[7:8])[:, 0]
+    # The gradient alone comes from a batch of one, which a kernel may round otherwise.
+    torch.testing.assert_close(moved, alone, rtol=1e-4, atol=1e-7)
+    assert float(moved.norm()) <= 0.1
+
+
+def test_a_record_whose_gradient_is_not_finite_adds_nothing_and_raises_no_error() -> None:
+    """Else a server would learn from an error, uncharged, that some record is large."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 3))
+    torch.manual_seed(0)
+    parameters = torch.randn(2, size(model))
+    features, labels = torch.tensor([[1.0, 1.0], [3e38, 3e38], [1.0, 0.0]]), torch.arange(3)
+    clipper = Clipper(model, 1.0, exact=True)
+    without = torch.tensor([[1.0, 0.0, 1.0]] * 2)
+    expected = clipper.clipped_sum(parameters, features, labels, without)
+    found = clipper.clipped_sum(parameters, features, labels)
+    assert torch.equal(found, expected)
+    assert float(found.norm()) > 0.1
+
+
+def search(models: int, device: str) -> None:
+    """Print the largest |contribution|/C that a random search finds for each network.
+
+    `python tests/fedsim/learning/training/test_sensitivity.py MODELS [gpu]` tries so many models
+    of each; gpu is the accelerator in host memory of shared/tools.
+    """
+    if device == "gpu":
+        sys.path.insert(0, str(FAKE_DEVICE.parent))
+        import fake_device  # type: ignore[import-not-found]  # noqa: PLC0415
+
+        fake_device.install()
+        clipping.BLOCK_BYTES[device] = 2**25
+    precisions: tuple[Precision, ...] = ("float32", "bf16") if device == "cpu" else ("float32",)
+    for name, precision in itertools.product(NETWORKS, precisions):
+        found = []
+        generator = torch.Generator().manual_seed(0)
+        for seed in range(models):
+            uniform = torch.rand(5, generator=generator)
+            wide = bool(seed // 3 % 2)  # every other model is of ordinary size
+            scales = (48 * uniform[:4] - 30 if wide else 2 * uniform[:4] - 1).tolist()
+            record = float(43 * uniform[4] - 25) if wide else 0.0
+            found.append(_largest(name, precision, seed, scales, record, device))
+        print(f"{name:24} {precision:8} {max(found):.6g}")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not FAKE_DEVICE.exists(), reason="needs shared/tools/fake_device.py")
+def test_no_model_makes_a_record_contribute_more_on_an_accelerator() -> None:
+    found = subprocess.run(
+        [sys.executable, __file__, "12", "gpu"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    lines = found.stdout.splitlines()
+    assert len(lines) == len(NETWORKS)
+    largest = [float(line[33:].split()[0]) for line in lines]
+    assert 0.5 < max(largest) <= ALLOWED
+    assert not any(map(math.isnan, largest))
+
+
+if __name__ == "__main__":
+    search(int(sys.argv[1]), *(sys.argv[2:] or ["cpu"]))

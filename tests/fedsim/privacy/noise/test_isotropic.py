@@ -1,0 +1,83 @@
+"""What the isotropic mechanism promises of the noise that it adds."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from fedsim.privacy.noise.isotropic import Isotropic
+from fedsim.privacy.noise.mechanism import Floats, Noised, Summed, Trials
+
+SIZE = 10_000
+
+
+def _noised(
+    clean: Floats,
+    stds: Sequence[float] = (1.0, 1.0),
+    *,
+    round: int = 1,
+    streams: Sequence[int] = (0, 1),
+    seed: int | None = 7,
+    server_draws: bool = True,
+) -> Noised:
+    """Return what the mechanism makes of a sum, which it is given a copy of."""
+    trials = Trials(
+        streams=streams,
+        worlds=np.ones(len(streams), np.bool_),
+        rounds=2,
+        noise_seed=seed,
+        secret_seed=1,
+        server_draws=server_draws,
+    )
+
+    def measured() -> dict[str, npt.NDArray[np.float64]]:
+        raise AssertionError("isotropic noise asks nobody for a gradient")
+
+    return Isotropic(trials).add(Summed(round, clean.copy(), np.array(stds), measured))
+
+
+@pytest.fixture
+def clean() -> Floats:
+    return np.random.default_rng(3).standard_normal((2, SIZE))
+
+
+@pytest.mark.parametrize("seed", [7, None])
+def test_noise_has_its_standard_deviation_in_every_trial(clean: Floats, seed: int | None) -> None:
+    stds = np.array([0.5, 20.0])
+    noise = _noised(clean, (0.5, 20.0), seed=seed).noise
+    assert noise is not None
+    # Six standard errors of a mean and of a standard deviation.
+    error = 6 / np.sqrt(SIZE)
+    np.testing.assert_allclose(noise.std(axis=1), stds, rtol=error)
+    assert (np.abs(noise.mean(axis=1)) < error * stds).all()
+
+
+def test_noise_is_what_the_total_gained(clean: Floats) -> None:
+    found = _noised(clean, (0.5, 20.0))
+    assert found.noise is not None
+    np.testing.assert_array_equal(found.total, clean + found.noise)
+
+
+def test_nothing_is_added_where_clients_drew_it(clean: Floats) -> None:
+    found = _noised(clean, server_draws=False)
+    assert found.noise is None
+    np.testing.assert_array_equal(found.total, clean)
+
+
+def test_a_trial_has_the_same_bits_wherever_its_stream_stands_in_a_batch(clean: Floats) -> None:
+    found = _noised(clean[[1, 0]], streams=(1, 0))
+    np.testing.assert_array_equal(found.total[[1, 0]], _noised(clean).total)
+
+
+def test_no_round_stream_or_seed_has_the_noise_of_another() -> None:
+    zero = np.zeros((2, SIZE))
+    drawn = [
+        *_noised(zero, round=1).total,
+        *_noised(zero, round=2).total,
+        *_noised(zero, seed=8).total,
+        *_noised(zero, seed=None).total,
+        *_noised(zero, seed=None).total,
+    ]
+    correlations = np.corrcoef(drawn)[~np.eye(len(drawn), dtype=bool)]
+    assert (np.abs(correlations) < 6 / np.sqrt(SIZE)).all()

@@ -1,0 +1,159 @@
+"""A client's owner learns, on its own machine, what left it and how exposed its records are."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tomli_w
+import torch
+
+from adversaries.statistics import gaussian
+from fedsim import client_app, server_app
+from fedsim.cli.main import main
+from fedsim.config import JOBS, Scalar, from_run_config, to_run_config
+from fedsim.federation.client import seen_models
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.plan import prepare
+from fedsim.report import model_card
+
+SCHEMA = {"label": "sick", "classes": ["no", "yes"], "columns": {"age": [0, 100], "dose": [0, 5]}}
+RECORDS, ROUNDS = 40, 4
+
+
+def _records(path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    age, dose = rng.uniform(20, 90, RECORDS), rng.uniform(0, 5, RECORDS)
+    sick = np.where(age / 90 + dose / 5 + rng.normal(0, 0.3, RECORDS) > 1.1, "yes", "no")
+    np.savez(path, age=age, dose=dose, sick=sick)
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Path:
+    """Train on records of two clients; return the folder of the first one's machine."""
+    for seed, name in enumerate(("client-0", "client-1", "others")):
+        _records(tmp_path / f"{name}.npz", seed)
+    values: dict[str, Scalar] = {
+        "data.name": "own",
+        "data.public-schema": tomli_w.dumps(SCHEMA),
+        "data.root": str(tmp_path / "client-{client}.npz"),
+        "data.records": 2 * RECORDS,
+        "federation.trust": "local",
+        "federation.vantage": "server",
+        "model.name": "linear",
+        "training.rounds": ROUNDS,
+        "training.clipping-norm": 0.85,
+        "privacy.rho-beta": 0.0,
+        "privacy.epsilon": 2.0,
+        "privacy.delta": 1e-3,
+        "run.out": str(tmp_path / "run"),
+        "run.device": "cpu",
+        "run.threads": 1,
+    }
+    plan = prepare(from_run_config(JOBS["training"](values)))
+    grid = InProcessGrid(client_app.app, 2, to_run_config(plan.config))
+    place = tmp_path / "machine"
+    (place / "work").mkdir(parents=True)
+    told: dict[str, Scalar] = {"consent": "", "state-path": str(place / "state")}
+    told |= {"epsilon-limit": 3.0, "delta-limit": 1e-3, "data-path": str(tmp_path / "client-0.npz")}
+    (place / "schema.toml").write_text(tomli_w.dumps(SCHEMA))
+    told["schema-path"] = str(place / "schema.toml")
+    grid.contexts[1000].node_config.update(told)
+    node = {"partition-id": 0, "num-partitions": 2, **told, "state-path": "../state"}
+    (place / "node.toml").write_text(tomli_w.dumps(node | {"data-path": "../../client-0.npz"}))
+    server_app.carry_out(grid, plan, plan.begin())
+    return place
+
+
+def _report(client: Path, capsys: pytest.CaptureFixture[str], *options: object) -> dict:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["deploy", "report", str(client), "--json", *map(str, options)])
+    assert ended.value.code == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_it_says_what_left_and_how_exposed_each_record_is(
+    client: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RunDirectory.open(client.parent / "run")
+    found = _report(client, capsys, "--others", client.parent / "others.npz", "--model", run.path)
+    towards = model_card.read(run).privacy.towards[0]
+    assert found["budget"]["epsilon"] == pytest.approx(towards.epsilon["pld"], rel=1e-9)
+    (only,) = found["runs"]
+    assert (only["rounds"], only["trials"], only["charged"]) == (ROUNDS, 1, True)
+    (training,) = found["trainings"]
+    exposed = training["exposure"]
+    assert exposed["rounds"] == [1, 2, 3, 4]
+    expected, cut = _brute_force(client, only["noise_multiplier"])
+    assert exposed["highest"]["mu"] == pytest.approx(expected.max(), rel=1e-5)
+    assert exposed["median"]["mu"] == pytest.approx(np.median(expected), rel=1e-5)
+    assert exposed["most_exposed"][0]["record"] == np.round(expected, 9).argmax()
+    np.testing.assert_allclose(exposed["clipped_share"], cut)
+    assert 0.05 < min(cut) < 0.95
+    # The allowance is the whole guarantee of these rounds, which the most exposed stays within.
+    assert gaussian.epsilon(exposed["allowed"]["mu"], 1e-3) == pytest.approx(2.0, rel=0.01)
+    # A record clipped in every round spends it all, to the last bits of two sums (seen: 4e-13).
+    assert exposed["highest"]["epsilon"] <= exposed["allowed"]["epsilon"] * (1 + 1e-9)
+    attack = training["attack"]
+    assert (attack["model"], attack["members"]) == ("the released model", RECORDS)
+    assert 0.2 < attack["area"] < 0.8
+    assert (client / "report" / "report.html").stat().st_mode & 0o777 == 0o600
+
+
+def _brute_force(client: Path, noise_multiplier: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return mu of every record, and the share that was cut, by one gradient after another."""
+    (training,) = seen_models.read(client / "state")
+    data = np.load(client.parent / "client-0.npz")
+    features = np.stack([data["age"] / 100, data["dose"] / 5], axis=1).astype(np.float32)
+    labels = (data["sick"] == "yes").astype(np.int64)
+    norm, squares, cut = training.config.training.clipping_norm, np.zeros(RECORDS), []
+    for round in training.models:
+        weights = torch.tensor(training.model(round))
+        lengths = []
+        for record, label in zip(features, labels, strict=True):
+            theta = weights.clone().requires_grad_()
+            logits = theta[:4].view(2, 2) @ torch.tensor(record) + theta[4:]
+            loss = torch.nn.functional.cross_entropy(logits[None], torch.tensor([label]))
+            lengths.append(float(torch.autograd.grad(loss, theta)[0].norm()))
+        squares += (np.minimum(lengths, norm) / (noise_multiplier * norm)) ** 2
+        cut.append(np.mean(np.array(lengths) > norm))
+    return np.sqrt(squares), np.array(cut)
+
+
+def test_without_models_and_others_the_ledger_remains(
+    client: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (kept,) = (client / "state" / seen_models.FOLDER).iterdir()
+    assert json.loads((kept / seen_models.CONFIG).read_text())["data.root"] == ""
+    assert _report(client, capsys)["trainings"][0]["attack"] is None
+    # Other records by now: what took part cannot be measured any more.
+    toml = client / "node.toml"
+    toml.write_text(toml.read_text().replace("client-0.npz", "others.npz"))
+    assert _report(client, capsys)["trainings"] == [
+        {"run": kept.name, "name": "digits", "gone": True}
+    ]
+    for path in kept.iterdir():
+        path.unlink()
+    found = _report(client, capsys)
+    assert (len(found["runs"]), found["trainings"]) == (1, [])
+
+
+def test_what_is_no_client_is_refused_in_a_line(
+    client: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toml = client / "node.toml"
+    node = tomllib.loads(toml.read_text())
+    for values, said in (
+        ({"role": "auditor"}, "is not the node of a client"),
+        ({**node, "epsilon-limit": "much"}, "epsilon-limit"),
+    ):
+        toml.write_text(tomli_w.dumps(values))
+        with pytest.raises(SystemExit) as ended:
+            main(["deploy", "report", str(client)])
+        assert ended.value.code == 2
+        printed = capsys.readouterr().err
+        assert said in printed
+        assert printed.count("\n") == 1

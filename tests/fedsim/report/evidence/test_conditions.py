@@ -1,0 +1,75 @@
+"""A condition shuts a gate where it holds, and where nobody can tell; a typing error is no gate."""
+
+import pytest
+
+from adversaries.errors import InputError
+from fedsim.report.evidence import conditions
+from fedsim.report.evidence.conditions import APP, LIVE, NAMES, RUN, TRAINING, complaint, parse
+
+REPORT = {
+    "vantage": "participant",
+    "empirical": {"advantage": None, "advantage_interval": [0.12, 0.4], "trials": 40},
+    "released": None,
+    "bounds": {"tight_epsilon": "Infinity"},
+    "alarms": {"a": "noise"},
+    "job": "experiment",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("advantage.low > .1", "advantage.low > 0.1: it is 0.12"),
+        ("advantage.low > .12", ""),
+        ("advantage.low>=1.2e-1", "advantage.low >= 0.12: it is 0.12"),
+        (
+            "empirical.advantage_interval.-1 < +.5",
+            "empirical.advantage_interval.-1 < 0.5: it is 0.4",
+        ),
+        ("epsilon > 1e300", "epsilon > 1e+300: it is inf"),
+        ("alarms != 0", "alarms != 0: it is 1"),
+    ],
+)
+def test_the_gate_shuts_where_a_condition_holds(text: str, said: str) -> None:
+    assert complaint(parse(text, [RUN]), REPORT) == said
+
+
+@pytest.mark.parametrize("operator", conditions.OPERATORS)
+@pytest.mark.parametrize(
+    "path", ["advantage", "one_run.count", "empirical.advantage_interval.5", "verdicts.#"]
+)
+def test_what_was_not_measured_passes_no_gate(path: str, operator: str) -> None:
+    said = complaint(parse(f"{path} {operator} 0", [RUN]), REPORT)
+    assert said.startswith(f"cannot tell whether {path} {operator} 0: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("advantag.low > .1", "did you mean 'advantage.low'"),
+        ("empirical.advantage_intervall.0 > .1", "did you mean 'empirical.advantage_interval.0'"),
+        ("vantages.server.empirical.advantag > .1", "'vantages.NAME.empirical.advantage'"),
+        ("name > 1", "has no number 'name'"),
+        ("empirical.advantage_interval > 1", "has no number"),
+        ("__import__('os').getpid() > 1", "has no number"),
+        ("{0.__class__} > 1", "has no number"),
+        *((text, "is no condition") for text in ("", "advantage", "> 1", "advantage => 1")),
+        *((f"advantage > {number}", "is no condition") for number in ("nan", "1e999", "1_0", "x")),
+    ],
+)
+def test_a_typing_error_is_found_before_the_run(text: str, says: str) -> None:
+    with pytest.raises(InputError, match="--fail-if") as refused:
+        parse(text, [RUN])
+    assert says in str(refused.value)
+
+
+def test_a_name_of_another_kind_of_report_is_refused() -> None:
+    with pytest.raises(InputError, match="training has no number 'advantage'; it has accuracy"):
+        parse("advantage > .1", [TRAINING])
+    assert parse("belief > .1", [APP, LIVE]).path == "belief"
+
+
+def test_every_name_of_a_runs_report_is_a_number_of_its_schema() -> None:
+    for paths in NAMES[RUN].values():
+        for path in paths:
+            assert parse(f"{path.format(vantage='server')} > 0", [RUN])

@@ -1,0 +1,87 @@
+"""The live page: what it says is provisional, and only what is known."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fedsim.config import Config
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.report.tracking.course import Course, Look
+from fedsim.report.tracking.live_page import LivePage, render
+
+Make = Callable[..., Config]
+
+UNDER_WAY = Course(
+    phase="training",
+    rounds=3,
+    trials=(4, 8),
+    round=1,
+    accuracies={0: 0.1, 1: 0.4, 2: 0.6},
+    looks=(Look(4, 0.5, (-0.25, 1.0), 0.8, 0.6),),
+    rho_alpha=0.3,
+    rho_beta=0.9,
+)
+
+
+def _words(page: str) -> str:
+    body = page[page.index("<body") :]
+    return " ".join(re.sub("<[^>]*>", " ", body).split())
+
+
+def test_a_page_says_how_far_the_run_is_and_that_it_is_no_verdict(small: Make) -> None:
+    page = render(small(), UNDER_WAY, "training")
+    said = _words(page)
+    assert "After 4 of 8 trials the adversary's advantage is 0.500 (-0.250 to 1)" in (
+        said.replace("&#39;", "'")
+    )
+    assert "Provisional" in said
+    assert "80.0%; ρ β = 90.0%" in said
+    assert "trials 4 to 7: round 1 of 3" in said
+    assert '<meta http-equiv="refresh" content="5">' in page
+    assert page.count("<svg") == 2
+    assert not re.search(r"<script|https?://", page)
+    shown = re.search(r'<progress [^>]*value="([\d.]+)"', page)
+    assert shown is not None
+    assert float(shown[1]) == pytest.approx((4 + 4 / 3) / 8)
+
+
+@pytest.mark.parametrize(
+    ("ends", "kind"),
+    [((-0.1, 0.2), "good"), ((-0.1, 0.4), "open"), ((0.31, 0.4), "caution")],
+)
+def test_only_an_interval_below_the_limit_is_good(
+    small: Make, ends: tuple[float, float], kind: str
+) -> None:
+    course = replace(UNDER_WAY, looks=(Look(4, 0.2, ends),))
+    assert re.findall(r'class="mark (\w+)"', render(small(), course, "training")) == [kind]
+
+
+def test_before_the_first_batch_and_without_a_limit_nothing_is_judged(small: Make) -> None:
+    before = replace(UNDER_WAY, looks=())
+    assert "nothing is known of the adversary" in render(small(), before, "training")
+    for course in (before, replace(UNDER_WAY, rho_alpha=None)):
+        assert 'class="mark' not in render(small(), course, "training")
+
+
+def test_a_training_has_no_adversary(small: Make) -> None:
+    once = {"trials.count": 1, "trials.batch": 1, "trials.worlds": "d-only"}
+    config = small({"run.job": "training", **once})
+    said = _words(render(config, replace(UNDER_WAY, trials=(0, 1), looks=()), "training"))
+    assert "round 1 of 3" in said
+    assert not re.search("advantage|Provisional|belief", said)
+
+
+def test_the_page_of_a_run_that_ends_leads_on(small: Make, tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path / "run", small())
+    page = LivePage(directory, small())
+    file = directory.path / "live.html"
+    assert "starting" in file.read_text()
+    page.leave(finished=False)
+    stopped = file.read_text()
+    assert f"fedsim run --resume {directory.path}" in stopped
+    assert "http-equiv" not in stopped
+    page.leave(finished=True)
+    assert '<meta http-equiv="refresh" content="0; url=report.html">' in file.read_text()

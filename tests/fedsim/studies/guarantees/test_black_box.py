@@ -1,0 +1,100 @@
+"""A function of one's own, released with PAC private noise from the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from adversaries.errors import InputError
+from fedsim.cli.main import app
+from fedsim.learning import data
+from fedsim.learning.data.loaders.dataset import Dataset, Records
+from fedsim.studies.guarantees import black_box
+
+
+def _data(count: int = 400) -> Dataset:
+    features = np.random.default_rng(1).standard_normal((count, 2)).astype(np.float32)
+    records = Records(features, np.arange(count) % 2)
+    return Dataset("made", records, None, 2, "tabular")
+
+
+def test_the_noise_of_a_mean_is_what_the_closed_form_says() -> None:
+    found = black_box.privatised("mean", _data(), 0.5, 0.1, 2000, 0.95)
+    # The mean of a Bernoulli(1/2) sample of n records has a variance of about 1/n a coordinate.
+    least = 2 / np.sqrt(2 * 0.1 * 400)
+    assert least < found.noise.size < 1.3 * least
+    assert 0.5 < found.average_success < 0.52 < found.any_success < 1
+
+
+def test_a_rare_subset_is_guessed_by_nobody_better_than_by_chance_and_a_little() -> None:
+    found = black_box.privatised("class-means", _data(), 0.1, 0.05, 100, 0.9)
+    assert found.chance == 0.9
+    assert 0.9 < found.average_success < 0.91
+    assert found.released.shape == (4,)
+
+
+def test_the_command_releases_what_a_module_of_ones_own_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "def first(features, labels, coins):\n    return features.mean(0).ravel()[2:5]\n"
+    (tmp_path / "analysis_of_mine.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", list(__import__("sys").path))
+    monkeypatch.setenv("FEDSIM_ALLOW_CODE", "")
+    arguments = ["pac", "analysis_of_mine:first", "--simulations", "60", "--out", "out.npz"]
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["numbers"] == 3
+    with np.load(tmp_path / "out.npz", allow_pickle=False) as kept:
+        assert kept["released"].shape == (3,)
+        assert np.sqrt((kept["noise_std"] ** 2).sum()) == pytest.approx(document["noise"])
+    again = CliRunner().invoke(app, arguments)
+    assert isinstance(again.exception, InputError)
+    assert "is there already" in str(again.exception)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("raise KeyError('age')", "failed on a subset of .* records: KeyError: 'age'"),
+        ("return features[0, 0, 0, 0, 0]", "failed on a subset of .* records: IndexError"),
+        ("return labels", "gives from .* to .* numbers, by the data"),
+        ("return labels * float('nan')", "numbers that are not finite"),
+        ("return 'words'", "no array of numbers"),
+    ],
+)
+def test_a_function_that_fails_is_one_line(body: str, said: str) -> None:
+    def own(features: Any, labels: Any, coins: Any) -> Any:
+        made: dict[str, Any] = {}
+        exec(f"def own(features, labels, coins):\n    {body}", made)
+        return made["own"](features, labels, coins)
+
+    with (
+        patch.dict(black_box.FUNCTIONS, {"own": own}),
+        pytest.raises(InputError, match=said) as error,
+    ):
+        black_box.privatised("own", data.load("digits"), 0.5, 1.0, 40, 0.95)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["medean"], "the function is 'medean', which is not known"),
+        (["mean", "--rate", "1"], "the rate is 1.0"),
+        (["mean", "--budget", "0"], "the budget of mutual information is 0.0"),
+        (["mean", "--simulations", "8"], "8 simulations are too few; give 32 or more"),
+        (["mean", "--confidence", "1"], "the confidence is 1.0"),
+    ],
+)
+def test_what_cannot_be_released_is_refused_with_its_reason(
+    arguments: list[str], said: str
+) -> None:
+    result = CliRunner().invoke(app, ["pac", *arguments])
+    assert isinstance(result.exception, InputError), result.output
+    assert said in str(result.exception)

@@ -1,0 +1,365 @@
+"""The population's game trains what the federation would, and says what privacy allows."""
+
+import json
+import re
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binom, norm
+from scipy.stats import t as student
+
+from adversaries.attacks import membership_attacks, roc
+from adversaries.attacks.membership import MeanAdvantage
+from adversaries.attacks.shadow_models import Observations
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.cli.main import main
+from fedsim.common.randomness import SERVER
+from fedsim.config import Config
+from fedsim.game import federation
+from fedsim.game.client import noise
+from fedsim.learning.training.models import initial_parameters
+from fedsim.learning.training.sampling import participation
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.studies.membership import membership_game, membership_report
+from fedsim.studies.membership.membership_game import (
+    attacked,
+    inclusion,
+    mechanism,
+    most_true_positives,
+    of_shadows,
+    play,
+)
+
+Make = Callable[..., Config]
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_a_model_is_dp_sgd_on_its_half_by_hand(rate: float, small: Make) -> None:
+    config = small({"training.sampling-rate": rate, "training.rounds": 2})
+    game = play(config, 40)
+    known, chosen = federation.load(config), inclusion(0, 40, 24)
+    np.testing.assert_array_equal(game.observations.inclusion, chosen)
+    theta = initial_parameters(
+        lambda: federation.build_model(config, known.split.dataset), 0, range(40)
+    )[5:6]
+    for round in (1, 2):
+        coins = participation(0, range(5, 6), round, 24, rate)
+        inside = np.flatnonzero(chosen[5] if coins is None else chosen[5] & coins[0])
+        total = known.clipped_sum(theta, inside)
+        std = torch.tensor([game.noise_multiplier * config.training.clipping_norm])
+        total += noise(0, range(5, 6), round, SERVER, std.double(), theta.shape[1])
+        # Of the n records half are expected.
+        step = config.training.learning_rate / (rate * 24 / 2)
+        theta = (theta.double() - step * total).float()
+    losses, _ = known.evaluate(theta, *known.members(np.arange(24)))
+    np.testing.assert_allclose(game.observations.losses[5], losses[0], rtol=1e-4)
+    assert game.rounds == (0, 1, 2)
+    trajectory = game.observations.trajectory
+    assert trajectory is not None
+    np.testing.assert_array_equal(trajectory[:, -1], game.observations.losses)
+
+
+def test_results_do_not_depend_on_batches_or_on_how_many_models_there_are(small: Make) -> None:
+    whole, cut = (play(small({"trials.batch": c, "run.seed": 1}), 40) for c in (40, 13))
+    more = play(small({"run.seed": 1}), 42)
+    for other in (cut, more):
+        np.testing.assert_allclose(
+            other.observations.losses[:40], whole.observations.losses, rtol=1e-4
+        )
+        np.testing.assert_array_equal(
+            other.observations.inclusion[:40], whole.observations.inclusion
+        )
+
+
+def test_what_hides_a_record_is_the_noise_of_all_clients(small: Make) -> None:
+    """Against add-remove: noise for replaced records is twice what one that is missing needs."""
+    plain = mechanism(small(), 2.0)
+    assert plain == Mechanism.alike(2.0, 3)
+    assert mechanism(small({"privacy.neighbouring": "replace"}), 2.0) == Mechanism.alike(4.0, 3)
+    local = mechanism(small({"federation.trust": "local"}), 2.0)
+    assert local is not None
+    assert local.mu == pytest.approx(np.sqrt(3) / (2 * np.sqrt(3)))
+    given = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.0}
+    assert mechanism(small(given | {"training.clipping": False}), 1.0) is None
+
+
+def test_privacy_allows_what_the_best_test_of_two_gaussians_has() -> None:
+    rates = np.array([0.001, 0.01, 0.5])
+    described = Mechanism.alike(2.0, 4)
+    expected = norm.sf(norm.isf(rates) - described.mu)
+    np.testing.assert_allclose(most_true_positives(described, rates), expected)
+    np.testing.assert_array_equal(most_true_positives(Mechanism.alike(0.0, 4), rates), np.ones(3))
+
+
+def test_under_sampling_the_allowed_curve_bounds_the_best_test_of_one_step(small: Make) -> None:
+    """One step at q: the likelihood ratio is monotone in x, so that a threshold on x is best."""
+    described, q, z = Mechanism.alike(1.0, 1, 0.3), 0.3, 1.0
+    rates = np.geomspace(1e-3, 0.9, 12)
+    cut = norm.isf(rates)
+    best = (1 - q) * rates + q * norm.sf(cut - 1 / z)
+    found = most_true_positives(described, rates)
+    assert np.all(found >= best - 1e-9)
+    np.testing.assert_allclose(found, best, rtol=0.05)
+    assert np.max(found - rates) <= PLD.delta(described, 0.0) + 1e-9
+    # Nearly all records in every step is nearly no sampling.
+    nearly = most_true_positives(Mechanism.alike(1.0, 1, 0.9999), rates)
+    np.testing.assert_allclose(nearly, norm.sf(cut - 1.0), rtol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"privacy.sensitivity": "local"}, 'set privacy.sensitivity = "global"'),
+        ({"privacy.unit": "client"}, 'set privacy.unit = "record"'),
+        (
+            {"training.local-steps": 2, "federation.trust": "local"},
+            "set training.local-steps = 1",
+        ),
+        ({"challenge.kind": "gradient"}, 'set challenge.kind = "record"'),
+        ({"challenge.copies": 2}, "set challenge.copies = 1"),
+        ({"canaries.count": 5}, "set canaries.count = 0"),
+        (
+            {"model.initialisation": "worst-case", "challenge.record": 0},
+            'set model.initialisation = "random"',
+        ),
+        ({"trials.pairing": "common"}, 'set trials.pairing = "independent"'),
+    ],
+)
+def test_what_is_no_dp_sgd_on_records_is_refused(
+    changes: dict[str, str | int], message: str, small: Make
+) -> None:
+    with pytest.raises(InputError, match=message):
+        play(small(changes), 40)
+
+
+@pytest.mark.parametrize("count", [-3, 0, 1, 4])
+def test_too_few_models_are_refused_with_the_number_that_it_takes(count: int, small: Make) -> None:
+    with pytest.raises(
+        InputError, match=f"--models is {count}: every second model is a shadow.* it takes"
+    ) as refused:
+        play(small(), count)
+    found = re.search(r"takes (\d+) models", str(refused.value))
+    assert found is not None
+    enough = int(found[1])
+    for models, short in ((enough - 1, True), (enough, False)):
+        inside = inclusion(0, models, 24)[::2]  # the shadows
+        fewest = min(inside.sum(axis=0).min(), (~inside).sum(axis=0).min())
+        assert (fewest < 3) == short  # two besides itself
+    assert len(play(small({"training.rounds": 1}), enough).accuracy) == enough
+
+
+def test_a_model_on_all_records_or_none_is_refused_before_any_is_trained(small: Make) -> None:
+    with pytest.raises(InputError, match=r"model 0 would be trained on every .* more records"):
+        play(small({"data.records": 3}), 40)
+
+
+def test_more_models_than_fit_are_refused_before_anything_is_made(
+    small: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership_game, "inclusion", lambda *_: pytest.fail("coins were drawn"))
+    with pytest.raises(InputError, match=r"--models is 1000000000.* fewer data\.records"):
+        play(small(), 10**9)
+    # Four global models' losses of 24 records, and those of 20 strangers, in float64, seven times.
+    each = 7 * 8 * (4 * 24 + 20)
+    limited = small({"run.max-memory": f"{100 * each}B"})
+    with pytest.raises(
+        InputError, match=r"but there are 634 KiB \(.*give --models at most 100, or"
+    ):
+        play(limited, 101)
+    with pytest.raises(pytest.fail.Exception, match="coins were drawn"):
+        play(limited, 100)
+
+
+def test_where_no_number_of_models_fits_fewer_records_are_all_that_is_advised(small: Make) -> None:
+    with pytest.raises(InputError, match=r"\(run.max-memory\); give fewer data\.records$"):
+        play(small({"run.max-memory": "9KiB"}), 40)
+
+
+@pytest.mark.parametrize(("records", "seen", "non_members"), [(24, 2, 1000), (100, 11, 20)])
+def test_no_attack_holds_more_copies_of_the_losses_than_are_counted(
+    records: int, seen: int, non_members: int
+) -> None:
+    rng = np.random.default_rng(0)
+    inside = rng.random((300, records)) < 0.5
+    along, others = rng.random((300, seen, records)), rng.random((300, non_members))
+    observations = Observations(along[:, -1], inside, along, others)
+    given = along.nbytes + others.nbytes
+    most = 0
+    for attack in membership_attacks.ATTACKS.values():
+        tracemalloc.start()
+        attacked(attack, observations)
+        most = max(most, given + tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert 3 * given < most < membership_game.COPIES * given
+
+
+def test_a_model_that_diverges_is_bad_input(small: Make) -> None:
+    with pytest.raises(InputError, match=r"diverged; lower training\.learning-rate"):
+        play(small({"training.learning-rate": 1e38, "model.name": "mlp"}), 40)
+
+
+def test_models_start_where_the_federations_do(small: Make) -> None:
+    config = small({"model.initialisation": "fixed", "training.rounds": 1})
+    known = federation.load(config)
+    start = federation.initial_parameters(config, known, range(1)).to(known.device)
+    losses, _ = known.evaluate(start, *known.members(np.arange(24)))
+    trajectory = play(config, 40).observations.trajectory
+    assert trajectory is not None
+    np.testing.assert_allclose(trajectory[:, 0], losses.numpy().repeat(40, 0), rtol=1e-4)
+
+
+def chance(models: int, records: int, rng: np.random.Generator) -> Observations:
+    """Losses that know nothing of membership; a model and a record each make them alike."""
+    shadows = of_shadows(models)
+    while True:
+        inside = rng.random((models, records)) < 0.5
+        given, sizes = inside[shadows].sum(0), inside.sum(1)
+        if min(given.min(), (shadows.sum() - given).min()) > 2 and sizes.min() > 0:
+            break
+    along = rng.normal(0, 1, (models, 1, 1)) + rng.normal(0, 1, records)
+    along = np.logaddexp(0, along + rng.normal(0, 1, (models, 3, records)))
+    others = np.logaddexp(0, rng.normal(0, 1, (models, 50)))
+    return Observations(along[:, -1], inside, along, others)
+
+
+@pytest.mark.parametrize("name", ["lira", "lira-fixed", "trajectory", "rmia"])
+@pytest.mark.parametrize(
+    ("models", "repeats"), [(64, 300), pytest.param(128, 3000, marks=pytest.mark.slow)]
+)
+def test_where_losses_tell_nothing_intervals_miss_no_more_often_than_they_say(
+    name: str, models: int, repeats: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Advantage 0 and area 1/2: an attacked model that had a say in what judges it would win."""
+    monkeypatch.setattr(roc, "REPLICATES", 200)
+    monkeypatch.setattr(roc, "THRESHOLDS", 128)
+    rng = np.random.default_rng(models)
+    attack, games = membership_attacks.ATTACKS[name], ~of_shadows(models)
+    points, areas, sides = [], [], []
+    for _ in range(repeats):
+        seen = chance(models, 50, rng)
+        scores, threshold = attacked(attack, seen)
+        found = roc.performance(scores, seen.inclusion[games], 0.95, [], rng, threshold)
+        gained, area = found.advantage.interval, found.area.interval
+        assert gained is not None
+        assert area is not None
+        points.append(found.advantage.point)
+        areas.append(found.area.point)
+        sides.append([gained.low > 0, gained.high < 0, area.low > 0.5, area.high < 0.5])
+    for values, truth in ((points, 0.0), (areas, 0.5)):
+        assert abs(np.mean(values) - truth) < 4 * np.std(values) / np.sqrt(repeats)
+    # A bootstrap is a little narrow.
+    allowed = [binom.isf(1e-4, repeats, share) for share in (0.03, 0.03, 0.035, 0.035)]
+    assert np.all(np.sum(sides, axis=0) <= allowed)
+
+
+@pytest.mark.slow
+def test_honest_noise_that_hides_all_raises_no_alarm(
+    small: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bound of next to nothing, in so many reports that one alarm would be many."""
+    monkeypatch.setattr(roc, "REPLICATES", 2)
+    attacks = membership_attacks.chosen("lira,lira-fixed")
+    changes = {"data.records": 100, "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 2000.0}
+    alarms = 0
+    for seed in range(250):
+        config = small({**changes, "run.seed": seed})
+        game = play(config, 64)
+        alarms += bool(membership_report.assemble(config, game, attacks, 0.0)["alarms"])
+    assert alarms <= binom.isf(1e-4, 250, 0.001)
+
+
+EXPERIMENT = """
+[data]
+records = 24
+held-out = 20
+[model]
+name = "linear"
+[training]
+rounds = 3
+[run]
+device = "cpu"
+"""
+
+
+def test_the_command_leaves_a_report_and_never_replaces_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "experiment.toml", tmp_path / "out"
+    file.write_text(EXPERIMENT)
+    command = ["membership", str(file), "--models", "48", "--out", str(out), "--json"]
+    with pytest.raises(SystemExit) as ended:
+        main(command)
+    assert ended.value.code == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report == json.loads((out / "report.json").read_text())
+    assert set(report["attacks"]) == set(membership_attacks.ATTACKS)
+    for row in report["attacks"].values():
+        assert row["advantage_interval"][0] <= row["advantage"] <= row["advantage_interval"][1]
+        assert 0 <= row["area"]["interval"][0] <= row["area"]["interval"][1] <= 1
+    assert [report[key] for key in ("models", "shadow_models", "games")] == [48, 24, 24]
+    # 24 attacked models of 24 records: 10 false positives of about 288 pairs are 3.5 %.
+    assert [at["false_positive_rate"] for at in report["attacks"]["lira"]["true_positive_at"]] == [
+        0.1
+    ]
+    assert report["bounds"]["advantage"] == pytest.approx(
+        gaussian.advantage(np.sqrt(3) / report["noise_multiplier"])
+    )
+    page = (out / "report.html").read_text()
+    assert "LiRA, offline" in page
+    assert "differential privacy allows" in page
+    assert "<script" not in page
+    with pytest.raises(SystemExit) as ended:
+        main(command)
+    assert ended.value.code == 2
+    assert "name a new directory with --out" in capsys.readouterr().err
+    # What is configured is played, unless the command names attacks; and nothing is refused first.
+    none = ["membership", str(file), "--out", str(tmp_path / "n"), "--set", "audit.attacks=none"]
+    with pytest.raises(SystemExit) as ended:
+        main(none)
+    assert ended.value.code == 2
+    assert "leaves nothing to play" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main([*none, "--attacks", "lira", "--models", "48", "--json"])
+    assert list(json.loads(capsys.readouterr().out)["attacks"]) == ["lira"]
+
+
+def test_an_attack_above_the_bound_is_an_alarm(small: Make) -> None:
+    """Noise that is claimed a thousand times larger than it is."""
+    config = small(
+        {
+            "privacy.rho-beta": 0.0,
+            "privacy.noise-multiplier": 0.001,
+            "training.rounds": 40,
+            "model.name": "mlp",
+        }
+    )
+    game = play(config, 64)
+    attacks = {"lira-fixed": membership_attacks.ATTACKS["lira-fixed"]}
+    honest = membership_report.assemble(config, game, attacks, 1.0)
+    assert honest["attacks"]["lira-fixed"]["advantage_interval"][0] > 0.1
+    assert not any("ALARM" in sentence for sentence in membership_report.verdict(honest))
+    false = replace(game, mechanism=mechanism(config, 1000.0))
+    told = membership_report.verdict(membership_report.assemble(config, false, attacks, 1.0))
+    assert any("ALARM: LiRA, online, fixed variance" in sentence for sentence in told)
+
+
+def test_an_alarm_takes_its_confidence_and_knows_how_many_attacks_there_were() -> None:
+    """The limits that errors of t come to by SciPy's own distribution."""
+    gained = MeanAdvantage(0.5, 0.1, None, 48)
+    for looks in (1, 11):
+        expected = 0.5 + 0.1 * student.ppf((1 - ALARM_CONFIDENCE) / looks, 47)
+        assert membership_report.least_advantage(gained, looks) == pytest.approx(expected)
+    assert membership_report.least_advantage(MeanAdvantage(0.5, None, None, 1), 1) == -1
+
+
+def test_rounds_are_seen_evenly_up_to_the_last() -> None:
+    assert membership_game.observed_rounds(30) == (0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30)
+    assert membership_game.observed_rounds(3) == (0, 1, 2, 3)

@@ -1,0 +1,347 @@
+"""Every record's and pair's local sensitivity, against gradients that are known beforehand."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from torch import nn
+from torch.func import functional_call, grad, vmap
+
+from adversaries.errors import InputError
+from fedsim.config import Config
+from fedsim.game import federation
+from fedsim.game.federation import Federation
+from fedsim.learning.data import Dataset, Records, Split
+from fedsim.learning.training import clipped_block, clipping, models
+from fedsim.learning.training.clipping import Clipper
+from fedsim.learning.training.losses import per_example
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.studies.sensitivity import gradient_sensitivity
+from fedsim.studies.sensitivity.gradient_sensitivity import (
+    largest,
+    pair_sensitivities,
+    record_sensitivities,
+    sensitivity_matrix,
+)
+from fedsim.studies.sensitivity.pair_counts import BINS
+
+ADD_REMOVE, REPLACE = Neighbouring.ADD_REMOVE, Neighbouring.REPLACE
+Floats = npt.NDArray[np.float64]
+
+TOY = np.array([[3.0, 4], [0, 1], [6, 8]])
+"""Worked by hand: clipped to 3 they are (1.8, 2.4), (0, 1), (1.8, 2.4)."""
+
+
+def known_gradients(members: Floats, pool: Floats, clipping_norm: float = 3.0) -> Federation:
+    """Return a federation whose records have these gradients [n, P] and [p, P] at the model 0.
+
+    One logit <theta, x> of a record that is labelled 1 has the gradient -x/2 at theta = 0.
+    """
+    features = (-2 * np.concatenate([members, pool])).astype(np.float32)
+    dataset = Dataset(
+        "known", Records(features, np.ones(len(features), np.int64)), None, 2, "tabular"
+    )
+    count = len(members)
+    held_out = np.empty(0, np.int64)
+    split = Split(dataset, np.arange(count), held_out, np.arange(count, len(features)))
+    model = nn.Linear(members.shape[1], 1, bias=False)
+    clipper = Clipper(model, clipping_norm)
+    return Federation(split, np.zeros(count, np.int64), model, clipper, torch.device("cpu"))
+
+
+def clip(gradients: Floats, clipping_norm: float = 3.0) -> Floats:
+    norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+    within = clipping_norm * (1 - clipped_block.MARGIN)
+    return gradients * np.minimum(1, within / np.maximum(norms, 1e-300))
+
+
+def brute_force(members: Floats, pool: Floats) -> Floats:
+    return np.array([[np.linalg.norm(g - h) for h in clip(pool)] for g in clip(members)])
+
+
+ZERO = torch.zeros(1, 2)
+
+
+class TestOfTheReferenceVectors:
+    known = known_gradients(TOY, np.array([[-6.0, -8.0]]))
+
+    def test_removal_of_the_third_moves_a_step_by_3(self) -> None:
+        found = record_sensitivities(self.known, ZERO)
+        np.testing.assert_allclose(found, [[3, 1, 3]], rtol=1e-5)
+
+    def test_replacement_of_the_third_by_its_opposite_moves_it_by_6(self) -> None:
+        found = pair_sensitivities(self.known, ZERO, [(2, 0), (1, 0)])
+        np.testing.assert_allclose(found[0], [6, np.hypot(1.8, 3.4)], rtol=1e-5)
+
+    def test_the_search_finds_the_first_of_two_that_are_equal(self) -> None:
+        replaced = largest(self.known, ZERO[0], REPLACE, top=3, of=[(2, 0), (1, 0)])
+        assert [(x.record, x.replacement, x.rank) for x in replaced.largest] == [
+            (0, 0, 1),
+            (2, 0, 1),
+            (1, 0, 3),
+        ]
+        assert [x.rank for x in replaced.given] == [1, 3]
+        removed = largest(self.known, ZERO[0], ADD_REMOVE, top=2)
+        assert [(x.record, x.replacement, x.rank) for x in removed.largest] == [
+            (0, None, 1),
+            (2, None, 1),
+        ]
+        assert (removed.pairs, removed.bound, replaced.bound) == (3, 3, 6)
+
+
+@pytest.mark.parametrize("neighbouring", [ADD_REMOVE, REPLACE])
+def test_where_all_gradients_are_clipped_alike_the_first_comes_first(
+    neighbouring: Neighbouring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(clipping.BLOCK_BYTES, "cpu", 2**13)
+    members, pool = np.tile([[4.0, 0.0]], (300, 1)), np.tile([[0.0, 9.0]], (50, 1))
+    known = known_gradients(members, pool)
+    truth = largest(known, ZERO[0], neighbouring, top=3)
+    assert [(x.record, x.replacement or 0) for x in truth.largest] == (
+        [(0, 0), (1, 0), (2, 0)] if neighbouring is ADD_REMOVE else [(0, 0), (0, 1), (0, 2)]
+    )
+    assert {x.rank for x in truth.largest} == {1}
+
+
+def test_the_gradient_of_a_linear_model_has_a_closed_form(small: Callable[..., Config]) -> None:
+    """(p - y) x (x, 1) for softmax regression with a bias: |g| = |p - y| sqrt(|x|^2 + 1)."""
+    config = small({"training.clipping-norm": 4.0})
+    known = federation.load(config)
+    theta = initial(config, known, 3)
+    features, labels = known.members(np.arange(config.data.records))
+    x = features.flatten(1).double()
+    weights, bias = theta[:, : 64 * 10].unflatten(1, (10, 64)).double(), theta[:, 640:].double()
+    errors = torch.softmax(x @ weights.mT + bias[:, None], dim=-1)
+    errors -= nn.functional.one_hot(labels, 10)
+    norms = errors.norm(dim=-1) * (x.square().sum(1) + 1).sqrt()
+    assert norms.min() < 4.0 < norms.max()
+    found = record_sensitivities(known, theta)
+    np.testing.assert_allclose(found, norms.clamp(max=4.0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["mlp", "mnist-cnn"])
+def test_all_pairs_equal_torch_func_record_by_record(
+    name: str, small: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name == "mnist-cnn":
+        monkeypatch.setitem(models.MODELS, name, tiny_cnn)
+    config = small({"model.name": name, "training.clipping-norm": 1.5})
+    known = federation.load(config)
+    theta = initial(config, known, 1)[0]
+    everybody = [known.members(np.arange(24)), known.pool(list(range(30)))]
+    ours, theirs = (reference(known.model, theta, *records, 1.5) for records in everybody)
+    expected = torch.cdist(ours, theirs, compute_mode="donot_use_mm_for_euclid_dist").numpy()
+    chosen = [29, 0, 7]
+    np.testing.assert_allclose(
+        sensitivity_matrix(known, theta, chosen), expected[:, chosen], rtol=1e-5, atol=1e-6
+    )
+    pairs = [(3, 4), (23, 29), (3, 0)]
+    measured = pair_sensitivities(known, theta[None], pairs)[0]
+    np.testing.assert_allclose(measured, [expected[pair] for pair in pairs], rtol=1e-5)
+    truth = largest(known, theta, REPLACE, top=4, of=pairs)
+    order = np.argsort(-expected, axis=None)[:4]
+    assert [x.record * 30 + x.replacement for x in truth.largest] == order.tolist()
+    assert [x.rank for x in truth.given] == [1 + (expected > expected[p]).sum() for p in pairs]
+    np.testing.assert_allclose(truth.by_record, expected.max(axis=1), rtol=1e-5)
+
+
+def tiny_cnn(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
+    """Layers of the kinds that mnist-cnn has, for images of 8x8."""
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.ReLU(),
+        models.ChannelAffine(4),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(36, classes),
+    )
+
+
+def initial(config: Config, known: Federation, trials: int) -> torch.Tensor:
+    return models.initial_parameters(
+        lambda: federation.build_model(config, known.split.dataset), 0, range(trials)
+    )
+
+
+def reference(
+    model: nn.Module,
+    theta: torch.Tensor,
+    features: torch.Tensor,
+    labels: torch.Tensor,
+    clipping_norm: float,
+) -> torch.Tensor:
+    """Return the clipped gradients [n, P] in float64, as torch.func gives them."""
+    values = models.unflatten(theta.double(), models.parameter_shapes(model))
+
+    def loss(values: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return per_example(functional_call(model, values, (x[None],)), y[None])[0]
+
+    each = vmap(grad(loss), in_dims=(None, 0, 0))(values, features.double(), labels)
+    gradients = torch.cat([part.flatten(1) for part in each.values()], dim=1)
+    return gradients * (clipping_norm / gradients.norm(dim=1, keepdim=True)).clamp(max=1)
+
+
+# Multiples of 1/8, which float32 holds: pairs are exactly equal, or differ by far more than 1e-6.
+GRADIENTS = st.tuples(st.integers(1, 6), st.integers(1, 9)).flatmap(
+    lambda sizes: st.tuples(
+        *(
+            arrays(np.float64, (size, 2), elements=st.integers(-40, 40).map(lambda x: x / 8))
+            for size in sizes
+        )
+    )
+)
+
+
+@settings(max_examples=40)
+@given(GRADIENTS, st.integers(1, 200))
+def test_the_exhaustive_search_and_its_ranks_are_those_of_brute_force(
+    gradients: tuple[Floats, Floats], rows_bytes: int
+) -> None:
+    members, pool = gradients
+    known, expected = known_gradients(members, pool), brute_force(members, pool)
+    everything = [(i, j) for i in range(len(members)) for j in range(len(pool))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gradient_sensitivity, "ROWS_BYTES", rows_bytes)
+        truth = largest(known, ZERO[0], REPLACE, top=len(everything), of=everything)
+    values = expected.ravel()
+    ranks = 1 + (values[None] > values[:, None] + 3e-6).sum(axis=1)
+    assert [found.rank for found in truth.given] == ranks.tolist()
+    np.testing.assert_allclose(truth.by_record, expected.max(axis=1), atol=2e-5)
+    best = truth.largest[0]
+    assert (best.record, best.replacement) == everything[int(np.argmin(ranks))]
+    assert sorted((x.record, x.replacement) for x in truth.largest) == everything
+    descending = [found.sensitivity for found in truth.largest]
+    np.testing.assert_allclose(descending, np.sort(values)[::-1], atol=1e-5)
+    assert truth.histogram.sum() == truth.pairs == len(everything)
+
+
+@settings(max_examples=20)
+@given(GRADIENTS)
+def test_no_local_sensitivity_exceeds_what_clipping_allows(
+    gradients: tuple[Floats, Floats],
+) -> None:
+    known = known_gradients(*gradients)
+    everyone = np.arange(len(gradients[1]))
+    assert record_sensitivities(known, ZERO).max() <= 3 * (1 + 1e-6)
+    assert sensitivity_matrix(known, ZERO[0], everyone).max() <= 6 * (1 + 1e-6)
+
+
+@pytest.fixture(scope="module")
+def normal() -> tuple[Federation, Floats]:
+    random = np.random.default_rng(4)
+    members, pool = random.normal(size=(40, 5)), random.normal(size=(90, 5))
+    return known_gradients(members, pool, 2.0), np.linalg.norm(
+        clip(members, 2.0)[:, None] - clip(pool, 2.0)[None], axis=2
+    )
+
+
+def test_quantiles_and_percentiles_are_those_of_all_pairs(
+    normal: tuple[Federation, Floats],
+) -> None:
+    known, expected = normal
+    truth = largest(known, torch.zeros(5), REPLACE, of=[(0, 0)])
+    for share in (0.05, 0.5, 0.95, 1.0):
+        assert truth.quantile(share) == pytest.approx(np.quantile(expected, share), abs=5e-3)
+    at_most = 100 * (expected <= expected[0, 0] + 1e-5).mean()
+    assert truth.percentile(truth.given[0]) == pytest.approx(at_most)
+    assert truth.percentile(truth.largest[0]) == 100
+    assert len(truth.histogram) == BINS
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("block", [1, 2**13, 2**25])
+def test_neither_blocks_nor_threads_matter(
+    block: int,
+    threads: int,
+    normal: tuple[Federation, Floats],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known, expected = normal
+    monkeypatch.setitem(clipping.BLOCK_BYTES, "cpu", block)
+    monkeypatch.setattr(gradient_sensitivity, "ROWS_BYTES", 700)
+    monkeypatch.setattr(gradient_sensitivity, "GRADIENTS_PER_REPORT", 7)
+    monkeypatch.setattr(gradient_sensitivity, "BLOCK_PAIRS", 100)
+    model = known.model
+    known = replace(known, clipper=Clipper(model, 2.0, threads))
+    models_of_trials = torch.zeros(9, 5)
+    pairs = [(0, 3), (39, 89), (2, 3)]
+    found = pair_sensitivities(known, models_of_trials, pairs)
+    np.testing.assert_allclose(found, [[expected[p] for p in pairs]] * 9, rtol=1e-5)
+    truth = largest(known, models_of_trials[0], REPLACE, top=3, of=pairs)
+    order = np.argsort(-expected, axis=None)[:3]
+    assert [x.record * 90 + x.replacement for x in truth.largest] == order.tolist()
+    assert [x.rank for x in truth.given] == [1 + (expected > expected[p]).sum() for p in pairs]
+
+
+def test_pairs_that_are_almost_equal_lose_digits_and_no_more() -> None:
+    near = np.array([[1.0, 2.0]])
+    known = known_gradients(near, np.array([[1.0, 2 + 2**-20]]))
+    found = sensitivity_matrix(known, ZERO[0], [0])
+    assert found[0, 0] == pytest.approx(2**-20, abs=3e-7)
+
+
+def test_progress_ends_at_the_whole(normal: tuple[Federation, Floats]) -> None:
+    known, _ = normal
+    for measure in (
+        lambda report: largest(known, torch.zeros(5), REPLACE, progress=report),
+        lambda report: largest(known, torch.zeros(5), ADD_REMOVE, progress=report),
+        lambda report: sensitivity_matrix(known, torch.zeros(5), [1, 2], report),
+        lambda report: pair_sensitivities(known, torch.zeros(2, 5), [(0, 0)], report),
+    ):
+        reports: list[float] = []
+        measure(reports.append)
+        assert reports == sorted(reports)
+        assert reports[-1] == 1
+
+
+def test_an_unclipped_gradient_is_a_broken_promise(
+    normal: tuple[Federation, Floats], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, _ = normal
+    monkeypatch.setattr(
+        clipped_block,
+        "clipping_factors",
+        lambda norms, _: torch.ones(norms.shape),
+    )
+    for measure in (
+        lambda: record_sensitivities(known, torch.zeros(1, 5)),
+        lambda: largest(known, torch.zeros(5), REPLACE),
+        lambda: sensitivity_matrix(known, torch.zeros(5), np.arange(90)),
+    ):
+        with pytest.raises(RuntimeError, match="clipping is broken"):
+            measure()
+
+
+@pytest.mark.parametrize(
+    ("neighbouring", "top", "of", "message"),
+    [
+        (REPLACE, 0, [], "the 0 largest of 3600 were asked for; give 1 to 3600"),
+        (ADD_REMOVE, 41, [], "give 1 to 40"),
+        (REPLACE, 1, [(0, None)], "a pair has no replacement"),
+        (ADD_REMOVE, 1, [(0, 1)], "a pair has a replacement"),
+        (REPLACE, 1, [(40, 0)], "the record is 40, but D has 40 records; give 0 to 39"),
+        (REPLACE, 1, [(0, -1)], "the replacement is -1, but the pool has 90 records"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(
+    neighbouring: Neighbouring,
+    top: int,
+    of: list[tuple[int, int | None]],
+    message: str,
+    normal: tuple[Federation, Floats],
+) -> None:
+    with pytest.raises(InputError, match=message):
+        largest(normal[0], torch.zeros(5), neighbouring, top, of)
+
+
+def test_an_empty_pool_and_unclipped_gradients_are_refused() -> None:
+    with pytest.raises(InputError, match="no record is left in the pool"):
+        largest(known_gradients(TOY, np.empty((0, 2))), ZERO[0], REPLACE)
+    with pytest.raises(InputError, match=r"set training\.clipping = true"):
+        largest(known_gradients(TOY, TOY, np.inf), ZERO[0], REPLACE)

@@ -1,0 +1,106 @@
+"""A pair is shown as two pictures, or as the attributes in which its records differ most."""
+
+import numpy as np
+import pytest
+
+from adversaries.neighbours.dataset_sensitivity import Pair
+from fedsim.learning.data import Dataset, Records, Split, load, split
+from fedsim.studies.sensitivity.record_display import SHOWN, Attribute, differences, images, picture
+
+
+def people(*, as_text: bool = False) -> Split:
+    """Two columns that are features, one of them one-hot, and one that is none."""
+    ages = np.array([20, 60, 40, 40])
+    jobs = np.array(["cook", "nurse", "cook", "judge"])
+    hot = (jobs[:, None] == np.array(["cook", "judge", "nurse"])).astype(np.float32)
+    features = np.column_stack([(ages - 20) / 40, hot]).astype(np.float32)
+    dataset = Dataset(
+        "people",
+        Records(features, np.array([0, 1, 0, 1])),
+        None,
+        2,
+        "tabular",
+        columns={
+            "name": np.array(["a", "b", "c", "d"]),
+            "age": ages.astype(str) if as_text else ages,
+            "job": jobs,
+        },
+        column_of=np.array([1, 2, 2, 2]),
+        categorical=frozenset({"job"}),
+    )
+    return Split(dataset, np.array([0, 2, 3]), np.empty(0, np.int64), np.array([1]))
+
+
+def test_a_replacement_is_compared_in_original_values_most_different_first() -> None:
+    found = differences(people(), Pair(0, 0, 3.0, "manhattan"))
+    assert found.attributes == (Attribute("job", "cook", "nurse"), Attribute("age", "20", "60"))
+    assert found.differing == 2
+
+
+def test_what_is_the_same_is_not_shown() -> None:
+    found = differences(people(), Pair(2, None, 3.0, "manhattan"))
+    assert found.attributes == (Attribute("job", "judge", "cook"),)  # and of the median age
+
+
+def test_a_removed_record_is_compared_with_what_is_typical_of_d() -> None:
+    for as_text in (False, True):
+        found = differences(people(as_text=as_text), Pair(0, None, 1.0, "manhattan"))
+        assert found.attributes == (Attribute("age", "20", "40"),)
+
+
+def test_a_category_without_majority_is_typical_all_the_same() -> None:
+    jobs = np.array(["cook", "judge", "nurse", "cook", "judge", "cook", "nurse"])  # 3 of 7
+    hot = (jobs[:, None] == np.unique(jobs)).astype(np.float32)
+    flag = np.array([0, 1, 0, 1, 0, 1, 1])
+    dataset = Dataset(
+        "jobs",
+        Records(np.column_stack([hot, flag]).astype(np.float32), np.zeros(7, np.int64)),
+        None,
+        2,
+        "tabular",
+        columns={"job": jobs, "flag": flag},
+        column_of=np.array([0, 0, 0, 1]),
+        categorical=frozenset({"job", "flag"}),
+    )
+    all_but_one = Split(dataset, np.arange(6), np.empty(0, np.int64), np.array([6]))
+    cook, nurse = (differences(all_but_one, Pair(i, None, 1.0, "manhattan")) for i in (0, 2))
+    assert cook.attributes == ()
+    assert cook.differing == 0
+    assert nurse.attributes == (Attribute("job", "nurse", "cook"),)
+    flagged = differences(all_but_one, Pair(3, None, 1.0, "manhattan"))
+    assert flagged.attributes == (Attribute("flag", "1", "0"),)  # of six, three have either
+
+
+def test_features_without_columns_go_by_their_number() -> None:
+    features = np.eye(12, dtype=np.float32)
+    dataset = Dataset("bits", Records(features, np.zeros(12, np.int64)), None, 2, "tabular")
+    bits = Split(dataset, np.arange(11), np.empty(0, np.int64), np.array([11]))
+    found = differences(bits, Pair(3, 0, 2.0, "hamming"))
+    assert found.attributes == (
+        Attribute("feature 3", "1", "0"),
+        Attribute("feature 11", "0", "1"),
+    )
+
+
+def test_no_more_than_a_screenful_of_attributes_is_shown_and_counted() -> None:
+    tumours = split(load("breast-cancer"), 20, 20, 20, 0)
+    found = differences(tumours, Pair(0, 0, 1.0, "manhattan"))
+    assert len(found.attributes) == SHOWN < found.differing <= 30
+    assert found.attributes[0].name in tumours.dataset.columns
+
+
+def test_images_are_shown_as_they_are() -> None:
+    digits = split(load("digits"), 5, 5, 5, 0)
+    record, replacement = images(digits, Pair(1, 2, 1.0, "ssim"))
+    np.testing.assert_array_equal(record, digits.members_records.features[1, 0])
+    assert replacement is not None
+    np.testing.assert_array_equal(replacement, digits.pool_records.features[2, 0])
+    assert images(digits, Pair(1, None, 1.0, "ssim"))[1] is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "shown"),
+    [((4, 5), (4, 5)), ((1, 4, 5), (4, 5)), ((3, 4, 5), (4, 5, 3)), ((2, 4, 5), (4, 5))],
+)
+def test_channels_become_colours(shape: tuple[int, ...], shown: tuple[int, ...]) -> None:
+    assert picture(np.zeros(shape, np.float32)).shape == shown

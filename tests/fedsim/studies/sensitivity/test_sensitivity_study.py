@@ -1,0 +1,251 @@
+"""A study agrees with brute force: who is chosen, where it ranks, and what predicts it."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+from torch import Tensor
+
+from adversaries.errors import InputError
+from adversaries.neighbours.dataset_sensitivity import rank_records
+from adversaries.neighbours.dissimilarity import measure
+from fedsim.config import Config, Scalar
+from fedsim.game import challenge, federation
+from fedsim.game.federation import Federation
+from fedsim.learning.training import models
+from fedsim.studies.sensitivity.gradient_sensitivity import pair_sensitivities
+from fedsim.studies.sensitivity.pair_counts import ROUNDING
+from fedsim.studies.sensitivity.sensitivity_study import Study, study
+
+TRIALS, TOP = 4, 2
+DATA = ("digits", "breast-cancer")
+RELATIONS = ("add-remove", "replace")
+Small = Callable[..., Config]
+
+
+@pytest.fixture(params=[(data, relation) for data in DATA for relation in RELATIONS], ids="-".join)
+def found(request: pytest.FixtureRequest, small: Small) -> Study:
+    data, relation = request.param
+    changes = {"data.name": data, "privacy.neighbouring": relation, "training.clipping-norm": 6.0}
+    return study(small(changes), TOP, TRIALS)
+
+
+def first_model(known: Federation, config: Config) -> Tensor:
+    build = lambda: federation.build_model(config, known.split.dataset)  # noqa: E731
+    return models.initial_parameters(build, config.run.seed, range(1))
+
+
+def every_pair(known: Federation, replace: bool) -> list[tuple[int, int | None]]:
+    others = range(len(known.split.pool)) if replace else [None]
+    return [(i, j) for i in range(len(known.split.members)) for j in others]
+
+
+def test_ranks_and_sensitivities_are_those_of_all_pairs_one_by_one(found: Study) -> None:
+    known, replace = found.known, found.candidates[0].pair.replacement is not None
+    pairs = every_pair(known, replace)
+    values = pair_sensitivities(known, first_model(known, found.config), pairs)[0]
+    by_pair = dict(zip(pairs, values, strict=True))
+    view = found.views[0]
+    assert view.step == 1
+    assert view.truth.pairs == len(pairs)
+    assert view.truth.largest[0].sensitivity == pytest.approx(values.max())
+    for candidate in found.candidates:
+        own = by_pair[candidate.pair.record, candidate.pair.replacement]
+        seen = candidate.seen[0]
+        assert seen.sensitivity == pytest.approx(own)
+        assert seen.rank == 1 + (values > own + ROUNDING * view.truth.bound).sum()
+        assert view.reach(seen) == pytest.approx(own / values.max())
+
+
+def test_the_first_pair_is_the_challenge_and_others_follow_by_distance(found: Study) -> None:
+    config, split = found.config, found.known.split
+    chosen, first = challenge.choose(config), found.candidates[0]
+    assert (first.pair.record, first.pair.replacement) == (chosen.record, chosen.replacement)
+    assert first.client == chosen.client
+    name = config.challenge.dissimilarity
+    if chosen.replacement is None:
+        distances = rank_records(split.members_records.features, name)
+    else:
+        distances = measure(name)(split.members_records.features, split.pool_records.features)
+    ranked = np.sort(distances.ravel())
+    for choice, expected in (("max", ranked[::-1]), ("min", ranked)):
+        got = [candidate.pair.distance for candidate in found.of(choice)]
+        np.testing.assert_allclose(got, expected[:TOP])
+    [worst] = found.of("worst")
+    at = (worst.pair.record, worst.pair.replacement)
+    assert worst.pair.distance == pytest.approx(distances[at if distances.ndim == 2 else at[0]])
+    assert [one.client for one in found.of("client")] == list(range(config.federation.clients))
+
+
+def test_training_is_followed_and_stays_below_what_clipping_allows(found: Study) -> None:
+    assert [view.step for view in found.views] == [1, found.config.training.rounds]
+    for candidate in found.candidates:
+        assert candidate.course.shape == (TRIALS, found.config.training.rounds)
+        assert candidate.course.max() <= found.views[0].truth.bound * (1 + 1e-5)
+        for view, seen in zip(found.views, candidate.seen, strict=True):
+            expected = candidate.course[0, view.step - 1]
+            assert seen.sensitivity == pytest.approx(expected, rel=1e-4)
+
+
+def test_correlations_are_scipys_of_distances_and_sensitivities(found: Study) -> None:
+    known, split = found.known, found.known.split
+    members, replace = split.members_records.features, found.compared[1] is not None
+    values = pair_sensitivities(
+        known, first_model(known, found.config), every_pair(known, replace)
+    )[0]
+    comparison = found.views[0].comparison
+    assert comparison is not None
+    assert found.compared == (len(members), len(split.pool) if replace else None)
+    assert comparison.correlations.keys() | found.views[0].refusals.keys() >= {"ssim", "hamming"}
+    assert comparison.correlations.keys() >= {"manhattan", "euclidean", "cosine"}
+    for name in ("manhattan", "euclidean", "cosine"):
+        if replace:
+            distances = measure(name)(members, split.pool_records.features).ravel()
+        else:
+            distances = rank_records(members, name)
+        rho = spearmanr(distances, np.round(values / 6, 6)).statistic
+        row = comparison.correlations[name]
+        assert row.rho == pytest.approx(rho, abs=1e-3)
+        assert row.low <= row.rho <= row.high
+    assert "neither 0 nor 1" in found.views[0].refusals["hamming"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "choice"),
+    [
+        ({"challenge.choice": "min"}, "min"),
+        ({"challenge.choice": "median"}, "median"),
+        ({"challenge.record": 5, "challenge.replacement": 7}, "given"),
+    ],
+)
+def test_whatever_the_configuration_chooses_comes_first(
+    small: Small, changes: dict[str, Scalar], choice: str
+) -> None:
+    config = small({"privacy.neighbouring": "replace"} | changes)
+    first = study(config, 1, 2).candidates[0]
+    chosen = challenge.choose(config)
+    assert first.choice == choice
+    assert (first.pair.record, first.pair.replacement) == (chosen.record, chosen.replacement)
+
+
+@pytest.mark.parametrize(
+    ("changes", "top"),
+    [({}, 24), ({"challenge.record": 5}, 3), ({"challenge.choice": "median"}, 3)],
+)
+def test_places_are_those_of_the_ranking_though_a_pair_is_of_several(
+    small: Small, changes: dict[str, Scalar], top: int
+) -> None:
+    config = small(changes)
+    found = study(config, top, 1)
+    features = found.known.split.members_records.features
+    order = np.argsort(-rank_records(features, config.challenge.dissimilarity), kind="stable")
+    for choice, expected in (("max", order[:top]), ("min", order[::-1][:top])):
+        ranked = found.of(choice)
+        assert [one.place for one in ranked] == list(range(1, top + 1))
+        assert [one.pair.record for one in ranked] == expected.tolist()
+
+
+def test_the_record_given_is_the_first_of_the_ranking_as_well(small: Small) -> None:
+    farthest = study(small(), 1, 1).candidates[0].pair.record
+    found = study(small({"challenge.record": farthest}), 2, 1)
+    assert [(one.choice, one.place) for one in found.candidates[:3]] == [
+        ("given", 1),
+        ("max", 1),
+        ("max", 2),
+    ]
+    assert found.candidates[1].pair.record == farthest
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_of_one_client_its_own_records_alone_are_ranked(small: Small, relation: str) -> None:
+    config = small({"challenge.client": 1, "privacy.neighbouring": relation})
+    found = study(config, TOP, 2)
+    chosen = challenge.choose(config)
+    first = found.candidates[0].pair
+    assert (first.record, first.replacement) == (chosen.record, chosen.replacement)
+    assert first.distance == pytest.approx(chosen.distance)
+    ranked = found.of("max") + found.of("min")
+    assert {candidate.client for candidate in ranked} == {1}
+    assert found.of("client")[1].pair == first
+
+
+def test_an_embedding_is_ranked_and_compared_without_pixels(small: Small) -> None:
+    changes: dict[str, Scalar] = {"challenge.space": "embedding", "training.clipping-norm": 100.0}
+    config = small(changes | {"model.name": "mlp"})
+    found = study(config, TOP, 2)
+    assert found.candidates[0].pair.record == challenge.choose(config).record
+    refusals = found.views[-1].refusals
+    assert refusals["ssim"] == refusals["hamming"]
+    assert "embedding" in refusals["ssim"]
+
+
+def test_no_correlation_is_made_of_the_rounding_of_clipped_gradients(small: Small) -> None:
+    found = study(small({"training.clipping-norm": 1e-3}), 1, 2)
+    assert found.views[0].comparison is None
+    assert "every gradient is clipped" in found.views[0].refusals["euclidean"]
+    assert found.candidates[0].seen[0].rank == 1  # as that of all others
+    assert found.views[0].reach(found.candidates[0].seen[0]) == pytest.approx(1)
+
+
+def test_stages_end_complete_and_are_timed(small: Small) -> None:
+    told: dict[str, list[float]] = {}
+    found = study(small(), 1, 2, lambda name: told.setdefault(name, []).append)
+    assert all(done[-1] == 1 and done == sorted(done) for done in told.values())
+    assert found.seconds.keys() == told.keys()
+    assert found.peak_memory > 10 * 2**20  # an interpreter with torch
+
+
+def test_a_study_repeats_itself_whatever_the_batch(small: Small) -> None:
+    one, other = (study(small({"trials.batch": batch}), 1, 4) for batch in (1, 4))
+    for a, b in zip(one.candidates, other.candidates, strict=True):
+        assert a.pair == b.pair
+        np.testing.assert_allclose(a.course, b.course, rtol=1e-5)
+    assert one.views[0].comparison == other.views[0].comparison
+
+
+def test_one_round_is_looked_at_once(small: Small) -> None:
+    assert [view.step for view in study(small({"training.rounds": 1}), 1, 2).views] == [1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "top", "trials", "message"),
+    [
+        ({"privacy.unit": "client"}, 1, 2, "only that to a record"),
+        ({}, 0, 2, "top is 0"),
+        ({}, 25, 2, "give 1 to 24"),
+        ({}, 1, 0, "trials is 0"),
+        ({"challenge.dissimilarity": "euclidian"}, 1, 2, "euclidean"),
+        ({"training.sampling-rate": 0.5}, 1, 2, "full batches"),
+        (
+            {
+                "privacy.noise": "pac",
+                "privacy.mutual-information": 0.5,
+                "privacy.rho-beta": 0.0,
+                "audit.mode": "oracle",
+            },
+            1,
+            2,
+            "privacy.noise is pac, .* set privacy.noise",
+        ),
+        ({"privacy.neighbouring": "replace"}, 721, 2, "give 1 to 720"),
+        ({"privacy.neighbouring": "replace", "challenge.client": 0}, 241, 2, "give 1 to 240"),
+        (
+            {
+                "privacy.neighbouring": "replace",
+                "challenge.record": 0,
+                "challenge.replacement": 30,
+            },
+            1,
+            2,
+            "the pool has records 0 to 29",
+        ),
+    ],
+)
+def test_what_cannot_be_studied_is_refused_before_the_work(
+    small: Small, changes: dict[str, Scalar], top: int, trials: int, message: str
+) -> None:
+    begun: dict[str, list[float]] = {}
+    with pytest.raises(InputError, match=message):
+        study(small(changes), top, trials, lambda name: begun.setdefault(name, []).append)
+    assert not begun
