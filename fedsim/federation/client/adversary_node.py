@@ -278,7 +278,7 @@ def _expect_late(memory: participant.Memory, received: Received) -> participant.
         known,
         before.game,
         torch.from_numpy(awaiting["model"]).to(known.device),
-        participation.coins(config, known, before.game),
+        participation.coins(config.participation, config.trials, known, before.game),
     )
     return participant.expect(
         memory,
