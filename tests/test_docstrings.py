@@ -39,6 +39,7 @@ ROOMS = (
     "fedsim/audits/loop",
     "fedsim/game/mechanisms",
     "fedsim/privacy/noise",
+    "fedsim/privacy/participation",
     "fedsim/report/pages",
     "fedsim/privacy",
     "fedsim/federation/protocol",

@@ -30,6 +30,7 @@ ROOMS = (
     "fedsim",
     "fedsim.common",
     "fedsim.privacy.trust",
+    "fedsim.privacy.participation",
     "fedsim.privacy",
     "fedsim.privacy.noise",
     "fedsim.config",

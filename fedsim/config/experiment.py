@@ -1,6 +1,6 @@
 """A whole experiment: all tables, and what they say together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Self
 
 from pydantic import model_validator
@@ -9,13 +9,15 @@ from fedsim.common.tables import Table
 from fedsim.config import targets
 from fedsim.config.campaign import AuditConfig, RunConfig, TrialsConfig
 from fedsim.config.challenge import CanariesConfig, ChallengeConfig
-from fedsim.config.federation import EVERYBODY, DataConfig, FederationConfig
+from fedsim.config.federation import DataConfig, FederationConfig
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.refused import REFUSED
 from fedsim.config.report import ReportConfig
 from fedsim.config.training import ModelConfig, TrainingConfig
 from fedsim.config.values import Scalar
 from fedsim.privacy import delta
+from fedsim.privacy.participation import rule
+from fedsim.privacy.participation.rule import Participation, Setting
 
 
 class Config(Table):
@@ -70,50 +72,22 @@ class Config(Table):
         return self
 
     @property
-    def normaliser(self) -> float:
-        """n, the public constant that a released sum is divided by.
-
-        The expected number of records in a step, or of clients where each sends one update.
-        """
-        return self.joining_rate * self.sampling_rate * self.units
-
-    @property
-    def units(self) -> int:
-        """How many records there are in D, or clients where privacy is a client's."""
-        by_client = self.privacy.unit == "client"
-        return self.federation.clients if by_client else self.data.records
-
-    @property
-    def sampling_rate(self) -> float:
-        """q, the probability with which a record, or a client by the unit, takes part in a step.
-
-        That of a coin which nobody is told, and which therefore amplifies.
-        """
-        if self.privacy.unit == "record":
-            return self.training.sampling_rate
-        return 1.0 if self.joins_publicly else self.federation.sampling_rate
-
-    @property
-    def joining_rate(self) -> float:
-        """The probability with which a client joins a round, where that it does is public.
-
-        Where it is not, its coin is the target's own, and counts in `sampling_rate`.
-        """
-        return self.federation.sampling_rate if self.joins_publicly else 1.0
-
-    @property
-    def joins_publicly(self) -> bool:
-        """Whether who joins a round is taken for public, so that no client's coin amplifies.
-
-        Where records are the unit it shows in the sum; where clients add the noise, in its size.
-        """
-        by_client = self.privacy.unit == "client"
-        return not (by_client and self.federation.trust.model.server_draws)
-
-    @property
-    def expected_clients(self) -> float:
-        """How many clients are expected in a round: together they add the nominal noise."""
-        return self.joining_rate * self.federation.clients
+    def participation(self) -> Participation:
+        """Who takes part in which round, and the rate at which that is charged."""
+        federation, by_client = self.federation, self.privacy.unit == "client"
+        return rule(
+            Setting(
+                clients=federation.clients,
+                units=federation.clients if by_client else self.data.records,
+                missing=federation.tolerated_dropouts,
+                client_rate=federation.sampling_rate,
+                record_rate=self.training.sampling_rate,
+                local_steps=self.training.local_steps,
+                by_client=by_client,
+                server_draws=federation.trust.model.server_draws,
+                seed=self.noise_seed,
+            )
+        )
 
     @property
     def scored_by_counts(self) -> bool:
@@ -123,19 +97,6 @@ class Config(Table):
         """
         local = self.training.local_steps > 1 and self.training.sampling_rate < 1
         return local or self.federation.adversary_rounds == "own"
-
-    @property
-    def accounts(self) -> Sequence[int]:
-        """The clients that a ledger has accounts of: `EVERYBODY` alone where who joins is secret.
-
-        A round then costs each alike whether or not it joined.
-        """
-        sampled = self.federation.sampling_rate < 1 and not self.joins_publicly
-        return (EVERYBODY,) if sampled else range(self.federation.clients)
-
-    def account_of(self, client: int) -> int:
-        """Return whose account a client's is, itself or `EVERYBODY`."""
-        return client if client in self.accounts else EVERYBODY
 
     @property
     def candidates(self) -> int:

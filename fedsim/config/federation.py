@@ -12,9 +12,6 @@ from fedsim.privacy.trust.model import Vantage
 OWN = "own"
 """The name of data that each client has for itself."""
 
-EVERYBODY = -1
-"""What stands for all clients in the ledger of a federation that samples them."""
-
 CLIENT = "{client}"
 """What stands in data.root for the number of a client."""
 

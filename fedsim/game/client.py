@@ -10,12 +10,11 @@ from fedsim.common.randomness import gaussian_noise
 from fedsim.config import Config
 from fedsim.game import client_level, one_run
 from fedsim.game.federation import Federation
-from fedsim.game.mechanisms import joining
 from fedsim.game.round_game import RoundGame
-from fedsim.learning.training.sampling import groups
 from fedsim.learning.training.schedules import factor
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.noise.mechanism import Bools
+from fedsim.privacy.participation.sampling import groups
 
 
 def contribution(
@@ -71,7 +70,7 @@ def challenge_contributions(
     Returns:
         float64 [T, P], twice.
     """
-    if game.target_client not in joining.participants(config, game.round):
+    if game.target_client not in config.participation.participants(game.round):
         nothing = torch.zeros_like(parameters, dtype=torch.float64)
         return nothing, nothing.clone()
     if config.privacy.unit == "client":
@@ -389,4 +388,4 @@ def local_step_size(config: Config, round: int) -> float:
     """
     training = config.training
     rate = training.local_learning_rate or training.learning_rate
-    return rate * factor(training, round) * config.federation.clients / config.normaliser
+    return rate * factor(training, round) * config.federation.clients / config.participation.divisor

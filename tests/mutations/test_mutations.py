@@ -10,8 +10,8 @@ from variants import CORRECT, MUTANTS, Variant, noise_of, play
 
 from fedsim.audits.measurements.residual_report import SHARED
 from fedsim.config import Scalar
-from fedsim.learning.training import sampling
-from fedsim.learning.training.sampling import participation
+from fedsim.privacy.participation import sampling
+from fedsim.privacy.participation.sampling import participation
 
 TRIALS, ROUNDS = 32, 8
 

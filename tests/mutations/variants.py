@@ -34,9 +34,9 @@ from fedsim.game import federation as federations
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import privacy
 from fedsim.game.round_game import RoundGame
-from fedsim.learning.training import sampling
 from fedsim.learning.training.models import parameter_shapes
 from fedsim.privacy.noise import mechanism as noise_mechanism
+from fedsim.privacy.participation import sampling
 from fedsim.report import page
 
 BASE: dict[str, Scalar] = {

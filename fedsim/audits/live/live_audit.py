@@ -43,9 +43,9 @@ from fedsim.game.observers.memory import Memory
 from fedsim.game.observers.noise_watch import NoiseWatch, claimed_std, watchable
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.data import BUNDLED
-from fedsim.learning.training.sampling import participation
 from fedsim.privacy import identifiability
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.participation.sampling import participation
 
 Floats = npt.NDArray[np.float64]
 
@@ -383,7 +383,7 @@ def check(config: Config) -> None:
             f"privacy.noise is '{config.privacy.noise}', whose law takes what the server alone is "
             "sent, so that this run can be audited by itself only"
         )
-    if config.federation.sampling_rate < 1:
+    if not config.participation.complete:
         raise InputError(
             "federation.sampling-rate is below 1: a live auditor does not follow who joins a "
             "round; such a run audits itself"

@@ -299,7 +299,7 @@ def refused(config: Config) -> dict[str, str]:
     if config.privacy.noise.mechanism.own_law or not config.training.clipping:
         reason = "the mechanism is not one scale of noise on clipped sums"
         reasons |= {"mu_gdp": reason, "trade_off": reason}
-    if config.sampling_rate < 1:
+    if config.participation.secret:
         reasons["mu_gdp"] = "sampled steps do not compose to a Gaussian mechanism; see trade_off"
     if not _exact(config):
         reasons["privacy_profile"] = "the log-odds are not exact likelihood ratios here"
@@ -324,7 +324,7 @@ def not_normal(config: Config, transcript: Arrays) -> str | None:
 
 
 def _never_normal(config: Config) -> str | None:
-    if config.sampling_rate < 1:
+    if config.participation.secret:
         return "log-odds are not normal under sampling"
     if config.privacy.pac_prior == "halves":
         return "the log-odds are a mixture over the candidates, which is not normal"

@@ -57,7 +57,7 @@ def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> Predict
         )
     predicted = forecast.predict(transcript["sensitivities"], transcript["noise_stds"], prior)
     worlds = transcript["worlds"]
-    if config.sampling_rate == 1:
+    if not config.participation.secret:
         return Prediction(
             mu=predicted.mu,
             advantage=predicted.advantage,
@@ -94,11 +94,11 @@ def _scores(config: Config, transcript: Arrays) -> Floats:
     """Return the trials' log-odds as N(0, 1), if the mechanism is as claimed."""
     generator, prior = np.random.default_rng(SIMULATION_SEED), config.audit.prior
     worlds, log_odds = transcript["worlds"], transcript["log_odds"]
-    if config.sampling_rate == 1:
+    if not config.participation.secret:
         ratios = transcript["sensitivities"], transcript["noise_stds"]
         return forecast.scores(worlds, log_odds, *ratios, generator, prior)
     return forecast.sampled_scores(
-        worlds, log_odds, *_norms(transcript), config.sampling_rate, generator, prior
+        worlds, log_odds, *_norms(transcript), config.participation.rate, generator, prior
     )
 
 
@@ -107,7 +107,7 @@ def _simulation(config: Config, transcript: Arrays) -> forecast.Simulation:
     steps = transcript["sensitivities"].shape[1]
     return forecast.simulate(
         *_norms(transcript),
-        config.sampling_rate,
+        config.participation.rate,
         np.random.default_rng(SIMULATION_SEED),
         prior=config.audit.prior,
         games=max(1000, min(SIMULATED_GAMES, SIMULATED_STEPS // steps)),

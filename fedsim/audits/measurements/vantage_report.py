@@ -112,7 +112,7 @@ def prediction(config: Config, seen: Arrays, vantage: Vantage) -> Prediction | N
     """
     prior = config.audit.prior
     noiseless = not seen["noise_stds"].any()
-    if vantage is not Vantage.RELEASED_MODEL and not (noiseless and config.sampling_rate < 1):
+    if vantage is not Vantage.RELEASED_MODEL and not (noiseless and config.participation.secret):
         return None
     predicted = forecast.predict(seen["sensitivities"], seen["noise_stds"], prior)
     advantage, method = predicted.advantage, "linearised"
@@ -134,7 +134,7 @@ def _caught(config: Config, seen: Arrays, both: bool) -> float:
 
     Of trials on D alone (not both) it is 2 TPR - 1, where a tie is half a win.
     """
-    rate, prior = config.sampling_rate, logit(config.audit.prior)
+    rate, prior = config.participation.rate, logit(config.audit.prior)
     chances = (seen["sensitivities"] > 0).sum(axis=1)
     caught = -np.expm1(chances * math.log1p(-rate))
     add_remove = config.privacy.neighbouring is Neighbouring.ADD_REMOVE

@@ -102,7 +102,7 @@ def _beliefs(run: AuditedRun, report: Report) -> Iterator[Check]:
             "were not all composed, or a difference exceeds the sensitivity."
         )
     yield Check("composition", alarm, by_chance=False)
-    sampled = config.sampling_rate < 1
+    sampled = config.participation.secret
     theory = "those of sampled steps" if sampled else "N(+-s^2/2, s^2), s = LS/sigma, step by step"
     fits = {"world_d": prediction.fit.world_d, "world_d_prime": prediction.fit.world_d_prime}
     for world, fit in fits.items():

@@ -163,7 +163,7 @@ def _epsilon_from_sensitivities(run: AuditedRun, chosen_accountant: Accountant) 
     replace neighbours these depend on both gradients, and not only on how far they lie apart.
     """
     config, steps = run.config, run.rounds
-    q = config.sampling_rate
+    q = config.participation.rate
     if config.privacy.pac_prior == "halves" or config.scored_by_counts:
         return None
     if q < 1 and config.privacy.neighbouring is Neighbouring.REPLACE:

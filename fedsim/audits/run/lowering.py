@@ -54,7 +54,7 @@ def _changes(run: AuditedRun) -> Iterator[tuple[str, Scalar, Scalar]]:
         yield "training.rounds", run.rounds, run.rounds // FEWER_ROUNDS
     by_client = config.privacy.unit == "client"
     table = "federation" if by_client else "training"
-    yield f"{table}.sampling-rate", config.sampling_rate, SAMPLED * config.sampling_rate
+    yield f"{table}.sampling-rate", config.participation.rate, SAMPLED * config.participation.rate
     for trust in Trust:
         if trust is not config.federation.trust and trust.model.summed_securely:
             yield "federation.trust", config.federation.trust.value, trust.value

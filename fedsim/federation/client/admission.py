@@ -207,7 +207,7 @@ def released(config: Config, noise_multiplier: float, trials: int) -> Steps:
         for steps in plan.towards(vantage).groups
     ]
     if federation.summed_in_the_clear:
-        clients = config.expected_clients
+        clients = config.participation.expected_clients
         own = aggregate_noise_multiplier(noise_multiplier, federation.trust, clients, 1)
         seen.append(replace(seen[0], noise_multiplier=own))
     return min(seen, key=lambda steps: steps.noise_multiplier)

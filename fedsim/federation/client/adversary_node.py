@@ -260,7 +260,7 @@ def _expect_late(memory: Memory, received: Received) -> Memory:
         known,
         before.game,
         torch.from_numpy(awaiting["model"]).to(known.device),
-        participation.coins(config, known, before.game),
+        participation.coins(config.participation, config.trials, known, before.game),
     )
     return participant.expect(
         memory,

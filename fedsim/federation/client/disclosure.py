@@ -70,7 +70,7 @@ def _measurement(
     measured["present"] = present
     if config.privacy.neighbouring is Neighbouring.REPLACE:
         measured["absent"] = absent
-    if taking_part is not None and config.sampling_rate < 1:
+    if taking_part is not None and config.participation.secret:
         measured["participation"] = taking_part[:, request.game.unit]
     return measured
 

@@ -35,7 +35,7 @@ from fedsim.game.client import (
     noise,
 )
 from fedsim.game.federation import Federation
-from fedsim.game.mechanisms import joining, summing
+from fedsim.game.mechanisms import summing
 from fedsim.game.mechanisms.fixed_point import FixedPoint
 from fedsim.game.observers import at_server
 from fedsim.privacy.mechanism import sensitivity
@@ -110,11 +110,11 @@ def train(message: Message, context: Context) -> Message:
     received = Received(message, context, config, known, request)
     _may_drop_out(config, request, partition)
     parameters = inputs.model(message, known)
-    if partition not in joining.participants(config, request.round):
+    if partition not in config.participation.participants(request.round):
         return _looked_on(received, parameters, start)
     # Of each of its steps; drawn once, since no seed may repeat them.
     coins = [
-        participation.coins(config, known, request.game, step)
+        participation.coins(config.participation, config.trials, known, request.game, step)
         for step in range(1, config.training.local_steps + 1)
     ]
     disclosing = at_server.seat(config).reads_noise or request.role == Role.COLLUDER
@@ -156,7 +156,9 @@ def _looked_on(received: Received, parameters: torch.Tensor, start: float) -> Me
     message, config, request = received.message, received.config, received.request
     if request.role == Role.ADVERSARY:
         sent = torch.zeros_like(parameters, dtype=torch.float64)
-        coins = participation.coins(config, received.known, request.game)
+        coins = participation.coins(
+            config.participation, config.trials, received.known, request.game
+        )
         from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
 
         adversary_node.follow(received, parameters, sent, coins)
@@ -185,7 +187,7 @@ def _drawn(
     drawn = noise(
         config.noise_seed,
         config.trials.streams(request.trial_numbers),
-        participation.step_number(config, request.round, step),
+        config.participation.step_number(request.round, step),
         partition,
         std,
         size,
@@ -351,7 +353,7 @@ def _noise_std(
         shape = (request.trials,)
         return torch.full(shape, grid.share_std, dtype=torch.float64, device=known.device)
     federation_ = config.federation
-    share = federation_.trust.model.noise_share(config.expected_clients, 1)
+    share = federation_.trust.model.noise_share(config.participation.expected_clients, 1)
     own = request.noise_multiplier * share
     if config.privacy.sensitivity == "local":
         return own * inputs.array(message, messages.SENSITIVITY, known)

@@ -29,8 +29,8 @@ from fedsim.federation.protocol.consent import RefusedError
 from fedsim.federation.protocol.flower_private import Key, Stage
 from fedsim.federation.protocol.messages import Request
 from fedsim.federation.protocol.replies import failure
-from fedsim.game.mechanisms import joining
 from fedsim.game.mechanisms.fixed_point import MODULUS_BITS, FixedPoint, Words, message_bits
+from fedsim.privacy.participation.histories import most_together
 
 CONFIGS = flower.SECAGG_CONFIGS
 
@@ -66,7 +66,7 @@ def threshold(config: Config, round: int) -> int:
         config: the experiment.
         round: counts from 1.
     """
-    return joining.shares(config, round)
+    return config.participation.shares(round)
 
 
 def client_mod(message: Message, context: Context, call_next: Handler) -> Message:
@@ -346,9 +346,9 @@ def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
 
 def _looks_on(config: Config, message: Message, context: Context) -> bool:
     """Return whether a client is shown a round that it does not join, and sends no sum of."""
-    if config.joining_rate == 1 or messages.REQUEST not in message.content:
+    if not config.participation.varying or messages.REQUEST not in message.content:
         return False
-    joins = joining.participants(config, Request.from_content(message.content).round)
+    joins = config.participation.participants(Request.from_content(message.content).round)
     return messages.partition(context) not in joins
 
 
@@ -372,7 +372,7 @@ def _check_once(config: Config, request: Request, context: Context) -> None:
         )
     # For another round fewer clients could be needed to unmask.
     set_up: Any = context.state.config_records[SET_UP][ROUND]
-    if config.joining_rate < 1 and set_up != request.round:
+    if config.participation.varying and set_up != request.round:
         raise SecureAggregationError(
             f"the sum of round {request.round} is asked for, but secure aggregation was set up for "
             f"round {set_up}"
@@ -387,9 +387,9 @@ def agreed_setup(config: Config, round: int) -> dict[str, ConfigRecordValues]:
         config: the experiment.
         round: counts from 1; said where rounds have different clients.
     """
-    clients = len(joining.participants(config, round))
-    bits = message_bits(joining.most_together(config))
-    said: dict[str, ConfigRecordValues] = {ROUND: round} if config.joining_rate < 1 else {}
+    clients = len(config.participation.participants(round))
+    bits = message_bits(most_together(config.participation, config.training.rounds))
+    said: dict[str, ConfigRecordValues] = {ROUND: round} if config.participation.varying else {}
     return said | {
         Key.SAMPLE_NUMBER: clients,
         Key.SHARE_NUMBER: clients,
@@ -429,7 +429,7 @@ def _check_unmask(config: Config, configs: ConfigRecord, own: int, round: int) -
         for name in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)
     )
     everybody = [*active, *dead]
-    clients, needed = len(joining.participants(config, round)), threshold(config, round)
+    clients, needed = len(config.participation.participants(round)), threshold(config, round)
     if (
         len(set(everybody)) != len(everybody)
         or len(everybody) > clients

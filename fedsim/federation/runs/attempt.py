@@ -13,7 +13,6 @@ from typing import Any, Self
 from fedsim.config import Config
 from fedsim.federation.runs.accounts import HELPED, Account
 from fedsim.federation.runs.ledger_row import Row, Spent, planned_kind
-from fedsim.game.mechanisms import joining
 from fedsim.game.mechanisms.composition import Counts, adds_up, at_vantages, epsilon_of, within
 
 
@@ -72,7 +71,7 @@ class Attempt:
             kind.noise_multiplier,
             kind.sampling_rate,
             kind.local_steps,
-            tuple(config.accounts),
+            tuple(config.participation.accounts),
             config.privacy.noise_source,
             config.privacy.delta,
             {},
@@ -80,7 +79,8 @@ class Attempt:
             colluders=colluders,
         )
         planned = [
-            self._asked(round, joining.charged(config, round)) for round in range(first, rounds + 1)
+            self._asked(round, config.participation.charged(round))
+            for round in range(first, rounds + 1)
         ]
         self._training = _Course.of(config, account, planned)
         self._everything = _Course.of(config, everything, planned) if adds_up(config) else None
@@ -137,7 +137,7 @@ class Attempt:
         row = replace(
             self._template,
             round=round,
-            participants=joining.charged(self._config, round),
+            participants=self._config.participation.charged(round),
             # In a round of nobody nothing is released, whatever is entered.
             shares=max(1, len(came)),
             present=came,
@@ -153,13 +153,13 @@ class Attempt:
 
     def _asked(self, round: int, participants: tuple[int, ...]) -> Row:
         """Return the row of a round before its messages leave."""
-        every = not self._provisional and self._config.federation.sampling_rate == 1
+        every = not self._provisional and self._config.participation.complete
         return replace(
             self._template,
             round=round,
             participants=participants,
             provisional=self._provisional,
-            shares=None if every else joining.shares(self._config, round),
+            shares=None if every else self._config.participation.shares(round),
         )
 
     def _enter(self, row: Row) -> None:
@@ -211,7 +211,11 @@ class _Course:
         final = account.copy()
         for row in planned:
             final.add(row)
-        return cls(config, account, {client: final.spent(client) for client in config.accounts})
+        return cls(
+            config,
+            account,
+            {client: final.spent(client) for client in config.participation.accounts},
+        )
 
     def counts(self, row: Row, client: int) -> Counts:
         """Return the rounds of a client with this row among them."""

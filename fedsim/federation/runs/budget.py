@@ -19,7 +19,6 @@ from fedsim.federation.runs.accounts import Account
 from fedsim.federation.runs.ahead import Ahead, affordable
 from fedsim.federation.runs.ledger_row import Row, planned_course, planned_kind
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.game.mechanisms import joining
 from fedsim.game.mechanisms.composition import adds_up, epsilon_of, times
 from fedsim.privacy.releases import Rounds
 
@@ -93,7 +92,7 @@ def _ahead(
     done: int,
 ) -> list[Ahead]:
     """Return what is still to run: all of it together, or from the seed every batch by itself."""
-    clients = config.accounts
+    clients = config.participation.accounts
     if not left:
         return []
     if adds_up(config):
@@ -104,12 +103,12 @@ def _ahead(
         row
         for row in rows
         if row.round > rounds
-        or row.participants != joining.charged(config, row.round)
+        or row.participants != config.participation.charged(row.round)
         or replace(row.kind, participants=None) != replace(kind, participants=None)
     )
     each = (kept.get(trials.start, Account()) for trials in left)
     courses: list[list[Rounds | None]] = []
-    if config.joining_rate < 1:
+    if config.participation.varying:
         planned = planned_course(config, kind.noise_multiplier, rounds)[done:]
         courses = [[of if client in who else None for of, who in planned] for client in clients]
     return [Ahead(1, [account.spent(client) for client in clients], courses) for account in each]

@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from fedsim.config import Config
-from fedsim.game.mechanisms import joining
 from fedsim.privacy.releases import Rounds
 
 Place = tuple[int, int, int]
@@ -122,9 +121,9 @@ def planned_kind(config: Config, nominal: float, round: int = 1) -> Rounds:
     return Rounds(
         nominal if training.clipping else 0.0,
         1,
-        config.sampling_rate,
+        config.participation.rate,
         training.local_steps,
-        joining.shares(config, round),
+        config.participation.shares(round),
     )
 
 
@@ -139,6 +138,6 @@ def planned_course(
         rounds: how many.
     """
     return [
-        (planned_kind(config, nominal, round), frozenset(joining.charged(config, round)))
+        (planned_kind(config, nominal, round), frozenset(config.participation.charged(round)))
         for round in range(1, rounds + 1)
     ]

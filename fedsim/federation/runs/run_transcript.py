@@ -144,7 +144,7 @@ def _misshapen(config: Config, arrays: Arrays, planned: Sequence[range]) -> str:
         "bayesian_distances": (evaluated, rounds, *found.get("bayesian_distances", ())[2:]),
         "canary_scores": (trials, config.canaries.count),
         "canaries_included": (trials, config.canaries.count),
-        "epsilon_spent": (len(config.accounts), len(Vantage), rounds),
+        "epsilon_spent": (len(config.participation.accounts), len(Vantage), rounds),
         "challenge_loss": (trials,),
         "loss_trajectory": (trials, rounds + 1),
         "population_losses": (trials, *(found.get("population_losses", ())[1:2] or (1,))),

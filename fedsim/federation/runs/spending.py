@@ -108,7 +108,7 @@ def curve(config: Config, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np
         float64 [accounts, vantages, k], of each client or of all that are sampled; infinite without
         noise; the vantages are in the order of `Vantage`.
     """
-    clients = config.accounts
+    clients = config.participation.accounts
     if rows:
         last, earlier = _last_attempt(config, rows)
     else:
@@ -175,7 +175,9 @@ def _worst(
     """
     colluders = {each for account in books for each in account.colluders}
     clients = (
-        sorted(set(config.accounts) - colluders) if client is None else [config.account_of(client)]
+        sorted(set(config.participation.accounts) - colluders)
+        if client is None
+        else [config.participation.account_of(client)]
     )
     seen_by = vantage or config.federation.vantage
     spent = [

@@ -278,7 +278,7 @@ def _asked_of(batch: Batch, partition: int) -> dict[str, set[str]]:
         measured.add("present")
         if config.privacy.neighbouring is Neighbouring.REPLACE:
             measured.add("absent")
-        if config.sampling_rate < 1:
+        if config.participation.secret:
             measured.add("participation")
         if batch.by_candidate:
             measured.add("membership")

@@ -12,9 +12,8 @@ from flwr.app import ArrayRecord, Message
 from fedsim.config import Config
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Role
-from fedsim.game import challenge, federation, participation
+from fedsim.game import challenge
 from fedsim.game.challenge import Challenge
-from fedsim.game.mechanisms import joining
 from fedsim.game.mechanisms.fixed_point import FixedPoint
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.mechanism import aggregate_noise_multiplier
@@ -68,16 +67,12 @@ class Batch:
         Args:
             round: counts from 1.
         """
-        config, target = self.config, self.challenge
-        if config.federation.sampling_rate == 1:
+        rule, target = self.config.participation, self.challenge
+        if rule.complete:
             return list(self.nodes)
-        if config.joins_publicly:
-            return sorted({*joining.participants(config, round), target.adversary})
-        coins = participation.coins(config, federation.load(config), self.game(round))
-        assert coins is not None
-        there = set(np.flatnonzero(coins.any(dim=0).cpu().numpy()).tolist())
-        every = config.federation.adversary_rounds == "every"
-        return sorted(there | {target.client} | ({target.adversary} if every else set()))
+        streams = self.config.trials.streams(self.trials)
+        every = self.config.federation.adversary_rounds == "every"
+        return rule.asked(streams, round, target.client, target.adversary, every)
 
     def sends(self, partition: int, round: int) -> bool:
         """Return whether a client that is asked sends a sum, or is the adversary and looks on.
@@ -86,7 +81,7 @@ class Batch:
             partition: the client.
             round: counts from 1.
         """
-        return partition in joining.participants(self.config, round)
+        return partition in self.config.participation.participants(round)
 
     def role(self, partition: int) -> Role:
         """Return the part that a client plays."""
@@ -125,7 +120,7 @@ class Batch:
 
     def towards(self, sources: frozenset[int]) -> float:
         """Return the noise multiplier towards somebody who does not know the noise of these."""
-        trust, clients = self.config.federation.trust, self.config.expected_clients
+        trust, clients = self.config.federation.trust, self.config.participation.expected_clients
         return aggregate_noise_multiplier(self.noise_multiplier, trust, clients, len(sources))
 
 

@@ -17,7 +17,7 @@ from fedsim.federation.server import checkpoint
 from fedsim.game import challenge, federation, membership, one_run
 from fedsim.game.challenge import Challenge
 from fedsim.game.federation import Federation
-from fedsim.game.mechanisms import fixed_point, joining, privacy
+from fedsim.game.mechanisms import fixed_point, privacy
 from fedsim.game.observers import at_server, released_model
 from fedsim.learning.training import models, schedules
 from fedsim.learning.training.optimizers import ServerOptimizer
@@ -57,8 +57,8 @@ class Plan:
             InputError: as of `challenge.choose`, or the target's client joins no round.
         """
         chosen, rounds = challenge.choose(self.config, searched), self.config.training.rounds
-        there = (joining.joined(self.config, round) for round in range(1, rounds + 1))
-        if not any(each is None or each[chosen.client] for each in there):
+        there = map(self.config.participation.participants, range(1, rounds + 1))
+        if not any(chosen.client in clients for clients in there):
             raise InputError(
                 f"client {chosen.client}, which holds the target, joins none of the {rounds} "
                 "rounds by the coins of run.seed; choose another with challenge.client, or take "
@@ -176,11 +176,11 @@ def _check_aggregation(config: Config) -> None:
 
     A server that asked one half for keys and the other half for seeds would unmask a client.
     """
-    if config.joining_rate == 1 or config.federation.secure_aggregation != "secagg+":
+    if not config.participation.varying or config.federation.secure_aggregation != "secagg+":
         return
     needed = max(2, 2 * config.federation.tolerated_dropouts + 1)
     for round in range(1, config.training.rounds + 1):
-        there = len(joining.participants(config, round))
+        there = len(config.participation.participants(round))
         if 0 < there < needed:
             raise InputError(
                 f"by the coins of run.seed {there} of the clients join round {round}, but secagg+ "

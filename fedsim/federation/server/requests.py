@@ -53,12 +53,12 @@ class Sending:
         )
         if self.release is not None:
             aggregate, present = self._released
-            federation = self.batch.config.federation
+            config = self.batch.config
             # Who sees its own rounds alone is told of no other's sum.
-            if federation.adversary_rounds == "every":
+            if config.federation.adversary_rounds == "every":
                 content[messages.AGGREGATE] = aggregate
             # Nobody is told who joined where the amplification of sampling counts on it.
-            if federation.sampling_rate == 1 or self.batch.config.joins_publicly:
+            if config.participation.public:
                 content[messages.PARTICIPANTS] = present
             if role is Role.AUDITOR and self.release.messages is not None:
                 content[messages.SENT] = self.release.messages

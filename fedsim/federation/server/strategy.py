@@ -23,7 +23,7 @@ from fedsim.federation.server.batch import Array, Batch, Floats, Received, Relea
 from fedsim.federation.server.nodes import Auditors
 from fedsim.federation.server.observing import Observations
 from fedsim.federation.server.requests import Sending
-from fedsim.game.mechanisms import joining, summing
+from fedsim.game.mechanisms import summing
 from fedsim.learning.training.optimizers import ServerOptimizer
 
 
@@ -52,7 +52,7 @@ class DPSGD(Strategy):
         self._secure: SecureSum | None = None
         self._noise = noise.begin(self.batch)
         self._observations = Observations(self.batch)
-        self._optimizer = ServerOptimizer(config.training, config.normaliser)
+        self._optimizer = ServerOptimizer(config.training, config.participation.divisor)
 
     @property
     def last_round(self) -> int:
@@ -181,7 +181,7 @@ class DPSGD(Strategy):
 
     def _charge(self, round: int) -> None:
         if self.attempt is not None:
-            self.attempt.charge(round, joining.charged(self.batch.config, round))
+            self.attempt.charge(round, self.batch.config.participation.charged(round))
 
     def _begin(self, number: int, arrays: ArrayRecord, grid: Grid) -> Round:
         """Fix what the noise of a round is a multiple of, and the form of its messages."""
@@ -233,7 +233,7 @@ class DPSGD(Strategy):
             return requests
         assert begun is not None and begun.grid is not None
         # Who only looks on sends no sum, and is asked for no keys.
-        there = joining.participants(config, begun.number)
+        there = config.participation.participants(begun.number)
         summing_nodes = {client: self.batch.nodes[client] for client in there}
         self._secure = None
         if not there:

@@ -83,5 +83,5 @@ def longest_sum(
         return np.full(noise_std.shape, clean)
     # |N(0, s² I)|² / s² is chi-squared with P degrees of freedom; the noises of L steps add up.
     quantile = math.sqrt(training.local_steps * chi2.isf(CHANCE, size))
-    share = trust.noise_share(config.expected_clients, 1)
+    share = trust.noise_share(config.participation.expected_clients, 1)
     return clean + share * noise_std * quantile * LENIENT

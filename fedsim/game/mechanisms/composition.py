@@ -81,7 +81,7 @@ def running_epsilon(config: Config, counts: Counts, total: Counts, vantage: Vant
     if counts == total:
         return epsilon_of(config, counts, vantage)
     within_total = counts <= total
-    if config.joining_rate < 1 and config.sampling_rate < 1:
+    if config.participation.varying and config.participation.secret:
         counts = _as_the_least_noise(counts, total)
     elif not within_total:
         return epsilon_of(config, counts, vantage)

@@ -41,8 +41,8 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from fedsim.config import Config
-from fedsim.game.mechanisms import joining
 from fedsim.privacy.mechanism import sensitivity as global_sensitivity
+from fedsim.privacy.participation.histories import most_together
 
 MODULUS_BITS = 32
 """Messages are integers modulo 2^32, the most that Flower's SecAgg+ takes."""
@@ -220,9 +220,9 @@ def agreed(config: Config, noise_multiplier: float, parameters: int) -> FixedPoi
         training.clipping_norm,
         # A client sends the sum of at most n clipped gradients, or one clipped update.
         1 if config.privacy.unit == "client" else config.data.records + config.challenge.copies - 1,
-        joining.most_together(config),
+        most_together(config.participation, config.training.rounds),
         parameters,
-        config.expected_clients,
+        config.participation.expected_clients,
     )
 
 

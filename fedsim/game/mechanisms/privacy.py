@@ -3,8 +3,6 @@
 from collections.abc import Callable
 
 from fedsim.config import Config
-from fedsim.game.mechanisms import joining
-from fedsim.game.mechanisms.joining import History
 from fedsim.privacy import calibration
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.identifiability import epsilon_of_rho_beta
@@ -14,6 +12,7 @@ from fedsim.privacy.mechanism import (
     effective_noise_multiplier,
     nominal_noise_multiplier,
 )
+from fedsim.privacy.participation.histories import History, histories
 from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust.model import Vantage
 
@@ -40,7 +39,7 @@ def noise_multiplier(config: Config) -> float:
     if privacy.noise.mechanism.by_candidate:
         return 0.0
     requirement, found = _requirement(config), 0.0
-    for history in joining.histories(config):
+    for history in histories(config.participation, config.training.rounds):
 
         def towards_vantage(nominal: float, history: History = history) -> Mechanism:
             return _releases(config, nominal, history).towards(federation.vantage)
@@ -64,7 +63,7 @@ def _least_nominal(config: Config, requirement: calibration.Requirement, history
             steps,
             there,
             federation.colluding,
-            config.joining_rate,
+            config.participation.joining_rate,
         )
 
     first, _ = history[0]
@@ -75,7 +74,7 @@ def _least_nominal(config: Config, requirement: calibration.Requirement, history
 
     def mechanism(multiplier: float) -> Mechanism:
         groups = (
-            Steps(multiplier * ratio, count * steps, config.sampling_rate)
+            Steps(multiplier * ratio, count * steps, config.participation.rate)
             for ratio, (_, count) in zip(ratios, history, strict=True)
         )
         return Mechanism(tuple(groups), config.privacy.neighbouring)
@@ -106,7 +105,7 @@ def describe(config: Config, nominal: float, vantage: Vantage | None = None) -> 
         nominal: the noise multiplier.
         vantage: towards whom a client is worst off; None for the configured one.
     """
-    first, *others = joining.histories(config)
+    first, *others = histories(config.participation, config.training.rounds)
     described = _releases(config, nominal, first)
     if not (others and nominal and config.training.clipping):
         return described
@@ -126,7 +125,7 @@ def _releases(config: Config, nominal: float, history: History) -> Releases:
         Rounds(
             nominal if training.clipping else 0.0,
             count,
-            config.sampling_rate,
+            config.participation.rate,
             training.local_steps,
             None if there == federation.clients else there,
         )
@@ -140,7 +139,7 @@ def _releases(config: Config, nominal: float, history: History) -> Releases:
         training.clipping_norm,
         federation.colluding,
         federation.summed_in_the_clear,
-        config.joining_rate,
+        config.participation.joining_rate,
     )
 
 

@@ -62,7 +62,7 @@ def check(config: Config) -> None:
             f"federation.vantage is '{primary}', but audit.mode is '{config.audit.mode}', which "
             f"looks from the {' and the '.join(found.vantages)}; set federation.vantage to that"
         )
-    sampled = config.sampling_rate < 1
+    sampled = config.participation.secret
     if sampled and config.noise_seed is None and not found.reads_noise:
         raise InputError(
             "privacy.noise-source is 'system' with training.sampling-rate below 1: the adversary's "

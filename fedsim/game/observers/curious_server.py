@@ -35,7 +35,7 @@ class CuriousServer(Seat):
             known,
             game,
             torch.tensor(seen.model).to(known.device),
-            participation.coins(config, known, game),
+            participation.coins(config.participation, config.trials, known, game),
         )
         noise_std = seen.unknown_noise[Vantage.SERVER].noise_std.to(known.device)
         step = conclude(of_round, within, noise_std, torch.tensor(message).to(known.device))

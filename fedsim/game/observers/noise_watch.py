@@ -127,7 +127,7 @@ def claimed_std(config: Config, noise_multiplier: float, sources: int) -> float:
     """
     bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
     together = aggregate_noise_multiplier(
-        noise_multiplier, config.federation.trust, config.expected_clients, sources
+        noise_multiplier, config.federation.trust, config.participation.expected_clients, sources
     )
     return bound * together
 

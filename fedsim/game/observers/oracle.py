@@ -26,5 +26,5 @@ class Oracle(Seat):
             measured.worlds,
             measured.participation,
             seen.unknown_noise,
-            seen.config.sampling_rate,
+            seen.config.participation.rate,
         )

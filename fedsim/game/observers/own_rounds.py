@@ -42,7 +42,7 @@ def observe(
         end: float32 [T, P], that of a later round.
         rounds: L, how much later.
     """
-    step = config.training.learning_rate / config.normaliser
+    step = config.training.learning_rate / config.participation.divisor
     path = _path(config, federation, game, start, end, rounds)
     known, difference = torch.zeros_like(end).double(), torch.zeros_like(end).double()
     for place, model in enumerate(path):
@@ -50,9 +50,9 @@ def observe(
         known += common
         difference += present
     # In `sums` the target is there by a share q.
-    update = difference / (rounds * config.sampling_rate)
+    update = difference / (rounds * config.participation.rate)
     std = noise_std(config, game.noise_multiplier, update, game.round) * rounds**0.5
-    expected = hypotheses(known, update, None, std, config.sampling_rate, rounds)
+    expected = hypotheses(known, update, None, std, config.participation.rate, rounds)
     ratios = log_likelihood_ratio(expected, (start.double() - end.double()) / step)
     # What is known only at the end stands in the column of the last round.
     silent = dict.fromkeys(HISTORY, torch.zeros_like(ratios)) | {"noise_stds": std}
@@ -75,7 +75,7 @@ def _path(
     rounds: int,
 ) -> list[Tensor]:
     """Return the models that the rounds began with: replayed without noise, bent to the end."""
-    step = config.training.learning_rate / config.normaliser
+    step = config.training.learning_rate / config.participation.divisor
     path = [start]
     for place in range(rounds):
         known, present, _ = sums(config, federation, game.at(game.round + place), path[-1])

@@ -28,7 +28,7 @@ from fedsim.game.client import (
     local_steps,
 )
 from fedsim.game.federation import Federation
-from fedsim.game.mechanisms import joining, summing
+from fedsim.game.mechanisms import summing
 from fedsim.game.observers.known_round import KnownRound
 from fedsim.game.observers.memory import HISTORY, POPULATION, POPULATION_LOSSES, Memory
 from fedsim.game.round_game import RoundGame
@@ -81,10 +81,10 @@ def expect(
         present,
         absent if config.privacy.neighbouring is Neighbouring.REPLACE else None,
         multiplier * _scale(config, bound, present, absent),
-        config.sampling_rate,
+        config.participation.rate,
     )
     # With x^' where it surely takes part: what is left then differs by g - g' alone.
-    common = known if config.sampling_rate < 1 else known + absent
+    common = known if config.participation.secret else known + absent
     batch = _batch(config, game, seen.participation)
     return replace(memory, pending=pending, known=common.float(), batch=batch)
 
@@ -95,14 +95,14 @@ def _unknown_multiplier(
     """Return sigma of the noise that the adversary does not know, over the sensitivity."""
     trust = config.federation.trust
     if unknown_shares is None:
-        there = joining.participants(config, game.round)
+        there = config.participation.participants(game.round)
         unknown_shares = len(
             trust.model.unknown_noise(Vantage.PARTICIPANT, there, game.target_client, adversary)
         )
     if not (unknown_shares or trust.model.server_draws):
         return 0.0  # nobody else joins: there is no noise but the adversary's own
     return aggregate_noise_multiplier(
-        game.noise_multiplier, trust, config.expected_clients, unknown_shares
+        game.noise_multiplier, trust, config.participation.expected_clients, unknown_shares
     )
 
 
@@ -129,7 +129,7 @@ def of_local_steps(
         difference: [T, P], what D is expected to add, all steps together.
         step_std: of the noise of each step, [T] or a scalar.
     """
-    steps, rate = config.training.local_steps, config.sampling_rate
+    steps, rate = config.training.local_steps, config.participation.rate
     noise_std = step_std * math.sqrt(steps)
     if rate == 1:
         return hypotheses(known, difference, None, noise_std)
@@ -170,10 +170,11 @@ def replay_target(seen: KnownRound) -> tuple[Tensor, Tensor]:
     worlds = torch.arange(2 * trials, device=parameters.device) < trials
 
     def clean(theta: Tensor, step: int) -> Tensor:
-        coins = participation.coins(seen.config, federation, game, step)
+        rule, drawn_from = seen.config.participation, seen.config.trials
+        coins = participation.coins(rule, drawn_from, federation, game, step)
         if coins is not None:
             coins = coins.to(theta)
-            coins[:, game.the_record] = seen.config.sampling_rate
+            coins[:, game.the_record] = rule.rate
             coins = coins.repeat(2, 1)
         client = game.target_client
         return clean_sum(federation, client, theta, record, replacement, worlds, coins)
@@ -201,7 +202,9 @@ def _replay(seen: KnownRound, adversary: int) -> tuple[Tensor, Tensor]:
     for client in sorted(set(range(config.federation.clients)) - {adversary, game.target_client}):
 
         def sum_of(theta: Tensor, step: int, client: int = client) -> Tensor:
-            coins = participation.coins(config, seen.federation, game, step)
+            coins = participation.coins(
+                config.participation, config.trials, seen.federation, game, step
+            )
             return clean_sum(seen.federation, client, theta, participation=coins)
 
         known += local_steps(sum_of, parameters, steps, step_size)

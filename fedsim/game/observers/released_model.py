@@ -16,7 +16,7 @@ from fedsim.config import Config
 from fedsim.game import participation
 from fedsim.game.client import challenge_contributions, common_part
 from fedsim.game.federation import Federation, initial_parameters
-from fedsim.game.mechanisms import joining, summing
+from fedsim.game.mechanisms import summing
 from fedsim.game.mechanisms.step import Step, join
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training.optimizers import LINEAR, ServerOptimizer
@@ -40,7 +40,7 @@ def why_not(config: Config) -> str | None:
         return "which clients took part in which round is known to those who saw the rounds alone"
     if (noise := config.privacy.noise.mechanism).own_law:
         return f"the law of {noise.title} depends on the way there, which was not seen"
-    if config.sampling_rate < 1 and config.noise_seed is None:
+    if config.participation.secret and config.noise_seed is None:
         return "which of the others took part is known to themselves alone"
     return None
 
@@ -74,7 +74,7 @@ def responses(config: Config, rounds: int) -> Floats:
     Returns:
         a, float64 [k, k].
     """
-    optimizer = ServerOptimizer(config.training, config.normaliser)
+    optimizer = ServerOptimizer(config.training, config.participation.divisor)
     moved, still = torch.zeros(rounds, 1), torch.zeros(rounds, 1)
     answers, total = [], torch.zeros(rounds, dtype=torch.float64)
     for round in range(1, rounds + 1):
@@ -164,7 +164,7 @@ def attack(
 def _path(config: Config, federation: Federation, game: RoundGame, theta: Tensor) -> list[Tensor]:
     """Return the models from theta_0 on without noise, halfway between the two worlds."""
     path = [theta]
-    optimizer = ServerOptimizer(config.training, config.normaliser)
+    optimizer = ServerOptimizer(config.training, config.participation.divisor)
     for round in range(1, game.round + 1):
         known, present, absent = sums(config, federation, game.at(round), theta)
         theta = optimizer.step(theta, (known + (present + absent) / 2).float(), round)
@@ -186,7 +186,10 @@ def sums(
     Returns:
         float64 [T, P], three times; of a sampled target a share q of what it would add.
     """
-    rate, taking_part = config.sampling_rate, participation.coins(config, federation, game)
+    rate, taking_part = (
+        config.participation.rate,
+        participation.coins(config.participation, config.trials, federation, game),
+    )
     everybody = range(config.federation.clients)
     known = common_part(config, federation, everybody, parameters, game, taking_part)
     present, absent = challenge_contributions(config, federation, parameters, game)
@@ -202,9 +205,11 @@ def noise_std(config: Config, nominal: float, difference: Tensor, round: int) ->
         difference: [T, P], how far the two worlds' sums are apart.
         round: counts from 1.
     """
-    trust, there = config.federation.trust, joining.participants(config, round)
+    trust, there = config.federation.trust, config.participation.participants(round)
     sources = 1 if trust.model.server_draws else len(there)
-    multiplier = aggregate_noise_multiplier(nominal, trust, config.expected_clients, sources)
+    multiplier = aggregate_noise_multiplier(
+        nominal, trust, config.participation.expected_clients, sources
+    )
     if not sources:  # of nobody there is nothing, nor any noise
         multiplier = 0.0
     if config.privacy.sensitivity == "local":

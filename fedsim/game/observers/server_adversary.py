@@ -32,7 +32,7 @@ def conclude(seen: KnownRound, summed: Collection[int], noise_std: Tensor, messa
         message: [T, P], what it received, less the noise that was disclosed to it.
     """
     config, federation, game, parameters = seen.config, seen.federation, seen.game, seen.parameters
-    steps, rate = config.training.local_steps, config.sampling_rate
+    steps, rate = config.training.local_steps, config.participation.rate
     if steps > 1:
         with_record, known = replay_target(seen)
         present, absent = with_record - known, torch.zeros_like(known)

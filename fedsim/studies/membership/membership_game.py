@@ -31,7 +31,6 @@ from fedsim.game.client import noise, noise_sources
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import privacy
 from fedsim.learning.training.optimizers import ServerOptimizer
-from fedsim.learning.training.sampling import participation
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import (
     Mechanism,
@@ -39,6 +38,7 @@ from fedsim.privacy.mechanism import (
     aggregate_noise_multiplier,
     sensitivity,
 )
+from fedsim.privacy.participation.sampling import participation
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -111,7 +111,7 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
         part = range(first, min(first + batch, count))
         rows = slice(part.start, part.stop)
         theta = federation.initial_parameters(config, known, part).to(known.device)
-        optimizer = ServerOptimizer(config.training, config.normaliser / 2)
+        optimizer = ServerOptimizer(config.training, config.participation.divisor / 2)
         along[rows, 0] = _losses(known, theta, everybody)
         for round in range(1, config.training.rounds + 1):
             try:

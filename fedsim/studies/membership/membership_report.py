@@ -82,7 +82,7 @@ def assemble(
         "pairs": members.size,
         "members": int(members.sum()),
         "rounds": config.training.rounds,
-        "sampling_rate": config.sampling_rate,
+        "sampling_rate": config.participation.rate,
         "clipping": config.training.clipping,
         "noise_multiplier": game.noise_multiplier,
         "trust": config.federation.trust.value,

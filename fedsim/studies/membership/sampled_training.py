@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedsim.common.randomness import gaussian_noise
 from fedsim.learning.training.clipping import Clipper
-from fedsim.learning.training.sampling import participation
+from fedsim.privacy.participation.sampling import participation
 
 SERVER = 0
 """Whose random stream the noise has."""

@@ -117,7 +117,7 @@ def follow(
         part = range(first, min(first + batch, trials))
         rows = slice(part.start, part.stop)
         theta = federation.initial_parameters(config, known, part).to(known.device)
-        optimizer = ServerOptimizer(config.training, config.normaliser)
+        optimizer = ServerOptimizer(config.training, config.participation.divisor)
         for round in range(1, rounds + 1):
             found[rows, round - 1] = pair_sensitivities(known, theta, pairs)
             if first == 0 and round in checkpoints:

@@ -15,7 +15,6 @@ from fedsim.game.client import (
     local_steps,
     noise,
 )
-from fedsim.game.participation import step_number
 from fedsim.learning.training import models
 from fedsim.learning.training.clipping import Clipper
 
@@ -185,7 +184,8 @@ def test_the_local_rate_is_the_servers_unless_given_and_follows_the_schedule(sma
 @pytest.mark.parametrize("steps", [1, 4])
 def test_no_two_local_steps_share_their_noise(steps: int, small: Make) -> None:
     config = small({"federation.trust": "local", "training.local-steps": steps})
-    rounds = [step_number(config, i, j) for i in range(1, 6) for j in range(1, steps + 1)]
+    number = config.participation.step_number
+    rounds = [number(i, j) for i in range(1, 6) for j in range(1, steps + 1)]
     assert rounds == list(range(1, 5 * steps + 1))
 
 

@@ -19,10 +19,11 @@ from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.game import federation
-from fedsim.game.mechanisms import joining, privacy
-from fedsim.learning.training import sampling
+from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.participation import sampling
+from fedsim.privacy.participation.histories import histories
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]
@@ -151,7 +152,7 @@ def test_the_noise_is_for_the_client_that_joins_most_rounds(rate: float, small: 
     config = small(SAMPLED | wanted | {"training.sampling-rate": rate})
     there = [sampling.joined(0, i, 5, JOINING) for i in range(1, 31)]
     most = int(np.sum(there, axis=0).max())
-    assert joining.histories(config) == (((5, most),),)
+    assert histories(config.participation, config.training.rounds) == (((5, most),),)
     assert most < 30
     mechanism = Mechanism.alike(privacy.noise_multiplier(config), most, rate)
     assert PLD.epsilon(mechanism, config.privacy.delta) == pytest.approx(1.5, rel=1e-5)

@@ -24,10 +24,10 @@ from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.plan import preflight, prepare
 from fedsim.game import client_level, federation
-from fedsim.game.mechanisms import composition, fixed_point, joining, privacy
+from fedsim.game.mechanisms import composition, fixed_point, privacy
 from fedsim.game.round_game import RoundGame
-from fedsim.learning.training import sampling
 from fedsim.privacy.accounting import PLD, accountant
+from fedsim.privacy.participation import sampling
 from fedsim.privacy.trust.model import Vantage
 
 Make = Callable[..., Config]
@@ -162,11 +162,14 @@ def test_rounds_are_of_those_who_joined_and_the_posterior_is_that_of_the_densiti
         )
         # The sum is divided by its public expectation.
         model = torch.tensor(messages.only(sent[messages.MODEL]))
-        stepped = theta.double() - config.training.learning_rate * aggregate / config.normaliser
+        stepped = (
+            theta.double()
+            - config.training.learning_rate * aggregate / config.participation.divisor
+        )
         torch.testing.assert_close(model.double(), stepped, rtol=1e-6, atol=1e-6)
     assert len(kinds) > 1
     assert bool(dropouts) == any(row.kind.participants != len(row.participants) for row in rows[1:])
-    assert config.normaliser == JOINING * (CLIENTS if unit == "client" else RATE * 24)
+    assert config.participation.divisor == JOINING * (CLIENTS if unit == "client" else RATE * 24)
 
 
 @pytest.mark.parametrize(("unit", "trust"), [("client", "local"), ("record", "distributed")])
@@ -180,7 +183,7 @@ def test_the_adversary_the_server_and_the_auditor_agree(
         np.testing.assert_allclose(audited[name], found[name], rtol=1e-3, atol=2e-3)
         assert np.abs(found[name]).max() > 0.05
     # Rounds that the target does not join say nothing to anybody.
-    absent = [not joining.joined(small(changes), round)[TARGET] for round in range(1, 8)]  # type: ignore[index]
+    absent = [TARGET not in small(changes).participation.participants(i) for i in range(1, 8)]
     for ending in ("", "_server"):
         ratios = np.diff(found[f"log_odds{ending}"], axis=1, prepend=0.0)
         assert (ratios[:, absent] == 0).all()
@@ -195,7 +198,7 @@ def test_masked_sums_are_those_that_are_simulated(small: Make, run: Run) -> None
     simulated = run(small(changes | SECAGG | {"federation.secure-aggregation": "simulated"}))
     np.testing.assert_array_equal(masked["log_odds"], simulated["log_odds"])
     np.testing.assert_array_equal(masked["noise_stds"], simulated["noise_stds"])
-    there = [len(joining.participants(small(changes | SECAGG), round)) for round in (1, 2, 3)]
+    there = [len(small(changes | SECAGG).participation.participants(round)) for round in (1, 2, 3)]
     shares = masked["noise_stds"][0] ** 2
     assert not np.allclose(shares / shares[0], (np.array(there) - 1) / (there[0] - 1))
 
@@ -253,7 +256,7 @@ def test_the_budget_is_planned_by_the_coins_and_the_ledger_keeps_it(
                 composition.Counts(
                     planned_kind(config, nominal, round)
                     for round in range(1, rounds + 1)
-                    if client in joining.participants(config, round)
+                    if client in config.participation.participants(round)
                 ),
                 vantage,
             )
@@ -294,7 +297,7 @@ def test_the_advantage_is_that_of_the_noise_that_was_there(
     for vantage in (Vantage.PARTICIPANT, Vantage.SERVER):
         square = 0.0
         for round in range(1, 8):
-            there = set(joining.participants(config, round))
+            there = set(config.participation.participants(round))
             if TARGET in there:
                 others = there - ({ADVERSARY} if vantage is Vantage.PARTICIPANT else set())
                 alone = trust == "local" and vantage is Vantage.SERVER

@@ -25,8 +25,8 @@ from fedsim.game import client_level, federation, participation
 from fedsim.game.client_level import challenge_contributions
 from fedsim.game.mechanisms import privacy
 from fedsim.game.round_game import RoundGame
-from fedsim.learning.training import sampling
 from fedsim.privacy.accounting import accountant
+from fedsim.privacy.participation import sampling
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]
@@ -102,7 +102,7 @@ def test_only_the_sampled_are_asked_and_the_posterior_is_that_of_the_densities(
     total = torch.zeros(8, dtype=torch.float64)
     for round, (before, after) in enumerate(itertools.pairwise(sent), start=1):
         game = RoundGame(round, trials, 1.5, 2, None, None)
-        coins = participation.coins(config, known, game)
+        coins = participation.coins(config.participation, config.trials, known, game)
         assert coins is not None
         there = set(coins[0].nonzero()[:, 0].tolist()) - {2}
         assert grid.asked[round] == there | {2, adversary}

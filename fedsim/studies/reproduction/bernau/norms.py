@@ -97,7 +97,7 @@ def _norms(means: Means, data: str) -> tuple[Floats, Floats]:
     theta = federation.initial_parameters(config, clipped, range(MODELS[means.scale]))
     theta = theta.to(clipped.device)
     first = gradient_sensitivity.record_sensitivities(known, theta)
-    optimizer = ServerOptimizer(config.training, config.normaliser)
+    optimizer = ServerOptimizer(config.training, config.participation.divisor)
     everybody = np.arange(config.data.records)
     for round in range(1, config.training.rounds + 1):
         total = clipped.clipped_sum(theta, everybody)

@@ -145,7 +145,7 @@ def trained(config: Config, known: Federation, multiplier: float = 0.0) -> Tenso
     """
     theta = federation.initial_parameters(config, known, range(config.trials.count))
     theta, draw = theta.to(known.device), np.random.default_rng(config.run.seed)
-    optimizer = ServerOptimizer(config.training, config.normaliser)
+    optimizer = ServerOptimizer(config.training, config.participation.divisor)
     for round in range(1, config.training.rounds + 1):
         taken = draw.random(config.data.records) < config.training.sampling_rate
         total = known.clipped_sum(theta, np.flatnonzero(taken))

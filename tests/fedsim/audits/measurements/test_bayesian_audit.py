@@ -27,11 +27,11 @@ from fedsim.game import federation
 from fedsim.game.client import gradient_distances
 from fedsim.game.mechanisms import privacy
 from fedsim.learning.training import models
-from fedsim.learning.training.sampling import groups
 from fedsim.privacy import bayesian
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.bayesian import GAMMA, ORDERS
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
+from fedsim.privacy.participation.sampling import groups
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]

@@ -7,7 +7,7 @@ import pytest
 
 import fedsim
 from fedsim.config import Config
-from fedsim.game.mechanisms import joining, privacy
+from fedsim.game.mechanisms import privacy
 from fedsim.privacy import identifiability
 from fedsim.privacy.trust.model import Vantage
 
@@ -34,7 +34,7 @@ def test_nobody_is_accused_of_rounds_that_nobody_joins_and_limits_are_of_the_wor
     found: tuple[Config, fedsim.Run],
 ) -> None:
     config, run = found
-    rounds = [joining.participants(config, round) for round in range(1, 9)]
+    rounds = [config.participation.participants(round) for round in range(1, 9)]
     assert () in rounds
     report = run.report
     assert report.alarms == {}

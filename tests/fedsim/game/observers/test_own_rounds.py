@@ -16,9 +16,9 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
-from fedsim.learning.training import sampling
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.participation import sampling
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]

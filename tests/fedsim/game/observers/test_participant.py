@@ -25,9 +25,9 @@ from fedsim.game.observers import participant
 from fedsim.game.observers.known_round import KnownRound
 from fedsim.game.observers.memory import Memory
 from fedsim.game.round_game import RoundGame
-from fedsim.learning.training import sampling
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
+from fedsim.privacy.participation import sampling
 
 MODES = [
     {"federation.trust": trust, "privacy.neighbouring": neighbouring, "privacy.sensitivity": scale}
@@ -532,7 +532,7 @@ def test_local_steps_are_attacked_beyond_chance_and_within_the_bound(
     transcript = run(config)
     wins = int(((transcript["log_odds"][:, -1] > 0) == transcript["worlds"]).sum())
     # The bound takes every local step for released, under the client's own noise.
-    bound = PLD.delta(Mechanism.alike(z, rounds * 3, config.sampling_rate), 0.0)
+    bound = PLD.delta(Mechanism.alike(z, rounds * 3, config.participation.rate), 0.0)
     assert stats.binomtest(wins, trials, 0.5, "greater").pvalue < 1e-3
     assert stats.binomtest(wins, trials, (1 + bound) / 2, "greater").pvalue > 1e-3
 

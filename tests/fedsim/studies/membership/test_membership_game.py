@@ -25,9 +25,9 @@ from fedsim.config import Config
 from fedsim.game import federation
 from fedsim.game.client import noise
 from fedsim.learning.training.models import initial_parameters
-from fedsim.learning.training.sampling import participation
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.participation.sampling import participation
 from fedsim.studies.membership import membership_game, membership_report
 from fedsim.studies.membership.membership_game import (
     attacked,

@@ -7,7 +7,7 @@ from torch import nn
 from fedsim.common.randomness import gaussian_noise
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.models import flatten
-from fedsim.learning.training.sampling import participation
+from fedsim.privacy.participation.sampling import participation
 from fedsim.studies.membership.sampled_training import SERVER, Steps, train
 
 

@@ -10,8 +10,8 @@ from adversaries.errors import InputError
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
 from fedsim.federation.server import plan
-from fedsim.learning.training import sampling
-from fedsim.learning.training.sampling import groups, participation
+from fedsim.privacy.participation import sampling
+from fedsim.privacy.participation.sampling import groups, participation
 
 
 def test_at_rate_one_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,61 @@
+"""Poisson-sampled clients with public joining: everybody may know who joins a round.
+
+Two things show who joins. An adversary that knows the other records of a client sees them in the
+sum, or not. Where clients add the noise, its size says how many there are, and the server sees who
+sends. So a client's coin hides nothing of it, and costs nothing to tell; what it saves is the
+rounds that the client is not in. In both worlds it joins the same rounds and adds the same noise.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.privacy.participation import sampling
+from fedsim.privacy.participation.rule import Coins, Participation, Setting
+
+
+class JoiningClients(Participation):
+    """Clients join rounds in public. Records of those that join may be sampled in secret."""
+
+    @classmethod
+    def applies(cls, setting: Setting) -> bool:
+        hidden = setting.by_client and setting.server_draws
+        return not hidden and setting.client_rate < 1
+
+    @property
+    def rate(self) -> float:
+        return 1.0 if self.setting.by_client else self.setting.record_rate
+
+    @property
+    def secret(self) -> bool:
+        return self.rate < 1
+
+    @property
+    def complete(self) -> bool:
+        return False
+
+    @property
+    def joining_rate(self) -> float:
+        return self.setting.client_rate
+
+    def participants(self, round: int) -> tuple[int, ...]:
+        setting = self.setting
+        there = sampling.joined(setting.seed, round, setting.clients, setting.client_rate)
+        return tuple(there.nonzero()[0].tolist())
+
+    def coins(
+        self,
+        streams: Sequence[int],
+        round: int,
+        step: int,
+        target_client: int,
+        client_of: npt.NDArray[np.int64],
+    ) -> Coins | None:
+        there = super().coins(streams, round, step, target_client, client_of)
+        if there is None or not self.secret:
+            return there
+        # A record takes part by its own coin, where its client joined.
+        number, records = self.step_number(round, step), len(client_of)
+        own = sampling.participation(self.setting.seed, streams, number, records, self.rate)
+        return there if own is None else there & own
