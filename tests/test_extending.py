@@ -125,7 +125,7 @@ def test_a_participation_rule_decides_who_joins_and_what_a_client_pays(
     turns = [(1, 4), (2, 5), (0, 3)]
     assert [row.participants for row in ledger.verified(directory)[:6]] == turns * 2
     # No coin amplifies: a client pays for the two rounds that it joins.
-    epsilon = directory.read_report().budget.epsilon["participant"]
+    epsilon = results.read(directory).budget.epsilon["participant"]
     assert epsilon == accountant("pld").epsilon(Mechanism.alike(1.0, 2), config.privacy.delta)
     # A round that the target is not in tells nothing of it.
     changes = np.diff(arrays["log_odds"], axis=1, prepend=0.0)
