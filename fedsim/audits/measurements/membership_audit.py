@@ -67,7 +67,10 @@ def attacks(config: Config, transcript: Arrays, confidence: float) -> dict[str, 
     seen, worlds = observations(transcript), transcript["worlds"]
     if seen is None or why_none(config, transcript):
         return {}
-    shadows, played = of_shadows(worlds), precision.design(config, len(worlds))
+    shadows, played = (
+        of_shadows(worlds),
+        precision.design(config.trials, config.audit.confidence, len(worlds)),
+    )
     return {
         name: _entry(attack, seen, shadows, confidence, played)
         for name, attack in membership_attacks.chosen(config.audit.attacks).items()
@@ -75,10 +78,10 @@ def attacks(config: Config, transcript: Arrays, confidence: float) -> dict[str, 
     }
 
 
-def check(config: Config) -> None:
+def check(attack_names: str) -> None:
     """Raise InputError for attacks that a run cannot play; "all" leaves them out."""
-    listed = membership_attacks.chosen(config.audit.attacks)
-    if config.audit.attacks.strip() == "all":
+    listed = membership_attacks.chosen(attack_names)
+    if attack_names.strip() == "all":
         return
     for name, attack in listed.items():
         for need, why in CANNOT.items():

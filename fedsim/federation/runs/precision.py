@@ -18,6 +18,7 @@ from adversaries.statistics.design import Design, pair_scores
 from adversaries.statistics.trials import Bools, Floats
 from fedsim.audits.results.measured import Campaign, Variance
 from fedsim.config import Config
+from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs.run_directory import Arrays
 
 COMMON = (
@@ -45,31 +46,31 @@ NEGLIGIBLE = 1e-9
 """An advantage below this is none."""
 
 
-def interim_analyses(config: Config) -> dict[int, float]:
+def interim_analyses(trials: TrialsConfig, confidence: float) -> dict[int, float]:
     """Return after how many trials the interim analyses are, and each one's share.
 
     Of the significance; empty where all trials are run whatever they show.
     """
-    trials = config.trials
     if not trials.until_halfwidth:
         return {}
-    confidence, common = config.audit.confidence, trials.pairing == "common"
+    common = trials.pairing == "common"
     return stopping.interim_analyses(
         trials.until_halfwidth, confidence, trials.count, trials.batch, common
     )
 
 
-def design(config: Config, trials: int) -> Design:
+def design(trials_config: TrialsConfig, confidence: float, trials: int) -> Design:
     """Return the design of a campaign that ended, or is analysed, after so many trials.
 
     Args:
-        config: the experiment.
+        trials_config: repetitions of the whole training.
+        confidence: confidence of every interval and bound.
         trials: T.
 
     Raises:
         InputError: trials stop by what they show, and no interim analysis was planned here.
     """
-    planned = interim_analyses(config) or {trials: 1.0}
+    planned = interim_analyses(trials_config, confidence) or {trials: 1.0}
     if trials not in planned:
         raise InputError(
             f"there are {trials} trials, but interim analyses were planned at "
@@ -77,7 +78,7 @@ def design(config: Config, trials: int) -> Design:
             "would hold; put trials.batch, trials.until-halfwidth and "
             "audit.confidence back where config.toml was changed, or begin another run (run.out)"
         )
-    return Design(config.trials.pairing == "common", planned[trials])
+    return Design(trials_config.pairing == "common", planned[trials])
 
 
 def halfwidth(config: Config, worlds: Bools, log_odds: Floats) -> float:
@@ -88,7 +89,7 @@ def halfwidth(config: Config, worlds: Bools, log_odds: Floats) -> float:
         worlds: bool [T].
         log_odds: the final ones of the configured vantage, [T].
     """
-    played = design(config, len(worlds))
+    played = design(config.trials, config.audit.confidence, len(worlds))
     found = estimators.advantage(worlds, log_odds, config.audit.confidence, played).interval
     return (found.high - found.low) / 2
 
@@ -114,7 +115,10 @@ def assemble(
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     trials, wanted = len(worlds), config.trials.until_halfwidth
-    planned, schedule = facts["planned_trials"], interim_analyses(config)
+    planned, schedule = (
+        facts["planned_trials"],
+        interim_analyses(config.trials, config.audit.confidence),
+    )
     stopped_at = facts["stopped_at"]
     reached = None if ends is None else (ends[1] - ends[0]) / 2
     return Campaign(
@@ -138,7 +142,10 @@ def assemble(
             for note, applies in (
                 (COMMON, config.trials.pairing == "common"),
                 (
-                    STOPPED.format(count=len(schedule), share=design(config, trials).share),
+                    STOPPED.format(
+                        count=len(schedule),
+                        share=design(config.trials, config.audit.confidence, trials).share,
+                    ),
                     wanted > 0,
                 ),
             )
@@ -183,15 +190,15 @@ def variance_ratio(advantage: float, prior: float = 0.5) -> float:
     return advantage * (1 - advantage) / (won * (1 - won) + lost * (1 - lost))
 
 
-def cautions(config: Config, trials: int) -> list[str]:
+def cautions(trials_config: TrialsConfig, trials: int) -> list[str]:
     """Return what a reader must know of a campaign of so many trials that was extended.
 
     Args:
-        config: the experiment.
+        trials_config: repetitions of the whole training.
         trials: how many were run.
     """
-    first = config.trials.first
-    if not 0 < first < trials or config.trials.until_halfwidth:
+    first = trials_config.first
+    if not 0 < first < trials or trials_config.until_halfwidth:
         return []
     return [EXTENDED.format(first=first, trials=trials)]
 
