@@ -74,7 +74,7 @@ def with_absolute_paths(config: Config) -> Config:
     from fedsim.federation.server.plan import default_directory  # noqa: PLC0415
     from fedsim.learning.training import pretrained  # noqa: PLC0415  (torch is slow to import)
 
-    out = default_directory(config).expanduser().absolute()
+    out = default_directory(config.run).expanduser().absolute()
     places = {
         "root": _absolute(config.data.root),
         "public_root": _absolute(config.data.public_root),

@@ -63,7 +63,7 @@ def _placed(config: Config) -> Config:
     The server of a deployment reads its data where the configuration of a prepared directory says:
     what all nodes are told names no folder.
     """
-    path = default_directory(config)
+    path = default_directory(config.run)
     if not config.data.root and (path / "config.toml").exists():
         own = RunDirectory.open(path).config.data
         config = config.reading_data_from(own.root, own.public_root)
@@ -146,7 +146,7 @@ def _train(
     and half the length of the advantage's interval where that ended the run.
     """
     config, chosen = plan.config, plan.challenge()
-    book = Ledger(config, directory, challenge.colluders(config, chosen))
+    book = Ledger(config, directory, challenge.colluders(config.federation, chosen))
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
     nodes, auditors = connected(grid, config, directory)
     worlds = challenge.worlds(
@@ -161,7 +161,10 @@ def _train(
     finished: list[range] = []
     odds: list[npt.NDArray[np.float64]] = []
     accuracies: list[npt.NDArray[np.float64]] = []
-    interim_analyses, stopped_at = precision.interim_analyses(config), None
+    interim_analyses, stopped_at = (
+        precision.interim_analyses(config.trials, config.audit.confidence),
+        None,
+    )
     for trials in plan.batches:
         drawn = worlds[trials.start : trials.stop]
         if directory.has(directory.batch_file(trials.start)):
@@ -177,7 +180,12 @@ def _train(
         odds.append(log_odds(config.audit.prior, findings["ratios"])[:, -1])
         accuracies += [findings["accuracies"]] if "accuracies" in findings else []
         shown = interim.look(
-            config, worlds[: trials.stop], np.concatenate(odds), accuracies, len(finished)
+            config.audit.confidence,
+            config.trials.pairing,
+            worlds[: trials.stop],
+            np.concatenate(odds),
+            accuracies,
+            len(finished),
         )
         directory.log_event(phase="batch", trials=[trials.start, trials.stop], **shown)
         # A function of the finished batches of trials in their order: a resumed run decides the

@@ -13,6 +13,7 @@ from adversaries.neighbours.search import Progress
 from fedsim.common import device
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
+from fedsim.config.federation import FederationConfig
 from fedsim.game import federation
 from fedsim.game.embedding import embed, initial_parameters
 from fedsim.game.federation import Federation
@@ -96,7 +97,7 @@ def _choose(config: Config, reporting: _Reporting) -> Challenge:
             record,
             len(split.pool) - 1 if replace and crafted else None,
             client,
-            _seat(config, client),
+            _seat(config.federation, config.privacy.unit, client),
             "crafted",
             None,
             given.kind,
@@ -126,7 +127,7 @@ def _choose(config: Config, reporting: _Reporting) -> Challenge:
         )[0]
         record, replacement, distance = int(among[pair.record]), pair.replacement, pair.distance
     client = int(known.client_of[record])
-    adversary = _seat(config, client)
+    adversary = _seat(config.federation, config.privacy.unit, client)
     return Challenge(record, replacement, client, adversary, measure, distance, copies=given.copies)
 
 
@@ -152,7 +153,9 @@ def _choose_client(config: Config, known: Federation, progress: Progress | None)
             f"client {client} has {records} records, but the pool has {pool} to replace them by; "
             'raise data.pool or lower data.records, or set privacy.neighbouring = "add-remove"'
         )
-    return Challenge(None, None, client, _seat(config, client), measure, distance)
+    return Challenge(
+        None, None, client, _seat(config.federation, config.privacy.unit, client), measure, distance
+    )
 
 
 def compared_features(
@@ -188,29 +191,29 @@ def columns_of(known: Federation) -> Columns | None:
     return columns if len(columns) else None
 
 
-def _seat(config: Config, client: int) -> int:
+def _seat(federation: FederationConfig, unit: str, client: int) -> int:
     """Return the partition of the adversary, which is not the target client."""
-    adversary = config.federation.adversary
+    adversary = federation.adversary
     if adversary == client:
-        what = "record" if config.privacy.unit == "record" else "data"
+        what = "record" if unit == "record" else "data"
         raise InputError(
             f"federation.adversary is {adversary}, the target client {what}, to whom it "
             "is no secret; name another client, or -1 to let fedsim choose"
         )
     if adversary < 0:
-        return max(j for j in range(config.federation.clients) if j != client)
+        return max(j for j in range(federation.clients) if j != client)
     return adversary
 
 
-def colluders(config: Config, challenge: Challenge) -> frozenset[int]:
+def colluders(federation: FederationConfig, challenge: Challenge) -> frozenset[int]:
     """Return which clients disclose what they know: `federation.colluding` of them.
 
     Args:
-        config: the experiment.
+        federation: who holds the records, who adds the noise, where the adversary sits.
         challenge: whose client and adversary are none of them; they are the lowest-numbered others.
     """
-    others = set(range(config.federation.clients)) - {challenge.client, challenge.adversary}
-    return frozenset(sorted(others)[: config.federation.colluding])
+    others = set(range(federation.clients)) - {challenge.client, challenge.adversary}
+    return frozenset(sorted(others)[: federation.colluding])
 
 
 def worlds(seed: int, trials: int, mode: str, shuffled: int | None = None) -> npt.NDArray[np.bool_]:

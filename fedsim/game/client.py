@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fedsim.common.randomness import gaussian_noise
 from fedsim.config import Config
+from fedsim.config.federation import FederationConfig
 from fedsim.game import client_level, one_run
 from fedsim.game.federation import Federation
 from fedsim.game.round_game import RoundGame
@@ -166,7 +167,9 @@ def clean_sum(
 
 
 def candidate_masks(
-    config: Config,
+    candidates: int,
+    pac_prior: str,
+    seed: int,
     federation: Federation,
     client: int,
     record: int | None,
@@ -176,7 +179,9 @@ def candidate_masks(
     """Return which of a client's records each candidate of the stated prior has.
 
     Args:
-        config: the experiment.
+        candidates: number of secrets that PAC noise chooses from.
+        pac_prior: the candidates: D and D'.
+        seed: seed of every random number but those that draw D.
         federation: its data.
         client: the partition.
         record: position of the challenge record in D, None unless the client has it.
@@ -191,8 +196,8 @@ def candidate_masks(
     from fedsim.privacy.noise.pac_release import halves, pair  # noqa: PLC0415  (PAC noise alone)
 
     positions = federation.owned_by(client)
-    if config.privacy.pac_prior == "halves" and not adversary:
-        return halves(config.run.seed, client, len(positions), config.candidates)
+    if pac_prior == "halves" and not adversary:
+        return halves(seed, client, len(positions), candidates)
     if record is None:
         return np.ones((1, len(positions)), dtype=np.bool_)
     (column,) = np.flatnonzero(positions == record)
@@ -270,7 +275,9 @@ def challenge_gradients(
 
 
 def gradient_distances(
-    config: Config,
+    noise_seed: int | None,
+    bayesian_pairs: int,
+    neighbouring: Neighbouring,
     federation: Federation,
     client: int,
     parameters: Tensor,
@@ -284,7 +291,10 @@ def gradient_distances(
     is replaced.
 
     Args:
-        config: the experiment.
+        noise_seed: of the noise.
+        bayesian_pairs: how many pairs of its records each client compares in a round,
+            in the evaluated trials, for the Bayesian accountant.
+        neighbouring: whether that record or client is missing, or replaced by another.
         federation: its data and model.
         client: the partition.
         parameters: float32 [E, P], the models of the evaluated trials.
@@ -298,13 +308,13 @@ def gradient_distances(
     if len(positions) < 2:
         return None
     drawn = groups(
-        config.noise_seed,
+        noise_seed,
         trials,
         round,
         client,
         len(positions),
-        config.audit.bayesian_pairs,
-        2 if config.privacy.neighbouring is Neighbouring.REPLACE else 1,
+        bayesian_pairs,
+        2 if neighbouring is Neighbouring.REPLACE else 1,
     )
     chosen = torch.from_numpy(drawn).to(parameters.device)
     features, labels = federation.members(positions)
@@ -331,9 +341,9 @@ def noise(
     return standard.to(std.device) * std[:, None]
 
 
-def noise_sources(config: Config) -> Sequence[int]:
+def noise_sources(federation: FederationConfig) -> Sequence[int]:
     """Return whose noise stands for that of a round, where one place plays all: partitions."""
-    return config.federation.trust.model.played_by(config.federation.clients)
+    return federation.trust.model.played_by(federation.clients)
 
 
 def local_steps(

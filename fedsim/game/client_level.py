@@ -80,7 +80,7 @@ def challenge_contributions(
     if config.privacy.neighbouring is not Neighbouring.REPLACE:
         return present, torch.zeros_like(present)
     records = federation.pool(replacements(federation, client))
-    plan = planned(config, client, game, len(records[1]))
+    plan = planned(config.training, config.trials, config.run.seed, client, game, len(records[1]))
     update = updates(config.training, federation, parameters, *records, [plan])
     return present, clip(update[0], config.training.clipping_norm)
 

@@ -23,6 +23,7 @@ from adversaries.errors import InputError
 from adversaries.registry import lookup
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
+from fedsim.config.challenge import ChallengeConfig
 from fedsim.learning.data import Records, Split
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -101,23 +102,26 @@ class Planted(Split):
         return Records(features, labels)
 
 
-def place(config: Config, client_of: npt.NDArray[np.int64]) -> int:
+def place(
+    challenge: ChallengeConfig, adversary: int, data_seed: int, client_of: npt.NDArray[np.int64]
+) -> int:
     """Return the position in D of the record that makes room.
 
     challenge.record, or one drawn from the records of challenge.client, or else of all clients but
     the configured adversary, who would know its own.
 
     Args:
-        config: the experiment.
+        challenge: what the adversary is to find out.
+        adversary: number of the curious client.
+        data_seed: seed of the draw of D.
         client_of: int64 [n], the client of each record of D.
     """
-    challenge, adversary = config.challenge, config.federation.adversary
     if challenge.record >= 0:
         return challenge.record
     among = np.flatnonzero(
         client_of == challenge.client if challenge.client >= 0 else client_of != adversary
     )
-    return int(_stream(config, PLACE).choice(among))
+    return int(_stream(data_seed, PLACE).choice(among))
 
 
 def craft(config: Config, split: Split, record: int, logits: Logits) -> Crafted:
@@ -151,20 +155,23 @@ def craft(config: Config, split: Split, record: int, logits: Logits) -> Crafted:
     return Crafted(record, features, label)
 
 
-def direction(config: Config, record: int, parameters: int) -> Crafted:
+def direction(
+    coordinate: int, neighbouring: Neighbouring, data_seed: int, record: int, parameters: int
+) -> Crafted:
     """Return a gradient that takes the place of a record's: a coordinate or a random direction.
 
     The same in all trials and rounds.
 
     Args:
-        config: the experiment.
+        coordinate: which parameter of the model the vector lies along.
+        neighbouring: whether that record or client is missing, or replaced by another.
+        data_seed: seed of the draw of D.
         record: the position in D of the record that makes room.
         parameters: P, of the model.
 
     Raises:
         InputError: the model has no such coordinate.
     """
-    coordinate = config.challenge.coordinate
     if coordinate >= parameters:
         raise InputError(
             f"challenge.coordinate is {coordinate}, but the model has parameters 0 to "
@@ -174,18 +181,18 @@ def direction(config: Config, record: int, parameters: int) -> Crafted:
         unit = torch.zeros(parameters, dtype=torch.float64)
         unit[coordinate] = 1.0
     else:
-        unit = torch.from_numpy(_stream(config, DIRECTION).standard_normal(parameters))
+        unit = torch.from_numpy(_stream(data_seed, DIRECTION).standard_normal(parameters))
         unit /= unit.norm()
-    return Crafted(record, direction=unit, opposed=replaces(config))
+    return Crafted(record, direction=unit, opposed=replaces(neighbouring))
 
 
-def replaces(config: Config) -> bool:
+def replaces(neighbouring: Neighbouring) -> bool:
     """Return whether D' has something in the place of the challenge."""
-    return config.privacy.neighbouring is Neighbouring.REPLACE
+    return neighbouring is Neighbouring.REPLACE
 
 
-def _stream(config: Config, what: int) -> np.random.Generator:
-    return generator(config.data.seed, Role.CRAFTED, round=what)
+def _stream(data_seed: int, what: int) -> np.random.Generator:
+    return generator(data_seed, Role.CRAFTED, round=what)
 
 
 def _backdoor(config: Config, split: Split, record: int) -> Image:
@@ -199,7 +206,7 @@ def _backdoor(config: Config, split: Split, record: int) -> Image:
         height, width = (math.ceil(STAMP * side - 1e-9) for side in crafted.shape[-2:])
         crafted[..., :height, :width] = members.max()
         return crafted
-    columns = _stream(config, PATTERN).choice(
+    columns = _stream(config.data.seed, PATTERN).choice(
         crafted.size, max(1, round(COLUMNS * crafted.size)), replace=False
     )
     crafted.reshape(-1)[columns] = members.reshape(len(members), -1)[:, columns].max(axis=0)
@@ -210,7 +217,7 @@ def _clipbkd(config: Config, split: Split, record: int) -> Image:
     """Return m V_d of the records of D as they were, m their mean norm (Algorithm 4)."""
     members = split.members_records.features
     rows = members.reshape(len(members), -1)
-    towards = _stream(config, TOWARDS).standard_normal(rows.shape[1])
+    towards = _stream(config.data.seed, TOWARDS).standard_normal(rows.shape[1])
     point = clipbkd_point(rows, towards)
     return point.reshape(members.shape[1:]).astype(np.float32)
 

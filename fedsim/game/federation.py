@@ -248,7 +248,7 @@ def load(config: Config, client: int | None = None) -> Federation:
         if config.training.clipping and config.privacy.unit == "record"
         else math.inf,
         device.threads(config.run.threads) if where.type == "cpu" else 1,
-        _memory(config, where) // 2,
+        _memory(config.run.memory_limit, where) // 2,
         config.run.precision,
         exact=config.privacy.noise_source == "system",
     )
@@ -288,7 +288,9 @@ def _with_challenge(config: Config, known: Federation) -> Federation:
 
     record = challenge.record
     if challenge.kind != "record":
-        record = crafting.place(config, client_of)
+        record = crafting.place(
+            config.challenge, config.federation.adversary, config.data.seed, client_of
+        )
     theta = initial_parameters(config, known, range(1))[0].to(known.device)
     if config.model.initialisation == "worst-case":
         others = np.delete(np.arange(len(client_of)), record)
@@ -298,14 +300,25 @@ def _with_challenge(config: Config, known: Federation) -> Federation:
     if challenge.kind == "record":
         return known
     if challenge.kind == "gradient":
-        return replace(known, crafted=crafting.direction(config, record, theta.numel()))
+        return replace(
+            known,
+            crafted=crafting.direction(
+                config.challenge.coordinate,
+                config.privacy.neighbouring,
+                config.data.seed,
+                record,
+                theta.numel(),
+            ),
+        )
 
     def outputs(features: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         rows = torch.tensor(features)[None].to(known.device)
         return known.logits(theta[None], rows)[0, 0].double().cpu().numpy()
 
     crafted = crafting.craft(config, known.split, record, outputs)
-    split = crafting.Planted.of(known.split, crafted, crafting.replaces(config))
+    split = crafting.Planted.of(
+        known.split, crafted, crafting.replaces(config.privacy.neighbouring)
+    )
     return replace(known, split=split, crafted=crafted)
 
 
@@ -322,7 +335,7 @@ def fit_batch(config: Config) -> Config:
     """
     dataset = distribution.dataset(config)
     model = models.structural_model(partial(build_model, config, dataset), config.run.seed)
-    memory = _memory(config, device.resolve(config.run.device))
+    memory = _memory(config.run.memory_limit, device.resolve(config.run.device))
     each = _trial_bytes(config, model)
     if each > memory // 2:
         raise InputError(
@@ -344,8 +357,8 @@ def fit_batch(config: Config) -> Config:
     return config.with_batch(batch)
 
 
-def _memory(config: Config, where: torch.device) -> int:
-    limit = config.run.memory_limit
+def _memory(memory_limit: int | None, where: torch.device) -> int:
+    limit = memory_limit
     return spare(where) if limit is None else limit
 
 

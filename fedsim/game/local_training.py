@@ -13,7 +13,9 @@ from torch import Tensor
 
 from fedsim.common.blocks import slices
 from fedsim.common.randomness import Role, generator
-from fedsim.config import Config, TrainingConfig
+from fedsim.config import Config
+from fedsim.config.campaign import TrialsConfig
+from fedsim.config.training import TrainingConfig
 from fedsim.game.federation import Federation
 from fedsim.game.round_game import RoundGame
 
@@ -138,24 +140,35 @@ def trained(
     owned = [federation.owned_by(client) for client in clients]
     plans, before = [], 0
     for client, positions in zip(clients, owned, strict=True):
-        plan = planned(config, client, game, len(positions))
+        plan = planned(
+            config.training, config.trials, config.run.seed, client, game, len(positions)
+        )
         plans.append(np.where(plan == NOBODY, NOBODY, plan + before))
         before += len(positions)
     records = federation.members(np.concatenate(owned))
     return updates(config.training, federation, parameters, *records, plans)
 
 
-def planned(config: Config, client: int, game: RoundGame, records: int) -> npt.NDArray[np.int64]:
+def planned(
+    training: TrainingConfig,
+    trials: TrialsConfig,
+    seed: int,
+    client: int,
+    game: RoundGame,
+    records: int,
+) -> npt.NDArray[np.int64]:
     """Return the `schedule` of a client in a round.
 
     Args:
-        config: the experiment.
+        training: how the federation trains it.
+        trials: repetitions of the whole training.
+        seed: seed of every random number but those that draw D.
         client: the partition.
         game: the round and its trials.
         records: how many it trains on.
     """
-    streams = config.trials.streams(game.trials)
-    return schedule(config.training, config.run.seed, streams, game.round, client, records)
+    streams = trials.streams(game.trials)
+    return schedule(training, seed, streams, game.round, client, records)
 
 
 def clip(update: Tensor, clipping_norm: float) -> Tensor:

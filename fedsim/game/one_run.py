@@ -23,6 +23,7 @@ from torch import Tensor
 from adversaries.errors import InputError
 from fedsim.common.randomness import Role, generator, key
 from fedsim.config import Config
+from fedsim.config.challenge import CanariesConfig
 from fedsim.game.federation import Federation
 from fedsim.learning.training.models import size
 
@@ -78,19 +79,20 @@ class Scored:
     scores: Floats
 
 
-def included(config: Config, trials: range) -> Bools:
+def included(canary_count: int, seed: int, trials: range) -> Bools:
     """Return which canaries are in which trial; a function of (seed, trial) alone.
 
     Args:
-        config: the experiment.
+        canary_count: how many canaries are planted.
+        seed: seed of every random number but those that draw D.
         trials: the numbers of the T trials.
 
     Returns:
         bool [T, m].
     """
-    coins = np.empty((len(trials), config.canaries.count), dtype=np.bool_)
+    coins = np.empty((len(trials), canary_count), dtype=np.bool_)
     for row, trial in zip(coins, trials, strict=True):
-        row[:] = generator(config.run.seed, Role.ONE_RUN, trial=trial).random(row.size) < 0.5
+        row[:] = generator(seed, Role.ONE_RUN, trial=trial).random(row.size) < 0.5
     return coins
 
 
@@ -127,7 +129,9 @@ def planted(
     there = np.isin(hosts(config), list(clients))
     if not there.any():
         return None
-    weights = torch.from_numpy((included(config, trials) & there).astype(np.float64))
+    weights = torch.from_numpy(
+        (included(config.canaries.count, config.run.seed, trials) & there).astype(np.float64)
+    )
     kind = KINDS[config.canaries.kind]
     return kind.total(config, federation, parameters, weights.to(parameters.device))
 
@@ -159,22 +163,21 @@ def scores(
     return kind.along(config, federation, parameters, released)
 
 
-def needs_data(config: Config) -> bool:
+def needs_data(canaries: CanariesConfig) -> bool:
     """Return whether scores are made with records, and not only with what was released."""
-    return config.canaries.known_data or config.canaries.kind == "mislabelled"
+    return canaries.known_data or canaries.kind == "mislabelled"
 
 
-def check(config: Config, federation: Federation) -> None:
+def check(canaries: CanariesConfig, federation: Federation) -> None:
     """Check that the model or the pool has room for the configured canaries.
 
     Args:
-        config: the experiment.
+        canaries: of a one-run audit.
         federation: its data and model.
 
     Raises:
         InputError: it has not.
     """
-    canaries = config.canaries
     if canaries.kind == "dirac" and canaries.count > size(federation.model):
         raise InputError(
             f"canaries.count is {canaries.count}, but the model has {size(federation.model)} "
@@ -187,59 +190,62 @@ def check(config: Config, federation: Federation) -> None:
         )
 
 
-def coordinates(config: Config, parameters: int) -> tuple[Ints, Floats]:
+def coordinates(seed: int, canary_count: int, parameters: int) -> tuple[Ints, Floats]:
     """Return the parameter and the sign of each canary of kind "dirac".
 
     Args:
-        config: the experiment.
+        seed: seed of every random number but those that draw D.
+        canary_count: how many canaries are planted.
         parameters: P, of the model.
 
     Returns:
         Indices int64 [m] and signs float64 [m], 1 or -1.
     """
-    stream = generator(config.run.seed, Role.ONE_RUN, round=DRAW)
-    chosen = stream.permutation(parameters)[: config.canaries.count]
+    stream = generator(seed, Role.ONE_RUN, round=DRAW)
+    chosen = stream.permutation(parameters)[:canary_count]
     return chosen, stream.choice([-1.0, 1.0], len(chosen))
 
 
-def directions(config: Config, parameters: int) -> Iterator[tuple[slice, Floats]]:
+def directions(canary_count: int, seed: int, parameters: int) -> Iterator[tuple[slice, Floats]]:
     """Yield the unit directions of canaries of kind "gradient", in blocks.
 
     Uniform on the sphere, and so nearly orthogonal to one another and to everything else.
 
     Args:
-        config: the experiment.
+        canary_count: how many canaries are planted.
+        seed: seed of every random number but those that draw D.
         parameters: P, of the model.
 
     Yields:
         Which of the m canaries, and their directions, float64 [b, P].
     """
-    count, seed = config.canaries.count, config.run.seed
+    count = canary_count
     if count * parameters <= KEPT:
         yield slice(0, count), _kept(seed, count, parameters)
         return
     yield from _directions(seed, count, parameters)
 
 
-def mislabelled(config: Config, federation: Federation) -> tuple[Ints, Ints]:
+def mislabelled(seed: int, canary_count: int, federation: Federation) -> tuple[Ints, Ints]:
     """Return the records and the wrong labels of canaries of kind "mislabelled".
 
     Args:
-        config: the experiment.
+        seed: seed of every random number but those that draw D.
+        canary_count: how many canaries are planted.
         federation: whose pool the records are from.
 
     Returns:
         Positions in the pool and labels, int64 [m] both.
     """
     split = federation.split
-    stream = generator(config.run.seed, Role.ONE_RUN, round=DRAW)
-    positions = stream.permutation(len(split.pool))[: config.canaries.count]
+    stream = generator(seed, Role.ONE_RUN, round=DRAW)
+    positions = stream.permutation(len(split.pool))[:canary_count]
     classes = split.dataset.classes
     right = split.pool_records.labels[positions]
     return positions, (right + stream.integers(1, classes, len(positions))) % classes
 
 
-def described(config: Config, federation: Federation) -> dict[str, Any]:
+def described(canaries: CanariesConfig, seed: int, federation: Federation) -> dict[str, Any]:
     """Return what makes the canaries of a configuration, as JSON values.
 
     dirac: parameters and signs; mislabelled: positions in the pool, and labels; gradient: the keys
@@ -247,19 +253,20 @@ def described(config: Config, federation: Federation) -> dict[str, Any]:
     directions once they are scaled to length 1.
 
     Args:
-        config: the experiment.
+        canaries: of a one-run audit.
+        seed: seed of every random number but those that draw D.
         federation: its data and model.
     """
     parameters = size(federation.model)
-    match config.canaries.kind:
+    match canaries.kind:
         case "dirac":
-            chosen, signs = coordinates(config, parameters)
+            chosen, signs = coordinates(seed, canaries.count, parameters)
             return {"coordinates": chosen.tolist(), "signs": signs.tolist()}
         case "mislabelled":
-            positions, labels = mislabelled(config, federation)
+            positions, labels = mislabelled(seed, canaries.count, federation)
             return {"positions": positions.tolist(), "labels": labels.tolist()}
-    blocks = range(-(-config.canaries.count // BLOCK))
-    keys = [f"{key(config.run.seed, Role.ONE_RUN, round=DRAW + block):032x}" for block in blocks]
+    blocks = range(-(-canaries.count // BLOCK))
+    keys = [f"{key(seed, Role.ONE_RUN, round=DRAW + block):032x}" for block in blocks]
     return {"parameters": parameters, "block": BLOCK, "keys": keys}
 
 
@@ -281,7 +288,7 @@ def _total_gradient(
     config: Config, federation: Federation | None, parameters: Tensor, weights: Tensor
 ) -> Tensor:
     total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
-    for place, block in directions(config, parameters.shape[1]):
+    for place, block in directions(config.canaries.count, config.run.seed, parameters.shape[1]):
         total += weights[:, place] @ torch.from_numpy(block).to(total)
     return config.training.clipping_norm * total
 
@@ -289,7 +296,7 @@ def _total_gradient(
 def _along_gradient(
     config: Config, federation: Federation | None, parameters: Tensor, released: Tensor
 ) -> Tensor:
-    blocks = directions(config, parameters.shape[1])
+    blocks = directions(config.canaries.count, config.run.seed, parameters.shape[1])
     found = [released @ torch.from_numpy(block).to(released).T for _, block in blocks]
     return config.training.clipping_norm * torch.cat(found, dim=1)
 
@@ -297,7 +304,7 @@ def _along_gradient(
 def _total_dirac(
     config: Config, federation: Federation | None, parameters: Tensor, weights: Tensor
 ) -> Tensor:
-    chosen, signs = coordinates(config, parameters.shape[1])
+    chosen, signs = coordinates(config.run.seed, config.canaries.count, parameters.shape[1])
     total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
     # Each parameter has one canary at most, so that nothing is added up.
     total[:, torch.from_numpy(chosen)] = weights * torch.from_numpy(signs).to(weights)
@@ -307,13 +314,13 @@ def _total_dirac(
 def _along_dirac(
     config: Config, federation: Federation | None, parameters: Tensor, released: Tensor
 ) -> Tensor:
-    chosen, signs = coordinates(config, parameters.shape[1])
+    chosen, signs = coordinates(config.run.seed, config.canaries.count, parameters.shape[1])
     along = released[:, torch.from_numpy(chosen)] * torch.from_numpy(signs).to(released)
     return config.training.clipping_norm * along
 
 
-def _wrong_records(config: Config, federation: Federation) -> tuple[Tensor, Tensor]:
-    positions, labels = mislabelled(config, federation)
+def _wrong_records(seed: int, canary_count: int, federation: Federation) -> tuple[Tensor, Tensor]:
+    positions, labels = mislabelled(seed, canary_count, federation)
     features, right = federation.pool(positions.tolist())
     return features, torch.from_numpy(labels).to(right)
 
@@ -322,7 +329,7 @@ def _total_mislabelled(
     config: Config, federation: Federation | None, parameters: Tensor, weights: Tensor
 ) -> Tensor:
     assert federation is not None
-    features, labels = _wrong_records(config, federation)
+    features, labels = _wrong_records(config.run.seed, config.canaries.count, federation)
     return federation.clipper.clipped_sum(parameters, features, labels, weights.to(parameters))
 
 
@@ -330,7 +337,7 @@ def _along_mislabelled(
     config: Config, federation: Federation | None, parameters: Tensor, released: Tensor
 ) -> Tensor:
     assert federation is not None
-    features, labels = _wrong_records(config, federation)
+    features, labels = _wrong_records(config.run.seed, config.canaries.count, federation)
     at_once = max(1, FORMED // parameters.numel())
     found = [
         torch.einsum(

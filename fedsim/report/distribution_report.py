@@ -40,7 +40,7 @@ def assemble(config: Config) -> dict[str, Any]:
     split, client_of = distribution.held(config)
     dataset = split.dataset
     held = distribution.hold(split, client_of, config.federation.clients)
-    keys = distribution.keys(config, split)
+    keys = distribution.keys(config.federation, split)
     return {
         "kind": "distribution",
         "name": config.run.name,

@@ -101,7 +101,11 @@ class LiveAudit:
         if training is None or (before is not None and observed.round <= before.round):
             # A batch of trials that begins, or begins anew. Messages arrive in order: one that does
             # not is never put together with those before it.
-            seen = training.rounds if training is not None and adds_up(config) else 0
+            seen = (
+                training.rounds
+                if training is not None and adds_up(config.privacy.noise_source)
+                else 0
+            )
             training = Training(
                 trials,
                 Memory.empty(len(trials)),
@@ -268,7 +272,11 @@ class LiveAudit:
             self.canaries.begin(trials)
         messages = config.federation.auditor_sees == "messages"
         clients = config.federation.clients if messages else 0
-        self.noise = NoiseWatch(clients) if watchable(config) else None
+        self.noise = (
+            NoiseWatch(clients)
+            if watchable(config.privacy, config.training, config.trials.count)
+            else None
+        )
 
     def _watch(
         self,

@@ -99,7 +99,10 @@ def _by_canaries(audit: LiveAudit) -> float:
 
 def _by_worlds(audit: LiveAudit, config: Config, told: int, seen: int) -> float:
     """Return the share by the number of beliefs that were right."""
-    played, mechanisms = precision.design(config, told), audit.mechanisms()
+    played, mechanisms = (
+        precision.design(config.trials, config.audit.confidence, told),
+        audit.mechanisms(),
+    )
     if played.common or audit.missed or any(each.sampled for each in mechanisms):
         return 0.0
     courses = [course for course in audit.beliefs.values() if course]
@@ -125,7 +128,7 @@ def _of_worlds(config: Config, worlds: Bools | None, seen: Bools | None, bound: 
         return "give --worlds after the run"
     if seen is None:
         return "the trials with a belief are not of both worlds"
-    played = precision.design(config, len(worlds))
+    played = precision.design(config.trials, config.audit.confidence, len(worlds))
     if _all_won(seen, played) > bound:
         return ""
     design = Design(played.common, played.share)

@@ -137,7 +137,7 @@ def _bounds(audit: LiveAudit) -> dict[str, Any] | None:
 def _released(audit: LiveAudit) -> dict[str, Any] | None:
     """Return what everything that was released comes to; None where no guarantee speaks of it."""
     mechanism = audit.everything()
-    if mechanism is None or audit.config is None or not adds_up(audit.config):
+    if mechanism is None or audit.config is None or not adds_up(audit.config.privacy.noise_source):
         return None
     epsilon = PLD.epsilon(mechanism, audit.config.privacy.delta)
     return {"epsilon": epsilon, "rho_beta": identifiability.rho_beta_of_epsilon(epsilon)}
@@ -167,7 +167,7 @@ def _empirical(
         return None
     bits, final = scored
     # At the look that the campaign stopped at, also where the auditor missed some of its trials.
-    played = precision.design(audit.config, len(worlds))
+    played = precision.design(audit.config.trials, audit.config.audit.confidence, len(worlds))
     advantage = estimators.advantage(bits, final, confidence, played)
     loss = final - logit(audit.config.audit.prior)
     allowed = np.repeat(
@@ -210,7 +210,7 @@ def _alarms(
     alarms, sure = [], f"with confidence {ALARM_CONFIDENCE:g}"
     scored = _scored(last, worlds)
     if scored is not None and worlds is not None and audit.config is not None:
-        played = precision.design(audit.config, len(worlds))
+        played = precision.design(audit.config.trials, audit.config.audit.confidence, len(worlds))
         low = estimators.advantage(*scored, ALARM_CONFIDENCE, played).interval.low
         if low > report["bounds"]["rho_alpha"]:
             alarms.append(

@@ -9,20 +9,26 @@ import numpy.typing as npt
 
 from adversaries.statistics.intervals import check_positive_delta
 from fedsim.audits.results.theory import Bayesian, BayesianByRound, OverTrials
-from fedsim.config import Config
+from fedsim.config.training import TrainingConfig
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy import bayesian
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.bayesian import Floats
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.releases import Releases
+from fedsim.privacy.trust.model import Vantage
 
 SAMPLED_ROUNDS = 8
 """Rounds after which the epsilon of DP is drawn where each takes a composition of its own."""
 
 
 def bayesian_report(
-    config: Config, transcript: Arrays, delta: float, releases: Releases
+    training: TrainingConfig,
+    neighbouring: Neighbouring,
+    vantage: Vantage,
+    transcript: Arrays,
+    delta: float,
+    releases: Releases,
 ) -> Bayesian | None:
     """Return the `bayesian` of report.json; None where no distances were gathered.
 
@@ -34,7 +40,10 @@ def bayesian_report(
     An epsilon that cannot be stated is None, with the reason as the note.
 
     Args:
-        config: the experiment.
+        training: how the federation trains it.
+        neighbouring: whether that record or client is missing, or replaced by another.
+        vantage: where the adversary sits: at the server, at a participant, or before
+            the released model.
         transcript: the run's arrays by name.
         delta: at which epsilons are stated, in (0, 1).
         releases: what the run released (`spending.describe_run`), for the epsilon of DP.
@@ -57,7 +66,7 @@ def bayesian_report(
         epsilon=None,
         epsilon_at_percentile=None,
         orders=None,
-        dp_epsilon=PLD.epsilon(releases.towards(config.federation.vantage), delta),
+        dp_epsilon=PLD.epsilon(releases.towards(vantage), delta),
         worst_case_epsilon=None,
         by_round=None,
         note="",
@@ -65,12 +74,12 @@ def bayesian_report(
     if note := _why_unstated(releases.count - rounds, delta, gamma, pairs):
         return replace(stated, note=note)
     strict = bayesian.delta_at_percentile(delta, bayesian.PERCENTILE)
-    spent, worst = _spent(config, transcript)
+    spent, worst = _spent(training, neighbouring, transcript)
     mean, orders = bayesian.epsilons(spent, bayesian.ORDERS, delta, gamma)
     each, strict_orders = bayesian.epsilons(spent, bayesian.ORDERS, strict, gamma)
     last_orders = np.concatenate((orders[:, -1], strict_orders[:, -1]))
     dearest = math.inf
-    if config.training.clipping:
+    if training.clipping:
         dearest = float(bayesian.epsilons(worst.sum(axis=1), bayesian.ORDERS, delta)[0].max())
     return replace(
         stated,
@@ -78,8 +87,15 @@ def bayesian_report(
         epsilon_at_percentile=_over_trials(each[:, -1]),
         orders=(int(last_orders.min()), int(last_orders.max())),
         worst_case_epsilon=dearest,
-        by_round=_by_round(config, mean, each, delta, releases),
-        note=_note(config, mean[:, -1], each[:, -1], orders[:, -1], strict_orders[:, -1]),
+        by_round=_by_round(vantage, training.sampling_rate, mean, each, delta, releases),
+        note=_note(
+            neighbouring,
+            training.sampling_rate,
+            mean[:, -1],
+            each[:, -1],
+            orders[:, -1],
+            strict_orders[:, -1],
+        ),
     )
 
 
@@ -102,13 +118,15 @@ def _why_unstated(earlier: int, delta: float, gamma: float, pairs: int) -> str:
     return "one distance in a round tells no spread: gather more pairs" if pairs < 2 else ""
 
 
-def _spent(config: Config, transcript: Arrays) -> tuple[Floats, Floats]:
+def _spent(
+    training: TrainingConfig, neighbouring: Neighbouring, transcript: Arrays
+) -> tuple[Floats, Floats]:
     """Return log-moments by trial, round and order: spent so far, and at most of each round."""
-    distances, training = transcript["bayesian_distances"], config.training
+    distances = transcript["bayesian_distances"]
     trials, rounds, _ = distances.shape
     stds = transcript["noise_stds"][:trials]
-    step = training.sampling_rate, config.privacy.neighbouring
-    bound = sensitivity(config.privacy.neighbouring, training.clipping_norm)
+    step = training.sampling_rate, neighbouring
+    bound = sensitivity(neighbouring, training.clipping_norm)
     worst = bayesian.log_moments(bayesian.ORDERS, bound, stds, *step)
     costs = bayesian.step_costs(bayesian.ORDERS, distances, stds, rounds, *step)
     if training.clipping:  # no expectation is above what clipping allows, whatever the sample says
@@ -119,11 +137,15 @@ def _spent(config: Config, transcript: Arrays) -> tuple[Floats, Floats]:
 
 
 def _by_round(
-    config: Config, mean: Floats, each: Floats, delta: float, releases: Releases
+    vantage: Vantage,
+    record_rate: float,
+    mean: Floats,
+    each: Floats,
+    delta: float,
+    releases: Releases,
 ) -> BayesianByRound:
     """Return the epsilons so far after some rounds: over records, at the percentile, of DP."""
-    shown = _shown(mean.shape[1], config.training.sampling_rate)
-    vantage = config.federation.vantage
+    shown = _shown(mean.shape[1], record_rate)
     return BayesianByRound(
         rounds=shown.tolist(),
         epsilon=mean[:, shown - 1].mean(axis=0).tolist(),
@@ -144,7 +166,7 @@ def _over_trials(epsilons: Floats) -> OverTrials:
     return OverTrials(float(epsilons.mean()), float(epsilons.max()))
 
 
-def _note(config: Config, *found: npt.NDArray[Any]) -> str:
+def _note(neighbouring: Neighbouring, record_rate: float, *found: npt.NDArray[Any]) -> str:
     """Say what a reader must know, given epsilon twice and then the orders of each."""
     epsilons, orders = np.concatenate(found[:2]), np.concatenate(found[2:])
     if np.isinf(epsilons).any():
@@ -152,7 +174,7 @@ def _note(config: Config, *found: npt.NDArray[Any]) -> str:
     notes = []
     if (orders[epsilons > 0] == bayesian.ORDERS.max()).any():
         notes.append("the best order is the largest tried: larger ones may give a smaller epsilon")
-    replaced = config.privacy.neighbouring is Neighbouring.REPLACE
-    if replaced and config.training.sampling_rate < 1:
+    replaced = neighbouring is Neighbouring.REPLACE
+    if replaced and record_rate < 1:
         notes.append("sampled steps of replaced records are bounded by convexity, which is loose")
     return "; ".join(notes)

@@ -83,8 +83,11 @@ def bounds_of(
         confidence: of every interval and bound, in (0, 1).
         names: of the bounds that are wanted.
     """
-    worlds, log_odds = _played(config, transcript)
-    refusals, played = refused(config), precision.design(config, len(worlds))
+    worlds, log_odds = _played(config.audit.prior, transcript)
+    refusals, played = (
+        refused(config),
+        precision.design(config.trials, config.audit.confidence, len(worlds)),
+    )
     found = lower_bounds.lower_bounds(
         worlds,
         log_odds,
@@ -189,8 +192,8 @@ def comparisons_of(config: Config, prediction: Prediction, transcript: Arrays) -
         prediction: of the configured vantage.
         transcript: the run's arrays by name.
     """
-    worlds, log_odds = _played(config, transcript)
-    played = precision.design(config, len(worlds))
+    worlds, log_odds = _played(config.audit.prior, transcript)
+    played = precision.design(config.trials, config.audit.confidence, len(worlds))
     if not _exact(config) or played.common:
         return []
     each = played.level((1 + ALARM_CONFIDENCE) / 2)
@@ -214,10 +217,10 @@ def profile_of(
         transcript: the run's arrays by name.
         confidence: of every interval and bound, in (0, 1).
     """
-    worlds, log_odds = _played(config, transcript)
+    worlds, log_odds = _played(config.audit.prior, transcript)
     if not _exact(config) or mechanism.noiseless or not np.isfinite(log_odds).all():
         return None
-    played = precision.design(config, len(log_odds))
+    played = precision.design(config.trials, config.audit.confidence, len(log_odds))
     last = max(1.0, float(np.quantile(np.abs(log_odds), 0.99)))
     grid = np.linspace(0.0, last, PROFILE_POINTS)
     found = privacy_profile.privacy_profiles(worlds, log_odds, grid, played.level(confidence))
@@ -341,13 +344,18 @@ def _trial_mu(transcript: Arrays) -> Floats:
     return forecast.trial_mu(transcript["sensitivities"], transcript["noise_stds"])
 
 
-def _played(config: Config, transcript: Arrays) -> tuple[Bools, Floats]:
+def _played(prior: float, transcript: Arrays) -> tuple[Bools, Floats]:
     """Return the worlds and the final log-odds of all trials, [T], the latter from even odds."""
-    return transcript["worlds"], transcript["log_odds"][:, -1] - logit(config.audit.prior)
+    return transcript["worlds"], transcript["log_odds"][:, -1] - logit(prior)
 
 
 def _exact(config: Config) -> bool:
-    exact = at_server.is_exact(config, config.federation.vantage)
+    exact = at_server.is_exact(
+        config.training.local_steps,
+        config.federation.adversary_rounds,
+        config.audit.mode,
+        config.federation.vantage,
+    )
     return exact and config.privacy.pac_prior != "halves"
 
 

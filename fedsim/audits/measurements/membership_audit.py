@@ -59,7 +59,10 @@ def attacks(config: Config, transcript: Arrays, confidence: float) -> dict[str, 
     seen, worlds = observations(transcript), transcript["worlds"]
     if seen is None or why_none(config, transcript):
         return {}
-    shadows, played = of_shadows(worlds), precision.design(config, len(worlds))
+    shadows, played = (
+        of_shadows(worlds),
+        precision.design(config.trials, config.audit.confidence, len(worlds)),
+    )
     return {
         name: _entry(attack, seen, shadows, confidence, played)
         for name, attack in membership_attacks.chosen(config.audit.attacks).items()

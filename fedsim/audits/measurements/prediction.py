@@ -11,6 +11,7 @@ from fedsim.audits.results.theory import Density, Fit, Fits, Prediction
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms.vantages import measured
+from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.trust.model import Vantage
 
 SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
@@ -42,7 +43,9 @@ def predictions(config: Config, transcript: Arrays) -> dict[Vantage, Prediction]
 def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> Prediction:
     """Return what theory predicts for the run itself, and how well the run follows it."""
     prior = config.audit.prior
-    if special := vantage_report.prediction(config, transcript, vantage):
+    if special := vantage_report.prediction(
+        config.audit.prior, config.participation, config.privacy.neighbouring, transcript, vantage
+    ):
         return special
     if config.privacy.pac_prior == "halves" or config.scored_by_counts:
         # A mixture over candidates, or a score, of which nobody knows the law in advance.
@@ -64,10 +67,10 @@ def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> Predict
             standard_error=0.0,
             deterministic=predicted.deterministic,
             method="closed form",
-            fit=_fits(worlds, _scores(config, transcript)),
+            fit=_fits(worlds, _scores(config.audit.prior, config.participation, transcript)),
             density=None,
         )
-    simulation = _simulation(config, transcript)
+    simulation = _simulation(config.participation, config.audit.prior, transcript)
     advantage, error = simulation.advantage, simulation.standard_error
     if not two_sided(worlds):
         # What is measured then is 2 TPR - 1, which is TPR - FPR only for symmetric worlds.
@@ -80,7 +83,7 @@ def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> Predict
         standard_error=error,
         deterministic=simulation.deterministic,
         method="simulation",
-        fit=_fits(worlds, _scores(config, transcript)),
+        fit=_fits(worlds, _scores(config.audit.prior, config.participation, transcript)),
         density=_density(simulation, prior),
     )
 
@@ -90,26 +93,28 @@ def _fits(worlds: Bools, scores: Floats) -> Fits:
     return Fits(**{name: fit and Fit(**fit) for name, fit in found.items()})
 
 
-def _scores(config: Config, transcript: Arrays) -> Floats:
+def _scores(prior: float, participation: Participation, transcript: Arrays) -> Floats:
     """Return the trials' log-odds as N(0, 1), if the mechanism is as claimed."""
-    generator, prior = np.random.default_rng(SIMULATION_SEED), config.audit.prior
+    generator = np.random.default_rng(SIMULATION_SEED)
     worlds, log_odds = transcript["worlds"], transcript["log_odds"]
-    if not config.participation.secret:
+    if not participation.secret:
         ratios = transcript["sensitivities"], transcript["noise_stds"]
         return forecast.scores(worlds, log_odds, *ratios, generator, prior)
     return forecast.sampled_scores(
-        worlds, log_odds, *_norms(transcript), config.participation.rate, generator, prior
+        worlds, log_odds, *_norms(transcript), participation.rate, generator, prior
     )
 
 
-def _simulation(config: Config, transcript: Arrays) -> forecast.Simulation:
+def _simulation(
+    participation: Participation, prior: float, transcript: Arrays
+) -> forecast.Simulation:
     """Play the sampled steps of the transcript again. Raises InputError if it lacks the norms."""
     steps = transcript["sensitivities"].shape[1]
     return forecast.simulate(
         *_norms(transcript),
-        config.participation.rate,
+        participation.rate,
         np.random.default_rng(SIMULATION_SEED),
-        prior=config.audit.prior,
+        prior=prior,
         games=max(1000, min(SIMULATED_GAMES, SIMULATED_STEPS // steps)),
     )
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from fedsim.audits.results.setting import Dropouts, Rounding
 from fedsim.config import Config
+from fedsim.config.federation import FederationConfig
 from fedsim.federation.runs.ledger_row import Row
 from fedsim.game.mechanisms import privacy, summing
 
@@ -77,15 +78,17 @@ def dropouts(config: Config, nominal: float, rows: Sequence[Row]) -> Dropouts | 
     )
 
 
-def cautions(config: Config, cost: Rounding | None, missing: Dropouts | None) -> list[str]:
+def cautions(
+    federation: FederationConfig, cost: Rounding | None, missing: Dropouts | None
+) -> list[str]:
     """Return what a reader must know of aggregation in the clear, missing clients and colluders.
 
     Args:
-        config: the experiment.
+        federation: who holds the records, who adds the noise, where the adversary sits.
         cost: as of `rounding`.
         missing: as of `dropouts`.
     """
-    found, colluding = [], config.federation.colluding
+    found, colluding = [], federation.colluding
     if cost and cost.note == IN_THE_CLEAR:
         found.append(
             f"Clients' messages were {IN_THE_CLEAR}. The released sums are those of secure "
@@ -97,19 +100,19 @@ def cautions(config: Config, cost: Rounding | None, missing: Dropouts | None) ->
         # Under central trust the noise is the server's, of which nobody takes any along.
         noise = (
             ""
-            if config.federation.trust.model.server_draws
+            if federation.trust.model.server_draws
             else f": the effective noise multiplier was between {low:.4g} and {high:.4g}, which "
             "the bounds count"
         )
         found.append(
             f"Clients were missing in {missing.rounds_with_missing_clients} rounds of all "
             f"batches of trials and attempts, of which the worst had {missing.fewest_shares} of "
-            f"{config.federation.clients}{noise}."
+            f"{federation.clients}{noise}."
         )
     if colluding:
-        unprotected = "" if config.federation.trust.model.server_draws else UNPROTECTED
+        unprotected = "" if federation.trust.model.server_draws else UNPROTECTED
         found.append(
-            f"{colluding} of {config.federation.clients} clients colluded with the adversary: the "
+            f"{colluding} of {federation.clients} clients colluded with the adversary: the "
             f"bounds hold against as many, not against more.{unprotected}"
         )
     return found

@@ -18,12 +18,14 @@ from fedsim.audits.measurements.check import Check
 from fedsim.audits.results.measured import AtVantage, LowerBound, VantageEmpirical
 from fedsim.audits.results.theory import Fits, Predicted, Prediction
 from fedsim.config import Config
+from fedsim.config.campaign import AuditConfig, TrialsConfig
 from fedsim.federation.runs import precision
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms.vantages import measured, suffix
 from fedsim.game.observers import at_server, released_model
 from fedsim.privacy.identifiability import VantageBounds
 from fedsim.privacy.mechanism import Neighbouring
+from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.trust.model import Vantage
 
 LINEARISED = (
@@ -85,7 +87,12 @@ def report(
             epsilon=bound.epsilon,
             rho_beta=bound.rho_beta,
             rho_alpha=bound.rho_alpha,
-            exact_posterior=at_server.is_exact(config, vantage),
+            exact_posterior=at_server.is_exact(
+                config.training.local_steps,
+                config.federation.adversary_rounds,
+                config.audit.mode,
+                vantage,
+            ),
             prediction=None
             if predicted is None
             else Predicted(
@@ -93,31 +100,47 @@ def report(
             ),
             empirical=None
             if predicted is None
-            else _empirical(config, seen, bound, predicted, delta, confidence),
+            else _empirical(config.trials, config.audit, seen, bound, predicted, delta, confidence),
             note=_note(config, bound, seen),
         )
     return rows
 
 
-def prediction(config: Config, seen: Arrays, vantage: Vantage) -> Prediction | None:
+def prediction(
+    prior: float,
+    participation: Participation,
+    neighbouring: Neighbouring,
+    seen: Arrays,
+    vantage: Vantage,
+) -> Prediction | None:
     """Return the prediction of a vantage point that needs no closed form of the log-odds' law.
 
     Of the released model, the normal law of its linearised score; of a server that sees sampled
     sums without noise, how often the record was there to be seen. None for all others.
 
     Args:
-        config: the experiment.
+        prior: the adversary's probability of D before the first round.
+        participation: who takes part in which round.
+        neighbouring: whether that record or client is missing, or replaced by another.
         seen: as of `seen_from`.
         vantage: who looks.
     """
-    prior = config.audit.prior
     noiseless = not seen["noise_stds"].any()
-    if vantage is not Vantage.RELEASED_MODEL and not (noiseless and config.participation.secret):
+    if vantage is not Vantage.RELEASED_MODEL and not (noiseless and participation.secret):
         return None
     predicted = forecast.predict(seen["sensitivities"], seen["noise_stds"], prior)
     advantage, method = predicted.advantage, "linearised"
     if noiseless:
-        advantage, method = _caught(config, seen, two_sided(seen["worlds"])), "closed form"
+        advantage, method = (
+            _caught(
+                participation,
+                neighbouring,
+                prior,
+                seen,
+                two_sided(seen["worlds"]),
+            ),
+            "closed form",
+        )
     return Prediction(
         mu=predicted.mu,
         advantage=advantage,
@@ -129,15 +152,21 @@ def prediction(config: Config, seen: Arrays, vantage: Vantage) -> Prediction | N
     )
 
 
-def _caught(config: Config, seen: Arrays, both: bool) -> float:
+def _caught(
+    participation: Participation,
+    neighbouring: Neighbouring,
+    audit_prior: float,
+    seen: Arrays,
+    both: bool,
+) -> float:
     """Return the advantage of whoever sees the record itself whenever it takes part.
 
     Of trials on D alone (not both) it is 2 TPR - 1, where a tie is half a win.
     """
-    rate, prior = config.participation.rate, logit(config.audit.prior)
+    rate, prior = participation.rate, logit(audit_prior)
     chances = (seen["sensitivities"] > 0).sum(axis=1)
     caught = -np.expm1(chances * math.log1p(-rate))
-    add_remove = config.privacy.neighbouring is Neighbouring.ADD_REMOVE
+    add_remove = neighbouring is Neighbouring.ADD_REMOVE
     # What absence in all rounds says: under add-remove that it speaks for D'.
     absence = prior + add_remove * chances * math.log1p(-rate)
     if not both:
@@ -148,7 +177,8 @@ def _caught(config: Config, seen: Arrays, both: bool) -> float:
 
 
 def _empirical(
-    config: Config,
+    trials: TrialsConfig,
+    audit: AuditConfig,
     seen: Arrays,
     bound: VantageBounds,
     predicted: Prediction,
@@ -157,9 +187,9 @@ def _empirical(
 ) -> VantageEmpirical:
     worlds: npt.NDArray[np.bool_] = seen["worlds"]
     final = seen["log_odds"][:, -1]
-    loss = final - logit(config.audit.prior)
+    loss = final - logit(audit.prior)
     both = two_sided(worlds)
-    played = precision.design(config, len(worlds))
+    played = precision.design(trials, audit.confidence, len(worlds))
     advantage = estimators.advantage(worlds, final, confidence, played)
     sure = estimators.advantage(worlds, final, ALARM_CONFIDENCE, played).interval
     proven = lower_bounds.clopper_pearson_bound(worlds, final, delta, played.level(confidence))

@@ -77,7 +77,12 @@ def _advantage(run: AuditedRun, report: Report) -> Iterator[Check]:
 def _beliefs(run: AuditedRun, report: Report) -> Iterator[Check]:
     """Yield the checks of log-odds as a likelihood; none where they are an attack's score."""
     config, transcript, mechanism = run.config, run.transcript, run.mechanism
-    if not at_server.is_exact(config, run.vantage):
+    if not at_server.is_exact(
+        config.training.local_steps,
+        config.federation.adversary_rounds,
+        config.audit.mode,
+        run.vantage,
+    ):
         return
     level = run.played.level(ALARM_CONFIDENCE)
     bounds, prediction = report.bounds, report.prediction

@@ -111,7 +111,14 @@ def _measured(run: AuditedRun) -> Report:
             **membership_audit.attacks(config, transcript, confidence),
         },
         membership_missing=membership_audit.why_none(config, transcript),
-        bayesian=bayesian_report(config, transcript, delta, run.releases),
+        bayesian=bayesian_report(
+            config.training,
+            config.privacy.neighbouring,
+            config.federation.vantage,
+            transcript,
+            delta,
+            run.releases,
+        ),
         # A canary is one record, whatever the target group is.
         one_run=one_run_report.report(config, transcript, run.of_one, delta, confidence),
         utility=empirical.utility(run),
@@ -152,9 +159,9 @@ def _cautions(run: AuditedRun, report: Report) -> list[str]:
     return [
         *cautions.cautions(config),
         *([one_training.CAUTION] if trials == 1 else []),
-        *campaign.cautions(config, trials),
+        *campaign.cautions(config.trials, trials),
         *campaign.imprecise(report.campaign),
-        *trust_report.cautions(config, report.mechanism.rounding, report.dropouts),
+        *trust_report.cautions(config.federation, report.mechanism.rounding, report.dropouts),
         *one_run_report.cautions(report.one_run),
         *cautions.budget_cautions(report.budget),
     ]

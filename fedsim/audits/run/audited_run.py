@@ -79,7 +79,7 @@ class AuditedRun:
     @cached_property
     def played(self) -> Design:
         """How the trials were played. Raises InputError for a number that was never planned."""
-        return precision.design(self.config, self.trials)
+        return precision.design(self.config.trials, self.config.audit.confidence, self.trials)
 
     @cached_property
     def of_one(self) -> Releases:

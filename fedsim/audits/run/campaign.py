@@ -13,6 +13,7 @@ from adversaries.statistics.design import pair_scores
 from adversaries.statistics.trials import Bools, Floats
 from fedsim.audits.results.measured import Campaign, Variance
 from fedsim.config import Config
+from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs.precision import design, halfwidth, interim_analyses
 from fedsim.federation.runs.run_directory import Arrays
 
@@ -62,7 +63,10 @@ def assemble(
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     trials, wanted = len(worlds), config.trials.until_halfwidth
-    planned, schedule = facts["planned_trials"], interim_analyses(config)
+    planned, schedule = (
+        facts["planned_trials"],
+        interim_analyses(config.trials, config.audit.confidence),
+    )
     stopped_at = facts["stopped_at"]
     reached = None if ends is None else (ends[1] - ends[0]) / 2
     return Campaign(
@@ -86,7 +90,10 @@ def assemble(
             for note, applies in (
                 (COMMON, config.trials.pairing == "common"),
                 (
-                    STOPPED.format(count=len(schedule), share=design(config, trials).share),
+                    STOPPED.format(
+                        count=len(schedule),
+                        share=design(config.trials, config.audit.confidence, trials).share,
+                    ),
                     wanted > 0,
                 ),
             )
@@ -131,15 +138,15 @@ def variance_ratio(advantage: float, prior: float = 0.5) -> float:
     return advantage * (1 - advantage) / (won * (1 - won) + lost * (1 - lost))
 
 
-def cautions(config: Config, trials: int) -> list[str]:
+def cautions(trials_config: TrialsConfig, trials: int) -> list[str]:
     """Return what a reader must know of a campaign of so many trials that was extended.
 
     Args:
-        config: the experiment.
+        trials_config: repetitions of the whole training.
         trials: how many were run.
     """
-    first = config.trials.first
-    if not 0 < first < trials or config.trials.until_halfwidth:
+    first = trials_config.first
+    if not 0 < first < trials or trials_config.until_halfwidth:
         return []
     return [EXTENDED.format(first=first, trials=trials)]
 

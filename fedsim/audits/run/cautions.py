@@ -53,7 +53,7 @@ def dp_failings(config: Config) -> list[str]:
             "the server, in the clear: their own records had no protection. Protecting people "
             "needs federation.colluding = 0."
         )
-    if at_server.seat(config).reads_noise:
+    if at_server.seat(config.audit.mode).reads_noise:
         handed = (
             "the challenge record's gradient"
             if config.privacy.unit == "record"

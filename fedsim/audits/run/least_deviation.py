@@ -49,7 +49,16 @@ def _shares(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -
         # Two-sided, and twice: of all steps together, and of the one that is furthest off.
         yield detectable.by_energy(report.residuals.noise.degrees_of_freedom, error / 4)
     sampled = run.releases.towards(vantage).sampled
-    if not at_server.is_exact(run.config, vantage) or sampled or run.played.common:
+    if (
+        not at_server.is_exact(
+            run.config.training.local_steps,
+            run.config.federation.adversary_rounds,
+            run.config.audit.mode,
+            vantage,
+        )
+        or sampled
+        or run.played.common
+    ):
         return
     seen = vantage_report.seen_from(run.transcript, vantage, run.vantage)
     trial_mu = forecast.trial_mu(seen["sensitivities"], seen["noise_stds"])

@@ -36,7 +36,9 @@ def measure(run: AuditedRun) -> Pac:
         **asdict(pac.guarantee(information, run.delta)),
         realised_information=realised,
         # Nats add up, whether the trials' secret was one or each had its own.
-        released_information=information * run.trials if adds_up(config) else None,
+        released_information=information * run.trials
+        if adds_up(config.privacy.noise_source)
+        else None,
         budgeted=config.privacy.mutual_information > 0,
         prior=config.privacy.pac_prior,
         prior_description=prior,

@@ -64,8 +64,8 @@ def draw(
     if not config.canaries.count:
         raise InputError("canaries.count is 0; say how many, for example --set canaries.count=1000")
     known = federation.load(config)
-    one_run.check(config, known)
-    coins = one_run.included(config, range(config.trials.count))
+    one_run.check(config.canaries, known)
+    coins = one_run.included(config.canaries.count, config.run.seed, range(config.trials.count))
     document = {
         "kind": config.canaries.kind,
         "count": config.canaries.count,
@@ -73,7 +73,7 @@ def draw(
         "norm": config.training.clipping_norm,
         "seed": config.run.seed,
         "clients": one_run.hosts(config).tolist(),
-        **one_run.described(config, known),
+        **one_run.described(config.canaries, config.run.seed, known),
         # A character for each canary: 1 if it is in the training of the trial.
         "included": ["".join("01"[coin] for coin in trial) for trial in coins.tolist()],
     }

@@ -63,7 +63,7 @@ def membership(
     from fedsim.studies.membership import membership_game, membership_report  # noqa: PLC0415  (torch)
 
     report_directory.check_new(directory)
-    playing = _playing(config)
+    playing = _playing(config.audit.attacks)
     start = time.perf_counter()
     console = Terminal(stderr=True)
     with measuring(console, "training") as progress:
@@ -88,11 +88,11 @@ def _configured(
     return configuration.load(path, configuration.parse_overrides(set_) | given)
 
 
-def _playing(config: Config) -> "Mapping[str, Attack]":
+def _playing(attack_names: str) -> "Mapping[str, Attack]":
     """Return the attacks that are played. Raises InputError where there is none."""
     from adversaries.attacks import membership_attacks  # noqa: PLC0415  (torch)
 
-    if playing := membership_attacks.chosen(config.audit.attacks):
+    if playing := membership_attacks.chosen(attack_names):
         return playing
     raise InputError(
         "audit.attacks is 'none', which leaves nothing to play; name attacks with --attacks, or all"

@@ -24,6 +24,7 @@ from fedsim.cli.options import (
 )
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.config import Config, Scalar
+from fedsim.config.campaign import TrialsConfig
 from fedsim.experiment import (
     check_ledger,
     prepare,
@@ -95,12 +96,12 @@ def run(
         given["trials.count"] = max_trials if trials is None else trials
         config = _configured(config_file, set_, given)
         configuration.check_is_no_training(config, str(config_file))
-        _check_maximum(config, trials, max_trials)
+        _check_maximum(config.trials.until_halfwidth, trials, max_trials)
         plan = prepare(threaded(config, runtime))
         with preparing(console) as searched:
             directory = plan.begin(searched)
         options.say_delta(plan.config, console)
-        if short := _shortfall(plan.config):
+        if short := _shortfall(plan.config.trials, plan.config.audit.confidence):
             console.print(short, highlight=False)
     if directory.finished:
         said = _what_is_finished(directory, resume is not None, trials is not None)
@@ -216,13 +217,13 @@ def _check_halfwidth(until_halfwidth: float | None) -> None:
         )
 
 
-def _check_maximum(config: Config, trials: int | None, max_trials: int | None) -> None:
+def _check_maximum(until_halfwidth: float, trials: int | None, max_trials: int | None) -> None:
     """Raise InputError where --max-trials is no maximum."""
     if max_trials is None:
         return
     if trials is not None:
         raise InputError("--trials and --max-trials both say how many trials; give one")
-    if not config.trials.until_halfwidth:
+    if not until_halfwidth:
         raise InputError(
             "--max-trials is for trials that stop by what they show; give --until-halfwidth with "
             "it, or --trials instead"
@@ -242,15 +243,14 @@ def _what_is_finished(directory: RunDirectory, resumed: bool, more: bool) -> str
     raise InputError(f"'{directory.path}' holds a finished run; read {page}, or {another}{further}")
 
 
-def _shortfall(config: Config) -> str:
+def _shortfall(trials: TrialsConfig, confidence: float) -> str:
     """Say that the trials may end before they are precise enough; "" where they cannot."""
     from adversaries.statistics import stopping  # noqa: PLC0415  (SciPy)
 
-    trials = config.trials
     if not trials.until_halfwidth:
         return ""
     common = trials.pairing == "common"
-    needed = stopping.enough(trials.until_halfwidth, config.audit.confidence, common)
+    needed = stopping.enough(trials.until_halfwidth, confidence, common)
     if trials.count >= needed:
         return ""
     return (

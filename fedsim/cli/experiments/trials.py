@@ -22,6 +22,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy import identifiability
 from fedsim.privacy.delta import ASSUMED
+from fedsim.privacy.noise import Noise
 from fedsim.report.pages.wording import number
 
 DESIGNS = {
@@ -154,7 +155,7 @@ def _document(expected: _Expected, halfwidth: float, share: float) -> dict[str, 
     assert advantage is not None
     # The advantage that a run predicts is that of its prior; its bounds are from even odds.
     mu = gaussian.mu_of_advantage(max(0.0, advantage)) if expected.mu is None else expected.mu
-    unknown = _unknown(config, mu)
+    unknown = _unknown(config.training.sampling_rate, config.privacy.noise, mu)
     epsilon = None if unknown else gaussian.epsilon(mu, expected.delta)
     return {
         "advantage": advantage,
@@ -214,11 +215,11 @@ def _needed(
     }
 
 
-def _unknown(config: Config, mu: float) -> str | None:
+def _unknown(record_rate: float, noise_kind: Noise, mu: float) -> str | None:
     """Return why nothing can be said of lower bounds before the trials, None where it can."""
-    if (noise := config.privacy.noise.mechanism).own_law:
+    if (noise := noise_kind.mechanism).own_law:
         return f"the log-odds of {noise.title} have no law that is known before the trials"
-    if config.training.sampling_rate < 1:
+    if record_rate < 1:
         return (
             "the log-odds of sampled steps have no closed form; the report leads with trade_off, "
             "the bound from the sampled mechanism's own trade-off curve"

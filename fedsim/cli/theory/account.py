@@ -79,7 +79,7 @@ def account(
 def _print(found: Guarantee, console: Console, assumed: bool) -> None:
     releases, vantage, bounds = found.releases, found.vantage, found.bounds
     document, config = found.document, found.config
-    reason = None if config is None else unbounded(config)
+    reason = None if config is None else unbounded(config.training.clipping, config.privacy.noise)
     by_pac = config is not None and config.privacy.noise.mechanism.by_candidate
     if not by_pac:
         guarantees.print_description(releases, vantage, console)

@@ -22,6 +22,8 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from fedsim.config import Config
+from fedsim.config.campaign import AuditConfig
+from fedsim.config.privacy import PrivacyConfig
 from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import Answer
 from fedsim.federation.protocol import consent, messages
@@ -73,9 +75,11 @@ def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
         asked[consent.ADVERSARY] = "this node is asked to be the adversary"
     if config.canaries.count and partition in one_run.hosts(config):
         asked[consent.CANARIES] = "canaries are planted among this client's records"
-    if reason := _told_bare(config, request):
+    if reason := _told_bare(config.audit, request):
         asked |= dict.fromkeys(consent.UNPROTECTED, reason)
-    elif reason := _hides_nothing(config) or _tells_of_others(config, request):
+    elif reason := _hides_nothing(config.privacy, config.training.clipping) or _tells_of_others(
+        config, request
+    ):
         asked[consent.EXPERIMENT] = reason
     return asked
 
@@ -99,14 +103,14 @@ def check(
     terms = consent.terms(context.node_config)
     if terms is None:
         return
-    _check_place(message, config, request)
+    _check_place(message, config.trials.count, config.training.rounds, request)
     if config.trials.count > terms.max_trials:
         raise RefusedError(
             f"trials.count is {config.trials.count}, but the client consented to {MAX_TRIALS} = "
             f"{terms.max_trials}, and every trial is a training of its own; who agrees to it sets "
             f"{MAX_TRIALS} = {config.trials.count} in the node's config"
         )
-    _check_role(config, request, known, messages.partition(context))
+    _check_role(config.run.job, request, known, messages.partition(context))
     expected = _noise_multiplier(terms, context, config)
     if not math.isclose(request.noise_multiplier, expected, rel_tol=SAME):
         raise RefusedError(
@@ -220,27 +224,27 @@ def _ahead(config: Config, noise_multiplier: float, request: Request, earlier: i
     """
     trials, rounds = config.trials.count - request.first_trial, config.training.rounds
     if config.privacy.stop_at:
-        kind = planned_kind(config, noise_multiplier)
+        kind = planned_kind(config.training, config.participation, noise_multiplier)
         rounds = affordable(config, kind, rounds, Ahead(trials, [Counter({kind: earlier})]))
     left = rounds * trials - (request.round - 1) * request.trials
     return released(config, noise_multiplier, max(left, request.trials))
 
 
-def _told_bare(config: Config, request: Request) -> str | None:
+def _told_bare(audit: AuditConfig, request: Request) -> str | None:
     """Return why something of this client leaves without any noise; None where nothing does."""
-    if at_server.seat(config).reads_noise:
-        return f"audit.mode is '{config.audit.mode}'"
-    if config.audit.bayesian_pairs:
-        return f"audit.bayesian-pairs is {config.audit.bayesian_pairs}"
+    if at_server.seat(audit.mode).reads_noise:
+        return f"audit.mode is '{audit.mode}'"
+    if audit.bayesian_pairs:
+        return f"audit.bayesian-pairs is {audit.bayesian_pairs}"
     if request.role == Role.COLLUDER:  # it hands over its noise, and what its message protects
         return "this node is asked to disclose its noise to the adversary"
     return None
 
 
-def _hides_nothing(config: Config) -> str | None:
+def _hides_nothing(privacy: PrivacyConfig, clipping: bool) -> str | None:
     """Return why the noise of a run protects nobody; None where it does."""
-    mechanism = config.privacy
-    if not config.training.clipping:
+    mechanism = privacy
+    if not clipping:
         return "training.clipping is false, so that nothing bounds what a record adds"
     if mechanism.noise_source == "seed":
         return "privacy.noise-source is 'seed', so that the server knows the noise"
@@ -262,32 +266,32 @@ def _tells_of_others(config: Config, request: Request) -> str | None:
     )
 
 
-def _check_place(message: Message, config: Config, request: Request) -> None:
+def _check_place(message: Message, trial_count: int, rounds: int, request: Request) -> None:
     """Raise RefusedError unless trials and round are among those that the run plans."""
     numbers = (request.first_trial, request.trials, request.round, request.record)
     if any(type(number) is not int for number in numbers):
         raise RefusedError("trials, rounds and records are counted in whole numbers")
-    first, count, planned = request.first_trial, request.trials, config.trials.count
+    first, count, planned = request.first_trial, request.trials, trial_count
     if count < 1 or first < 0 or first + count > planned:
         raise RefusedError(
             f"{count} trial(s) from {first} on are asked for, but the run's configuration has "
             f"trials 0 to {planned - 1}"
         )
     # The final model comes after the last round.
-    last = config.training.rounds + message.metadata.message_type.startswith("evaluate")
+    last = rounds + message.metadata.message_type.startswith("evaluate")
     if not 1 <= request.round <= last:
         raise RefusedError(
             f"round {request.round} is asked for, but the run's configuration has rounds 1 to "
-            f"{config.training.rounds}"
+            f"{rounds}"
         )
 
 
-def _check_role(config: Config, request: Request, known: Federation, partition: int) -> None:
+def _check_role(job: str, request: Request, known: Federation, partition: int) -> None:
     """Raise RefusedError unless a client may be what it is asked to be, about this record."""
     role, record = request.role, request.record
     if role not in ROLES:
         raise RefusedError(f"the role is '{role}', but a client is one of {', '.join(ROLES)}")
-    if config.run.job == "training" and (role != Role.CLIENT or record >= 0):
+    if job == "training" and (role != Role.CLIENT or record >= 0):
         # Which records there are is this client's own business: a game about one would tell.
         raise RefusedError(
             f"the role is '{role}' and the record {record}, but a training has no target and no "

@@ -14,6 +14,7 @@ from flwr.app import ArrayRecord, Context
 
 from adversaries.attacks import membership_attacks
 from fedsim.config import Config
+from fedsim.config.federation import FederationConfig
 from fedsim.federation.client import inputs
 from fedsim.federation.client.inputs import Received
 from fedsim.federation.protocol import consent, messages, node_memory
@@ -92,19 +93,20 @@ def conclude(received: Received) -> None:
         node_memory.remember(context, MEMBERSHIP, attack)
 
 
-def findings(context: Context, config: Config) -> dict[str, ArrayRecord]:
+def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRecord]:
     """Return what the adversary found, and forget it.
 
     Args:
         context: of the node, whose state is the memory.
-        config: the experiment.
+        configured_vantage: where the adversary sits: at the server, at a participant,
+            or before the released model.
 
     Returns:
         Arrays by record.
     """
     names = {MEMBERSHIP: ""}
     for name, vantage in ((MEMORY, Vantage.PARTICIPANT), (RELEASED, Vantage.RELEASED_MODEL)):
-        names[name] = vantages.suffix(vantage, config.federation.vantage)
+        names[name] = vantages.suffix(vantage, configured_vantage)
     records = {}
     for name, ending in names.items():
         arrays = node_memory.recall(context, name)
@@ -120,7 +122,7 @@ def findings(context: Context, config: Config) -> dict[str, ArrayRecord]:
 def _follows_rounds(config: Config) -> bool:
     """Whether the adversary itself keeps a belief from round to round."""
     follows = Vantage.PARTICIPANT in vantages.measured(config)
-    return follows and at_server.seat(config).follows
+    return follows and at_server.seat(config.audit.mode).follows
 
 
 def _sees_own_rounds(config: Config) -> bool:
@@ -194,9 +196,8 @@ def _watch_losses(received: Received, parameters: torch.Tensor) -> npt.NDArray[n
     return losses
 
 
-def _waits(config: Config) -> bool:
+def _waits(federation: FederationConfig) -> bool:
     """Whether the adversary learns only with the aggregate what it is a sum of."""
-    federation = config.federation
     return federation.tolerated_dropouts > 0 or (
         federation.colluding > 0 and not federation.trust.model.server_draws
     )
@@ -215,7 +216,7 @@ def _recall(received: Received) -> Memory:
             f"{request.round}: its Flower state was lost between rounds"
         )
     memory = Memory.from_arrays(arrays, known.device)
-    if _waits(received.config):
+    if _waits(received.config.federation):
         memory = _expect_late(memory, received)
     return participant.observe(memory, inputs.array(received.message, messages.AGGREGATE, known))
 
@@ -229,7 +230,7 @@ def _expect(
     """Learn from the aggregate of the round before, and get ready for that of this round."""
     context, config, request = received.context, received.config, received.request
     memory = _recall(received)
-    if _waits(config):
+    if _waits(config.federation):
         awaiting = {"model": parameters.cpu().numpy(), "message": sent.cpu().numpy()}
         node_memory.remember(context, AWAITING, awaiting)
     else:

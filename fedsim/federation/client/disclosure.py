@@ -4,6 +4,7 @@ import torch
 from flwr.app import ArrayRecord
 
 from fedsim.config import Config
+from fedsim.config.campaign import AuditConfig
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request, Role
 from fedsim.game.client import challenge_contributions, gradient_distances
@@ -36,7 +37,7 @@ def disclosed(
         noises: of each step, [T, P]; empty where none is disclosed.
         masks: which of the client's records each candidate has; None without candidates.
     """
-    if not at_server.seat(config).reads_noise:
+    if not at_server.seat(config.audit.mode).reads_noise:
         if request.role != Role.COLLUDER or not noises:
             return {}
         (noise_drawn,) = noises
@@ -76,23 +77,38 @@ def _measurement(
 
 
 def distances(
-    config: Config, known: Federation, request: Request, partition: int, parameters: torch.Tensor
+    noise_seed: int | None,
+    audit: AuditConfig,
+    neighbouring: Neighbouring,
+    known: Federation,
+    request: Request,
+    partition: int,
+    parameters: torch.Tensor,
 ) -> dict[str, ArrayRecord]:
     """Return the record that the Bayesian accountant asks of a client, if it asks anything.
 
     Args:
-        config: the experiment.
+        noise_seed: of the noise.
+        audit: what is measured of the trials.
+        neighbouring: whether that record or client is missing, or replaced by another.
         known: what the client knows of the federation.
         request: what is asked.
         partition: the client's number.
         parameters: of the model, [T, P].
     """
-    evaluated = config.audit.evaluated(request.trial_numbers)
-    if not config.audit.bayesian_pairs or not evaluated:
+    evaluated = audit.evaluated(request.trial_numbers)
+    if not audit.bayesian_pairs or not evaluated:
         return {}
     trials = request.trial_numbers[:evaluated]
     found = gradient_distances(
-        config, known, partition, parameters[:evaluated], trials, request.round
+        noise_seed,
+        audit.bayesian_pairs,
+        neighbouring,
+        known,
+        partition,
+        parameters[:evaluated],
+        trials,
+        request.round,
     )
     if found is None:
         return {}

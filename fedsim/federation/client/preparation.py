@@ -81,7 +81,7 @@ def configured(context: Context) -> Config:
     config, node = from_run_config(context.run_config), context.node_config
     protects = consent.protects(node)
     if protects:
-        _check_reading(config, node)
+        _check_reading(config.data.name, config.run.job, node)
     if protects or consent.DATA in node:
         # A client's files are where the client says, and nobody else needs to know.
         config = config.reading_data_from(str(node.get(consent.DATA, "")), as_they_are=True)
@@ -93,24 +93,24 @@ def configured(context: Context) -> Config:
             f"{consent.WEIGHTS} in its node.toml to where it lies"
         )
     if config.data.name == OWN:
-        _check_schema(str(node.get(consent.SCHEMA, "")), config)
+        _check_schema(str(node.get(consent.SCHEMA, "")), config.data.public_schema)
     return config.starting_from(weights if digest else config.model.weights)
 
 
-def _check_reading(config: Config, node: Mapping[str, Scalar]) -> None:
+def _check_reading(data_name: str, job: str, node: Mapping[str, Scalar]) -> None:
     """Raise RefusedError if a run would read a client's files otherwise than by its own schema.
 
     Every other reader takes from the files what the run is told: classes, categories, ranges, and
     how many records there are. A schema of the server's choice would be a question about them: a
     client refuses if a record does not fit, and no noise hides that it does.
     """
-    if config.data.name in data.BUNDLED:  # which reads no file
+    if data_name in data.BUNDLED:  # which reads no file
         return
-    if config.data.name != OWN:
-        why = f"data.name is '{config.data.name}', which is not read by a public schema"
+    if data_name != OWN:
+        why = f"data.name is '{data_name}', which is not read by a public schema"
         consent.check(node, {consent.EXPERIMENT: why})
-    if config.run.job != "training":
-        why = f"run.job is '{config.run.job}', and these records are nobody else's"
+    if job != "training":
+        why = f"run.job is '{job}', and these records are nobody else's"
         consent.check(node, {consent.EXPERIMENT: why})
     if not node.get(consent.SCHEMA):
         raise RefusedError(
@@ -119,7 +119,7 @@ def _check_reading(config: Config, node: Mapping[str, Scalar]) -> None:
         )
 
 
-def _check_schema(path: str, config: Config) -> None:
+def _check_schema(path: str, public_schema: str) -> None:
     """Raise RefusedError if a run's schema is another than the node's copy; "" is none."""
     if not path:
         return
@@ -130,5 +130,5 @@ def _check_schema(path: str, config: Config) -> None:
         raise RefusedError(
             f"this client's {consent.SCHEMA} names no schema; its own log says why"
         ) from None
-    if said := schemas.difference(own, schemas.parse(config.data.public_schema)):
+    if said := schemas.difference(own, schemas.parse(public_schema)):
         raise RefusedError(f"data.public-schema is not the schema that this client keeps: {said}")

@@ -17,6 +17,8 @@ from fedsim.common.randomness import Role as SeedRole
 from fedsim.common.randomness import generator
 from fedsim.config import Config, from_run_config
 from fedsim.config.federation import OWN
+from fedsim.config.privacy import PrivacyConfig
+from fedsim.config.training import TrainingConfig
 from fedsim.federation.client import admission, inputs
 from fedsim.federation.client.disclosure import disclosed, distances
 from fedsim.federation.client.inputs import Received
@@ -108,7 +110,7 @@ def train(message: Message, context: Context) -> Message:
     config, known, request = prepared(message, context)
     partition = messages.partition(context)
     received = Received(message, context, config, known, request)
-    _may_drop_out(config, request, partition)
+    _may_drop_out(config.federation.dropout_rate, config.run.seed, request, partition)
     parameters = inputs.model(message, known)
     if partition not in config.participation.participants(request.round):
         return _looked_on(received, parameters, start)
@@ -117,10 +119,12 @@ def train(message: Message, context: Context) -> Message:
         participation.coins(config.participation, config.trials, known, request.game, step)
         for step in range(1, config.training.local_steps + 1)
     ]
-    disclosing = at_server.seat(config).reads_noise or request.role == Role.COLLUDER
+    disclosing = at_server.seat(config.audit.mode).reads_noise or request.role == Role.COLLUDER
     grid = summing.grid(config, request.noise_multiplier, parameters.shape[1])
     noises: list[torch.Tensor] = []
-    masks = _candidate_masks(config, known, partition, request)
+    masks = _candidate_masks(
+        config.candidates, config.privacy, config.run.seed, known, partition, request
+    )
 
     def own_noise(step: int) -> torch.Tensor:
         std = _noise_std(message, config, known, request, grid)
@@ -143,7 +147,15 @@ def train(message: Message, context: Context) -> Message:
         from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
 
         adversary_node.follow(received, parameters, sent, coins[0])
-    content |= distances(config, known, request, partition, parameters)
+    content |= distances(
+        config.noise_seed,
+        config.audit,
+        config.privacy.neighbouring,
+        known,
+        request,
+        partition,
+        parameters,
+    )
     seconds = _seconds(context, start)
     return messages.reply(message, partition, content, seconds=seconds, round=request.round)
 
@@ -246,21 +258,19 @@ def findings(message: Message, context: Context) -> Message:
     consent.check(context.node_config, {consent.ADVERSARY: "an adversary's findings are asked for"})
     from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
 
-    records = adversary_node.findings(context, config)
+    records = adversary_node.findings(context, config.federation.vantage)
     return messages.reply(message, messages.partition(context), records)
 
 
-def _may_drop_out(config: Config, request: Request, partition: int) -> None:
+def _may_drop_out(dropout_rate: float, seed: int, request: Request, partition: int) -> None:
     """Raise RuntimeError if this client is to fail in this round; the adversary never does.
 
     One coin for all trials, which share the message.
     """
-    rate = config.federation.dropout_rate
+    rate = dropout_rate
     if not rate or request.role == Role.ADVERSARY:
         return
-    coin = generator(
-        config.run.seed, SeedRole.DROPOUT, round=request.round, partition=partition
-    ).random()
+    coin = generator(seed, SeedRole.DROPOUT, round=request.round, partition=partition).random()
     if coin < rate:
         raise RuntimeError(
             f"dropped out of round {request.round} by chance (federation.dropout-rate {rate:g})"
@@ -285,7 +295,7 @@ def _contribution(
     target_client = request.role == Role.TARGET_CLIENT
     told_worlds = target_client and messages.WORLDS in message.content
     worlds = inputs.array(message, messages.WORLDS, known) if told_worlds else None
-    planted = _planted(config, context)
+    planted = _planted(config.training, config.privacy, context)
 
     def contributed(model: torch.Tensor, step: int) -> torch.Tensor:
         if masks is not None:
@@ -301,7 +311,7 @@ def _contribution(
     return contributed
 
 
-def _planted(config: Config, context: Context) -> Canaries | None:
+def _planted(training: TrainingConfig, privacy: PrivacyConfig, context: Context) -> Canaries | None:
     """Return this client's canaries, None for none. Raises InputError.
 
     Only where one record's gradient is what clipping bounds: a client's clipped update with a
@@ -311,9 +321,9 @@ def _planted(config: Config, context: Context) -> Canaries | None:
     if seed is None:
         return None
     consent.check(context.node_config, {consent.CANARIES: "this node has a canary-seed"})
-    simple = config.training.local_steps == 1 and config.training.clipping
-    simple = simple and config.privacy.sensitivity == "global"
-    if config.privacy.unit != "record" or config.privacy.noise.mechanism.own_law or not simple:
+    simple = training.local_steps == 1 and training.clipping
+    simple = simple and privacy.sensitivity == "global"
+    if privacy.unit != "record" or privacy.noise.mechanism.own_law or not simple:
         raise InputError(
             "this node's config has a canary-seed, but canaries stand for single clipped records: "
             "they need privacy.unit 'record', clipping, isotropic noise of global sensitivity and "
@@ -326,13 +336,20 @@ def _planted(config: Config, context: Context) -> Canaries | None:
 
 
 def _candidate_masks(
-    config: Config, known: Federation, partition: int, request: Request
+    candidates: int,
+    privacy: PrivacyConfig,
+    seed: int,
+    known: Federation,
+    partition: int,
+    request: Request,
 ) -> Bools | None:
     """Return which of this client's records each candidate has; None without candidates."""
-    if not config.privacy.noise.mechanism.by_candidate:
+    if not privacy.noise.mechanism.by_candidate:
         return None
     return candidate_masks(
-        config,
+        candidates,
+        privacy.pac_prior,
+        seed,
         known,
         partition,
         request.game.record if request.role == Role.TARGET_CLIENT else None,

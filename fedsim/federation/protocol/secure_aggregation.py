@@ -21,7 +21,7 @@ from flwr.app import ConfigRecord, Context, Error, Message, MessageType, RecordD
 from flwr.app.typing import ConfigRecordValues
 from flwr.serverapp import Grid
 
-from fedsim.config import Config, from_run_config
+from fedsim.config import from_run_config
 from fedsim.federation.protocol import flower_private as flower
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.arrays import check_bytes
@@ -31,6 +31,7 @@ from fedsim.federation.protocol.messages import Request
 from fedsim.federation.protocol.replies import failure
 from fedsim.game.mechanisms.fixed_point import MODULUS_BITS, FixedPoint, Words, message_bits
 from fedsim.privacy.participation.histories import most_together
+from fedsim.privacy.participation.rule import Participation
 
 CONFIGS = flower.SECAGG_CONFIGS
 
@@ -54,19 +55,19 @@ class SecureAggregationError(RefusedError):
     """The protocol was not followed; a client sends nothing then, and a server learns nothing."""
 
 
-def enabled(config: Config) -> bool:
+def enabled(secure_aggregation: str) -> bool:
     """Return whether the clients of this federation send masked messages alone."""
-    return config.federation.secure_aggregation == "secagg+"
+    return secure_aggregation == "secagg+"
 
 
-def threshold(config: Config, round: int) -> int:
+def threshold(participation: Participation, round: int) -> int:
     """Return how many clients' shares unmask: all that join but those that may be missing.
 
     Args:
-        config: the experiment.
+        participation: who takes part in which round.
         round: counts from 1.
     """
-    return config.participation.shares(round)
+    return participation.shares(round)
 
 
 def client_mod(message: Message, context: Context, call_next: Handler) -> Message:
@@ -83,20 +84,22 @@ def client_mod(message: Message, context: Context, call_next: Handler) -> Messag
         SecureAggregationError: the request would bypass the protocol or weaken it.
     """
     config = from_run_config(context.run_config)
-    if not enabled(config):
+    if not enabled(config.federation.secure_aggregation):
         return call_next(message, context)
     if CONFIGS not in message.content.config_records:
-        if _looks_on(config, message, context):
+        if _looks_on(config.participation, message, context):
             return call_next(message, context)
         raise SecureAggregationError("a sum was asked for outside of secure aggregation")
     configs = message.content.config_records[CONFIGS]
     if configs.get(Key.STAGE) == Stage.SETUP:
-        _check_setup(config, configs)
+        _check_setup(config.participation, config.training.rounds, configs)
         context.state[SET_UP] = ConfigRecord({ROUND: configs.get(ROUND, 1)})
     elif configs.get(Key.STAGE) == Stage.UNMASK:
-        _check_unmask(config, configs, message.metadata.dst_node_id, _last_asked(context)[1])
+        _check_unmask(
+            config.participation, configs, message.metadata.dst_node_id, _last_asked(context)[1]
+        )
     elif configs.get(Key.STAGE) == Stage.COLLECT_MASKED_VECTORS:
-        _check_once(config, Request.from_content(message.content), context)
+        _check_once(config.participation, Request.from_content(message.content), context)
     beside = RecordDict()
 
     def masked_part(request: Message, same: Context) -> Message:
@@ -344,11 +347,11 @@ def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
     return values
 
 
-def _looks_on(config: Config, message: Message, context: Context) -> bool:
+def _looks_on(participation: Participation, message: Message, context: Context) -> bool:
     """Return whether a client is shown a round that it does not join, and sends no sum of."""
-    if not config.participation.varying or messages.REQUEST not in message.content:
+    if not participation.varying or messages.REQUEST not in message.content:
         return False
-    joins = config.participation.participants(Request.from_content(message.content).round)
+    joins = participation.participants(Request.from_content(message.content).round)
     return messages.partition(context) not in joins
 
 
@@ -358,7 +361,7 @@ def _last_asked(context: Context) -> tuple[int, int]:
     return (0, 0) if before is None else tuple(before["last"])  # type: ignore[arg-type,return-value]
 
 
-def _check_once(config: Config, request: Request, context: Context) -> None:
+def _check_once(participation: Participation, request: Request, context: Context) -> None:
     """Raise SecureAggregationError for a second request for the sum of a round.
 
     Under other masks, but of the same message: the difference of two such sums among other clients
@@ -372,7 +375,7 @@ def _check_once(config: Config, request: Request, context: Context) -> None:
         )
     # For another round fewer clients could be needed to unmask.
     set_up: Any = context.state.config_records[SET_UP][ROUND]
-    if config.participation.varying and set_up != request.round:
+    if participation.varying and set_up != request.round:
         raise SecureAggregationError(
             f"the sum of round {request.round} is asked for, but secure aggregation was set up for "
             f"round {set_up}"
@@ -380,20 +383,23 @@ def _check_once(config: Config, request: Request, context: Context) -> None:
     context.state[ANSWERED] = ConfigRecord({"last": list(asked)})
 
 
-def agreed_setup(config: Config, round: int) -> dict[str, ConfigRecordValues]:
+def agreed_setup(
+    participation: Participation, rounds: int, round: int
+) -> dict[str, ConfigRecordValues]:
     """Return what clients and server agree on in the first stage; it follows from the run.
 
     Args:
-        config: the experiment.
+        participation: who takes part in which round.
+        rounds: how many rounds, k.
         round: counts from 1; said where rounds have different clients.
     """
-    clients = len(config.participation.participants(round))
-    bits = message_bits(most_together(config.participation, config.training.rounds))
-    said: dict[str, ConfigRecordValues] = {ROUND: round} if config.participation.varying else {}
+    clients = len(participation.participants(round))
+    bits = message_bits(most_together(participation, rounds))
+    said: dict[str, ConfigRecordValues] = {ROUND: round} if participation.varying else {}
     return said | {
         Key.SAMPLE_NUMBER: clients,
         Key.SHARE_NUMBER: clients,
-        Key.THRESHOLD: threshold(config, round),
+        Key.THRESHOLD: threshold(participation, round),
         Key.CLIPPING_RANGE: float(1 << (bits - 1)),
         Key.TARGET_RANGE: 1 << bits,
         Key.MOD_RANGE: 1 << MODULUS_BITS,
@@ -401,15 +407,15 @@ def agreed_setup(config: Config, round: int) -> dict[str, ConfigRecordValues]:
     }
 
 
-def _check_setup(config: Config, configs: ConfigRecord) -> None:
+def _check_setup(participation: Participation, rounds: int, configs: ConfigRecord) -> None:
     """Raise SecureAggregationError for a setup that hides less than what was agreed.
 
     Fewer clients who can unmask, a modulus whose masks are 0, a range that clips.
     """
     round: Any = configs.get(ROUND, 1)
-    if type(round) is not int or not 1 <= round <= config.training.rounds:
+    if type(round) is not int or not 1 <= round <= rounds:
         raise SecureAggregationError(f"the server set up secure aggregation for round {round!r}")
-    for name, agreed in agreed_setup(config, round).items():
+    for name, agreed in agreed_setup(participation, rounds, round).items():
         if configs.get(name) != agreed:
             raise SecureAggregationError(
                 f"the server set up secure aggregation with {name} {configs.get(name)!r}, but the "
@@ -417,7 +423,9 @@ def _check_setup(config: Config, configs: ConfigRecord) -> None:
             )
 
 
-def _check_unmask(config: Config, configs: ConfigRecord, own: int, round: int) -> None:
+def _check_unmask(
+    participation: Participation, configs: ConfigRecord, own: int, round: int
+) -> None:
     """Raise SecureAggregationError for a request that would unmask a single client.
 
     Who has both shares of a client, that of its own mask and that of its key, has its message: no
@@ -429,7 +437,10 @@ def _check_unmask(config: Config, configs: ConfigRecord, own: int, round: int) -
         for name in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)
     )
     everybody = [*active, *dead]
-    clients, needed = len(config.participation.participants(round)), threshold(config, round)
+    clients, needed = (
+        len(participation.participants(round)),
+        threshold(participation, round),
+    )
     if (
         len(set(everybody)) != len(everybody)
         or len(everybody) > clients

@@ -61,7 +61,7 @@ class Attempt:
         first: int = 1,
     ) -> None:
         self._config, self._append, self._account = config, append, account
-        kind = planned_kind(config, noise_multiplier)
+        kind = planned_kind(config.training, config.participation, noise_multiplier)
         self._provisional = config.federation.tolerated_dropouts > 0
         self._template = Row(
             trials.start,
@@ -83,9 +83,13 @@ class Attempt:
             for round in range(first, rounds + 1)
         ]
         self._training = _Course.of(config, account, planned)
-        self._everything = _Course.of(config, everything, planned) if adds_up(config) else None
-        self.earlier = account.most if adds_up(config) else 0
-        self.released = everything.most if adds_up(config) else 0
+        self._everything = (
+            _Course.of(config, everything, planned)
+            if adds_up(config.privacy.noise_source)
+            else None
+        )
+        self.earlier = account.most if adds_up(config.privacy.noise_source) else 0
+        self.released = everything.most if adds_up(config.privacy.noise_source) else 0
         self.first = first
         vantage = config.federation.vantage
         self.epsilon = max(

@@ -14,12 +14,15 @@ from dataclasses import replace
 
 from adversaries.errors import InputError
 from fedsim.config import Config
+from fedsim.config.privacy import PrivacyConfig
+from fedsim.config.training import TrainingConfig
 from fedsim.federation.runs import accounts, batches, ledger
 from fedsim.federation.runs.accounts import Account
 from fedsim.federation.runs.ahead import Ahead, affordable
 from fedsim.federation.runs.ledger_row import Row, planned_course, planned_kind
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms.composition import adds_up, epsilon_of, times
+from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.releases import Rounds
 
 ACCEPTED = "accepted.json"
@@ -45,20 +48,41 @@ def plan(
             of another source; or an interrupted batch released noise that cannot be drawn again.
     """
     rows = [] if directory is None else ledger.verified(directory)
-    _check_noise_source(config, rows)
+    _check_noise_source(config.privacy.noise_source, rows)
     finished = batches.finished(config, directory) if directory else []
     left = [trials for trials in batches.ranges(config, directory) if trials.start not in finished]
-    _check_repeatable(config, {row.batch for row in rows} - set(finished))
+    _check_repeatable(config.privacy, {row.batch for row in rows} - set(finished))
     fixed = batches.rounds_of(directory, finished[0]) if directory and finished else None
-    rounds, kind = fixed or config.training.rounds, planned_kind(config, nominal)
+    rounds, kind = (
+        fixed or config.training.rounds,
+        planned_kind(config.training, config.participation, nominal),
+    )
     if config.privacy.stop_at:
-        for ahead in _ahead(config, kind, rows, left, rounds, done):
+        for ahead in _ahead(
+            config.participation,
+            config.privacy.noise_source,
+            config.training,
+            kind,
+            rows,
+            left,
+            rounds,
+            done,
+        ):
             most = done + affordable(config, kind, rounds - done, ahead)
             if most == 0 or (fixed is not None and most < fixed):
                 raise InputError(_too_dear(config, kind, fixed or 1, ahead))
             rounds = most
-    if directory and adds_up(config):
-        for ahead in _ahead(config, kind, rows, left, rounds, done):
+    if directory and adds_up(config.privacy.noise_source):
+        for ahead in _ahead(
+            config.participation,
+            config.privacy.noise_source,
+            config.training,
+            kind,
+            rows,
+            left,
+            rounds,
+            done,
+        ):
             _check_accepted(config, kind, ahead, rounds - done, directory)
     return rounds
 
@@ -84,7 +108,9 @@ def accept(directory: RunDirectory, epsilon: float) -> None:
 
 
 def _ahead(
-    config: Config,
+    participation: Participation,
+    noise_source: str,
+    training: TrainingConfig,
     kind: Rounds,
     rows: Sequence[Row],
     left: Sequence[range],
@@ -92,10 +118,10 @@ def _ahead(
     done: int,
 ) -> list[Ahead]:
     """Return what is still to run: all of it together, or from the seed every batch by itself."""
-    clients = config.participation.accounts
+    clients = participation.accounts
     if not left:
         return []
-    if adds_up(config):
+    if adds_up(noise_source):
         account = accounts.together(rows)
         return [Ahead(sum(map(len, left)), [account.spent(client) for client in clients])]
     # A new attempt repeats these rounds' noise, but for rounds that are not the same again.
@@ -103,13 +129,13 @@ def _ahead(
         row
         for row in rows
         if row.round > rounds
-        or row.participants != config.participation.charged(row.round)
+        or row.participants != participation.charged(row.round)
         or replace(row.kind, participants=None) != replace(kind, participants=None)
     )
     each = (kept.get(trials.start, Account()) for trials in left)
     courses: list[list[Rounds | None]] = []
-    if config.participation.varying:
-        planned = planned_course(config, kind.noise_multiplier, rounds)[done:]
+    if participation.varying:
+        planned = planned_course(training, participation, kind.noise_multiplier, rounds)[done:]
         courses = [[of if client in who else None for of, who in planned] for client in clients]
     return [Ahead(1, [account.spent(client) for client in clients], courses) for account in each]
 
@@ -136,9 +162,9 @@ def _check_accepted(
         )
 
 
-def _check_noise_source(config: Config, rows: Sequence[Row]) -> None:
+def _check_noise_source(noise_source: str, rows: Sequence[Row]) -> None:
     """Raise InputError for rounds with noise of another source: only that of the system is real."""
-    source = config.privacy.noise_source
+    source = noise_source
     if others := {row.noise_source for row in rows} - {source}:
         raise InputError(
             f"privacy.noise-source is '{source}', but rounds of this run had noise from "
@@ -147,10 +173,10 @@ def _check_noise_source(config: Config, rows: Sequence[Row]) -> None:
         )
 
 
-def _check_repeatable(config: Config, interrupted: set[int]) -> None:
+def _check_repeatable(privacy: PrivacyConfig, interrupted: set[int]) -> None:
     """Raise InputError where a batch of trials is to be begun anew whose noise is in no ledger."""
-    noise = config.privacy.noise.mechanism
-    if noise.by_candidate and adds_up(config) and interrupted:
+    noise = privacy.noise.mechanism
+    if noise.by_candidate and adds_up(privacy.noise_source) and interrupted:
         raise InputError(
             f"the trials from {min(interrupted)} on were interrupted, and their {noise.title} "
             "can neither be drawn again nor be counted in the mutual information; begin another "

@@ -22,12 +22,19 @@ from fedsim.privacy import identifiability
 
 
 def look(
-    config: Config, worlds: Bools, log_odds: Floats, accuracies: Sequence[Floats], number: int
+    confidence: float,
+    pairing: str,
+    worlds: Bools,
+    log_odds: Floats,
+    accuracies: Sequence[Floats],
+    number: int,
 ) -> dict[str, Any]:
     """Return what an event says of all trials that are finished.
 
     Args:
-        config: the experiment.
+        confidence: confidence of every interval and bound.
+        pairing: whether trials are "independent", or "common": 2i and 2i + 1 are in
+            opposite worlds and have all random numbers but that bit in common.
         worlds: bool [T], of the finished trials.
         log_odds: their final ones at the configured vantage, [T].
         accuracies: of each batch, those of its evaluated trials by round, [k + 1, E]; may be empty.
@@ -39,8 +46,8 @@ def look(
     """
     found: dict[str, Any] = {}
     if len(worlds) > 1:
-        design = Design(config.trials.pairing == "common", 1 / (number * (number + 1)))
-        achieved = estimators.advantage(worlds, log_odds, config.audit.confidence, design)
+        design = Design(pairing == "common", 1 / (number * (number + 1)))
+        achieved = estimators.advantage(worlds, log_odds, confidence, design)
         ends = achieved.interval
         found |= {"advantage": achieved.point, "advantage_interval": [ends.low, ends.high]}
     if worlds.any():

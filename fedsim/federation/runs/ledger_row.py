@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from fedsim.config import Config
+from fedsim.config.training import TrainingConfig
+from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.releases import Rounds
 
 Place = tuple[int, int, int]
@@ -109,35 +110,41 @@ class Row:
         return cls(**{**entry, **clients, **spent})
 
 
-def planned_kind(config: Config, nominal: float, round: int = 1) -> Rounds:
+def planned_kind(
+    training: TrainingConfig, participation: Participation, nominal: float, round: int = 1
+) -> Rounds:
     """Return one round as the configuration plans it, with as many clients missing as may be.
 
     Args:
-        config: the experiment.
+        training: how the federation trains it.
+        participation: who takes part in which round.
         nominal: the noise multiplier.
         round: counts from 1; all are alike but where it is public who joins them.
     """
-    training = config.training
     return Rounds(
         nominal if training.clipping else 0.0,
         1,
-        config.participation.rate,
+        participation.rate,
         training.local_steps,
-        config.participation.shares(round),
+        participation.shares(round),
     )
 
 
 def planned_course(
-    config: Config, nominal: float, rounds: int
+    training: TrainingConfig, participation: Participation, nominal: float, rounds: int
 ) -> list[tuple[Rounds, frozenset[int]]]:
     """Return the first planned rounds: the kind of each, and the accounts that it is charged to.
 
     Args:
-        config: the experiment.
+        training: how the federation trains it.
+        participation: who takes part in which round.
         nominal: the noise multiplier.
         rounds: how many.
     """
     return [
-        (planned_kind(config, nominal, round), frozenset(config.participation.charged(round)))
+        (
+            planned_kind(training, participation, nominal, round),
+            frozenset(participation.charged(round)),
+        )
         for round in range(1, rounds + 1)
     ]

@@ -9,33 +9,34 @@ from adversaries.statistics import estimators, stopping
 from adversaries.statistics.design import Design
 from adversaries.statistics.trials import Bools, Floats
 from fedsim.config import Config
+from fedsim.config.campaign import TrialsConfig
 
 
-def interim_analyses(config: Config) -> dict[int, float]:
+def interim_analyses(trials: TrialsConfig, confidence: float) -> dict[int, float]:
     """Return after how many trials the interim analyses are, and each one's share.
 
     Of the significance; empty where all trials are run whatever they show.
     """
-    trials = config.trials
     if not trials.until_halfwidth:
         return {}
-    confidence, common = config.audit.confidence, trials.pairing == "common"
+    common = trials.pairing == "common"
     return stopping.interim_analyses(
         trials.until_halfwidth, confidence, trials.count, trials.batch, common
     )
 
 
-def design(config: Config, trials: int) -> Design:
+def design(trials_config: TrialsConfig, confidence: float, trials: int) -> Design:
     """Return the design of a campaign that ended, or is analysed, after so many trials.
 
     Args:
-        config: the experiment.
+        trials_config: repetitions of the whole training.
+        confidence: confidence of every interval and bound.
         trials: T.
 
     Raises:
         InputError: trials stop by what they show, and no interim analysis was planned here.
     """
-    planned = interim_analyses(config) or {trials: 1.0}
+    planned = interim_analyses(trials_config, confidence) or {trials: 1.0}
     if trials not in planned:
         raise InputError(
             f"there are {trials} trials, but interim analyses were planned at "
@@ -43,7 +44,7 @@ def design(config: Config, trials: int) -> Design:
             "would hold; put trials.batch, trials.until-halfwidth and "
             "audit.confidence back where config.toml was changed, or begin another run (run.out)"
         )
-    return Design(config.trials.pairing == "common", planned[trials])
+    return Design(trials_config.pairing == "common", planned[trials])
 
 
 def halfwidth(config: Config, worlds: Bools, log_odds: Floats) -> float:
@@ -54,6 +55,6 @@ def halfwidth(config: Config, worlds: Bools, log_odds: Floats) -> float:
         worlds: bool [T].
         log_odds: the final ones of the configured vantage, [T].
     """
-    played = design(config, len(worlds))
+    played = design(config.trials, config.audit.confidence, len(worlds))
     found = estimators.advantage(worlds, log_odds, config.audit.confidence, played).interval
     return (found.high - found.low) / 2

@@ -60,7 +60,9 @@ def _statements(
     yield "the number of batches of trials", facts["batches"], len(done), "transcript.npz has"
     if not config.trials.until_halfwidth:  # nothing else ends the trials early
         yield "the number of trials", facts["planned_trials"], trials, "transcript.npz has"
-    nominal = planned_kind(config, facts["noise_multiplier"]).noise_multiplier
+    nominal = planned_kind(
+        config.training, config.participation, facts["noise_multiplier"]
+    ).noise_multiplier
     for row in rows:
         yield "the noise multiplier", nominal, row.noise_multiplier, f"{ledger.FILE} says"
     if rows:

@@ -8,6 +8,7 @@ from fedsim.config import Config
 from fedsim.federation.runs import batches
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.game.mechanisms.vantages import measured, suffix
+from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.trust.model import Vantage
 
 FILE = "transcript.npz"
@@ -90,7 +91,9 @@ def read(directory: RunDirectory) -> Arrays:
             raise directory.damaged(FILE, "its 'log_odds' is one number")
         batches.check_transcript(config, directory, FILE, of_what, len(arrays["log_odds"]))
         planned = batches.ranges(config, directory)
-        complaint = _misshapen(config, arrays, planned) or _impossible(arrays)
+        complaint = _misshapen(
+            config.federation.vantage, config.canaries.count, config.participation, arrays, planned
+        ) or _impossible(arrays)
     if complaint:
         raise directory.damaged(FILE, complaint)
     return arrays
@@ -101,7 +104,7 @@ def _incomplete(config: Config, arrays: Arrays) -> str:
     from fedsim.game.observers import at_server  # noqa: PLC0415  (torch is slow to import)
 
     needed = [*NEEDED, *config.privacy.noise.mechanism.columns]
-    if at_server.seat(config).follows and Vantage.PARTICIPANT in measured(config):
+    if at_server.seat(config.audit.mode).follows and Vantage.PARTICIPANT in measured(config):
         ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
         needed += [f"residual_{name}{ending}" for name in RESIDUALS]
     if any(name in arrays for name in (*LOSS_ATTACK, *LOSSES)):
@@ -116,7 +119,13 @@ def _incomplete(config: Config, arrays: Arrays) -> str:
     return ""
 
 
-def _misshapen(config: Config, arrays: Arrays, planned: Sequence[range]) -> str:
+def _misshapen(
+    configured_vantage: Vantage,
+    canary_count: int,
+    participation: Participation,
+    arrays: Arrays,
+    planned: Sequence[range],
+) -> str:
     """Return which array does not have the trials and rounds of the log-odds, "" where none.
 
     planned: the trials of the batches of trials, with whose last the transcript of a run ends.
@@ -128,7 +137,7 @@ def _misshapen(config: Config, arrays: Arrays, planned: Sequence[range]) -> str:
     (trials, rounds), (_, evaluated) = found["log_odds"], found["accuracies"]
     if trials not in {batch.stop for batch in planned}:
         return f"it has {trials} trials, with which no batch of this config.toml ends"
-    endings = {suffix(vantage, config.federation.vantage) for vantage in Vantage}
+    endings = {suffix(vantage, configured_vantage) for vantage in Vantage}
     of_rounds = ("log_odds", *LENGTHS, *SIGNED)
     wanted = {
         "worlds": (trials,),
@@ -142,9 +151,9 @@ def _misshapen(config: Config, arrays: Arrays, planned: Sequence[range]) -> str:
         **dict.fromkeys(OF_FINAL_MODELS, (evaluated,)),
         **dict.fromkeys(BY_CLIENT, found.get(BY_CLIENT[0], ())),
         "bayesian_distances": (evaluated, rounds, *found.get("bayesian_distances", ())[2:]),
-        "canary_scores": (trials, config.canaries.count),
-        "canaries_included": (trials, config.canaries.count),
-        "epsilon_spent": (len(config.participation.accounts), len(Vantage), rounds),
+        "canary_scores": (trials, canary_count),
+        "canaries_included": (trials, canary_count),
+        "epsilon_spent": (len(participation.accounts), len(Vantage), rounds),
         "challenge_loss": (trials,),
         "loss_trajectory": (trials, rounds + 1),
         "population_losses": (trials, *(found.get("population_losses", ())[1:2] or (1,))),

@@ -67,7 +67,7 @@ def describe_everything(config: Config, nominal: float, rows: Sequence[Row]) -> 
     Returns:
         What a guarantee may speak of; None where the noise is the seed's, which is none.
     """
-    if not adds_up(config):
+    if not adds_up(config.privacy.noise_source):
         return None
     if not rows:
         return privacy.describe(config, nominal).repeated(config.trials.count)
@@ -112,7 +112,10 @@ def curve(config: Config, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np
     if rows:
         last, earlier = _last_attempt(config, rows)
     else:
-        last, earlier = planned_course(config, nominal, config.training.rounds), Account()
+        last, earlier = (
+            planned_course(config.training, config.participation, nominal, config.training.rounds),
+            Account(),
+        )
     found: dict[Any, list[list[float]]] = {}
     curves = []
     for client in clients:

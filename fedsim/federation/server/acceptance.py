@@ -115,7 +115,7 @@ def accept_round(
         ClientFailedError: as of `accept`.
     """
     # Without its memory of a round the adversary could not go on.
-    follows = at_server.seat(batch.config).follows
+    follows = at_server.seat(batch.config.audit.mode).follows
     accepted = accept(
         batch,
         answers,
@@ -146,7 +146,9 @@ def accept_findings(
         ClientFailedError: as of `accept`.
     """
     config, needed = batch.config, None
-    if at_server.seat(config).follows and Vantage.PARTICIPANT in vantages.measured(config):
+    if at_server.seat(config.audit.mode).follows and Vantage.PARTICIPANT in vantages.measured(
+        config
+    ):
         needed = f"ratios{vantages.suffix(Vantage.PARTICIPANT, config.federation.vantage)}"
     (reply,) = accept(
         batch,
@@ -268,7 +270,7 @@ def _asked_of(batch: Batch, partition: int) -> dict[str, set[str]]:
     """Return the arrays beside its sum that a client's reply must have, by record."""
     config, target = batch.config, batch.challenge
     target_client, colluder = partition == target.client, partition in batch.colluders
-    if not at_server.seat(config).reads_noise:
+    if not at_server.seat(config.audit.mode).reads_noise:
         discloses = colluder and not config.federation.trust.model.server_draws
         return {messages.DISCLOSED: {"noise"}} if discloses else {}
     measured = set()

@@ -46,7 +46,7 @@ class Batch:
     @cached_property
     def colluders(self) -> frozenset[int]:
         """The clients that disclose their noise to the adversary."""
-        return frozenset(challenge.colluders(self.config, self.challenge))
+        return frozenset(challenge.colluders(self.config.federation, self.challenge))
 
     @property
     def by_candidate(self) -> bool:

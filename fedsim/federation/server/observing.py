@@ -25,7 +25,7 @@ class Observations:
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._seat = at_server.seat(batch.config)()
+        self._seat = at_server.seat(batch.config.audit.mode)()
         self._learnt: dict[Vantage, list[Learnt]] = {}
         self._distances: list[Array] = []
         self._canary_scores: Array | None = None
@@ -95,7 +95,7 @@ class Observations:
         if self._distances:
             found.append({"bayesian_distances": np.stack(self._distances, axis=1)})
         if self._canary_scores is not None:
-            coins = one_run.included(config, self._batch.trials)
+            coins = one_run.included(config.canaries.count, config.run.seed, self._batch.trials)
             found.append({"canary_scores": self._canary_scores, "canaries_included": coins})
         for vantage, rounds in self._learnt.items():
             ending = vantages.suffix(vantage, config.federation.vantage)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from adversaries.errors import InputError
 from fedsim.config import Config
+from fedsim.config.campaign import RunConfig
+from fedsim.config.federation import FederationConfig
 from fedsim.federation.runs import batches, budget, run_directory
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server import checkpoint
@@ -23,6 +25,7 @@ from fedsim.learning.training import models, schedules
 from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import accountant
+from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.trust.model import Vantage
 
 
@@ -58,7 +61,7 @@ class Plan:
         """
         chosen, rounds = challenge.choose(self.config, searched), self.config.training.rounds
         there = map(self.config.participation.participants, range(1, rounds + 1))
-        if not any(chosen.client in clients for clients in there):
+        if chosen is not challenge.NOBODY and not any(chosen.client in each for each in there):
             raise InputError(
                 f"client {chosen.client}, which holds the target, joins none of the {rounds} "
                 "rounds by the coins of run.seed; choose another with challenge.client, or take "
@@ -143,11 +146,11 @@ def preflight(config: Config) -> Plan:
     return replace(made, rounds=budget.plan(config, nominal))
 
 
-def default_directory(config: Config) -> Path:
+def default_directory(run: RunConfig) -> Path:
     """Return `run.out`, or a new directory under fedsim-runs/ named for experiment and time."""
-    if config.run.out:
-        return Path(config.run.out)
-    return Path("fedsim-runs") / f"{config.run.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    if run.out:
+        return Path(run.out)
+    return Path("fedsim-runs") / f"{run.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
 
 
 def check(config: Config) -> None:
@@ -163,24 +166,26 @@ def check(config: Config) -> None:
     schedules.factor(config.training, 1)
     if config.run.job == "training":
         return
-    _check_aggregation(config)
+    _check_aggregation(config.participation, config.federation, config.training.rounds)
     at_server.check(config)
     released_model.check(config)
     if config.canaries.count:
-        one_run.check(config, federation.load(config))
+        one_run.check(config.canaries, federation.load(config))
     membership.check(config.audit.attacks)
 
 
-def _check_aggregation(config: Config) -> None:
+def _check_aggregation(
+    participation: Participation, federation: FederationConfig, rounds: int
+) -> None:
     """Raise InputError where a round has too few clients for secure aggregation to hide one.
 
     A server that asked one half for keys and the other half for seeds would unmask a client.
     """
-    if not config.participation.varying or config.federation.secure_aggregation != "secagg+":
+    if not participation.varying or federation.secure_aggregation != "secagg+":
         return
-    needed = max(2, 2 * config.federation.tolerated_dropouts + 1)
-    for round in range(1, config.training.rounds + 1):
-        there = len(config.participation.participants(round))
+    needed = max(2, 2 * federation.tolerated_dropouts + 1)
+    for round in range(1, rounds + 1):
+        there = len(participation.participants(round))
         if 0 < there < needed:
             raise InputError(
                 f"by the coins of run.seed {there} of the clients join round {round}, but secagg+ "

@@ -39,7 +39,11 @@ class ResumableDPSGD(DPSGD):
         # Elsewhere a message has no noise, or a share that only the sum's makes whole.
         self._own_noise = config.federation.trust is Trust.LOCAL
         clients = config.federation.clients if self._own_noise else 0
-        self.noise = NoiseWatch(clients) if watchable(config) else None
+        self.noise = (
+            NoiseWatch(clients)
+            if watchable(config.privacy, config.training, config.trials.count)
+            else None
+        )
         if self.left_off is not None:
             self._release = self.left_off.release
             self._optimizer.resume(torch.tensor(self.left_off.model), self.left_off.optimizer)

@@ -229,7 +229,7 @@ class DPSGD(Strategy):
     def _with_keys(self, requests: list[Message], grid: Grid) -> list[Message]:
         """Add what clients need of each other's keys where their messages are masked."""
         config, begun = self.batch.config, self._round
-        if not secure_aggregation.enabled(config):
+        if not secure_aggregation.enabled(config.federation.secure_aggregation):
             return requests
         assert begun is not None and begun.grid is not None
         # Who only looks on sends no sum, and is asked for no keys.
@@ -242,7 +242,9 @@ class DPSGD(Strategy):
             grid,
             summing_nodes,
             begun.grid,
-            secure_aggregation.agreed_setup(config, begun.number),
+            secure_aggregation.agreed_setup(
+                config.participation, config.training.rounds, begun.number
+            ),
             config.federation.timeout,
         )
         keys = self._secure.exchange_keys()

@@ -24,12 +24,21 @@ LENIENT = 1 + 1e-4
 
 
 def clipped_parts(
-    config: Config, known: Federation, chosen: Challenge, planted: int, partition: int
+    unit: str,
+    records: int,
+    copies: int,
+    known: Federation,
+    chosen: Challenge,
+    planted: int,
+    partition: int,
 ) -> int:
     """Return of how many clipped gradients, or updates, a client's clean sum is made at most.
 
     Args:
-        config: the experiment.
+        unit: what neighbouring federations differ in, one record or all data of one
+            client.
+        records: how many records D has.
+        copies: how many copies of the target D has.
         known: the federation's data.
         chosen: the challenge.
         planted: how many of the configured canaries are in this client's records.
@@ -42,12 +51,12 @@ def clipped_parts(
         clipped.
     """
     own = 1
-    if config.privacy.unit == "record":
+    if unit == "record":
         # How many records of its own a client has, nobody else knows.
-        read = len(known.owned_by(partition)) if len(known.client_of) else config.data.records
+        read = len(known.owned_by(partition)) if len(known.client_of) else records
         own = read + 1
         if partition == chosen.client:
-            own += config.challenge.copies
+            own += copies
     return own + planted
 
 
@@ -76,7 +85,15 @@ def longest_sum(
     if not training.clipping:
         return np.full(noise_std.shape, np.inf)
     planted = int((hosts(config) == partition).sum()) if config.canaries.count else 0
-    parts = clipped_parts(config, known, chosen, planted, partition)
+    parts = clipped_parts(
+        config.privacy.unit,
+        config.data.records,
+        config.challenge.copies,
+        known,
+        chosen,
+        planted,
+        partition,
+    )
     clean = training.local_steps * parts * training.clipping_norm * LENIENT
     trust = config.federation.trust.model
     if trust.server_draws:

@@ -36,7 +36,7 @@ def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> S
             raise not_of_an_auditor(observed)
         if config is None:
             config = _recorded(observed, data_root)
-            known = federation_of(config) if needs_data(config) else None
+            known = federation_of(config) if needs_data(config.canaries) else None
         before = previous.get(first)
         if before is not None and observed.round <= before.round:
             found.pop(first, None)  # the batch of trials began anew
@@ -51,7 +51,9 @@ def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> S
     batches = {first: range(first, first + len(found[first])) for first in sorted(found)}
     return Scored(
         np.concatenate([np.asarray(batch) for batch in batches.values()]),
-        np.concatenate([included(config, batch) for batch in batches.values()]),
+        np.concatenate(
+            [included(config.canaries.count, config.run.seed, batch) for batch in batches.values()]
+        ),
         torch.cat([found[first] for first in batches]).numpy(),
     )
 

@@ -25,9 +25,9 @@ Counts = Counter[Rounds]
 """How many rounds of each kind; the kinds have count 1."""
 
 
-def adds_up(config: Config) -> bool:
+def adds_up(noise_source: str) -> bool:
     """Return whether all trainings of a run are one release, about which a guarantee may speak."""
-    return config.privacy.noise_source == "system"
+    return noise_source == "system"
 
 
 def times(counts: Counts, trainings: int) -> Counts:

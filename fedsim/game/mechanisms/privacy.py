@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from fedsim.config import Config
+from fedsim.config.privacy import PrivacyConfig
 from fedsim.privacy import calibration
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.identifiability import epsilon_of_rho_beta
@@ -38,7 +39,7 @@ def noise_multiplier(config: Config) -> float:
         return privacy.noise_multiplier
     if privacy.noise.mechanism.by_candidate:
         return 0.0
-    requirement, found = _requirement(config), 0.0
+    requirement, found = _requirement(config.privacy), 0.0
     for history in histories(config.participation, config.training.rounds):
 
         def towards_vantage(nominal: float, history: History = history) -> Mechanism:
@@ -83,8 +84,7 @@ def _least_nominal(config: Config, requirement: calibration.Requirement, history
     return converted(nominal_noise_multiplier, effective, first)
 
 
-def _requirement(config: Config) -> calibration.Requirement:
-    privacy = config.privacy
+def _requirement(privacy: PrivacyConfig) -> calibration.Requirement:
     if privacy.rho_alpha:
         return calibration.advantage_at_most(privacy.rho_alpha)
     if privacy.mutual_information:

@@ -18,29 +18,36 @@ SEATS: Mapping[str, type[Seat]] = {
 """Who looks at the server, by `audit.mode`."""
 
 
-def seat(config: Config) -> type[Seat]:
+def seat(audit_mode: str) -> type[Seat]:
     """Return who looks at the server.
 
     Args:
-        config: the experiment, whose `audit.mode` names the seat.
+        audit_mode: how the belief is computed: as the "participant" must, from what it
+            receives and knows, or by an "oracle" from the noise, which the auditor of a
+            campaign reads.
 
     Raises:
         InputError: there is no such seat.
     """
-    return lookup(SEATS, config.audit.mode, "audit.mode")
+    return lookup(SEATS, audit_mode, "audit.mode")
 
 
-def is_exact(config: Config, vantage: Vantage) -> bool:
+def is_exact(local_steps: int, adversary_rounds: str, audit_mode: str, vantage: Vantage) -> bool:
     """Return whether the log-odds at a vantage point are the exact posterior's.
 
     Args:
-        config: the experiment.
+        local_steps: noisy steps that a client takes on its own model within a round.
+        adversary_rounds: which rounds the curious client is asked in: "every" one, or
+            its "own", in which it is sampled.
+        audit_mode: how the belief is computed: as the "participant" must, from what it
+            receives and knows, or by an "oracle" from the noise, which the auditor of a
+            campaign reads.
         vantage: who looks.
     """
-    exact = vantage in vantages.EXACT and config.training.local_steps == 1
-    if vantage is Vantage.PARTICIPANT and config.federation.adversary_rounds == "own":
+    exact = vantage in vantages.EXACT and local_steps == 1
+    if vantage is Vantage.PARTICIPANT and adversary_rounds == "own":
         return False
-    return exact and seat(config).exact
+    return exact and seat(audit_mode).exact
 
 
 def check(config: Config) -> None:
@@ -52,7 +59,7 @@ def check(config: Config) -> None:
     Raises:
         InputError: it does not.
     """
-    found, primary = seat(config), config.federation.vantage
+    found, primary = seat(config.audit.mode), config.federation.vantage
     if not (
         primary in found.vantages
         or (primary is Vantage.PARTICIPANT and found.follows)

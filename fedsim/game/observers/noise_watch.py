@@ -14,6 +14,8 @@ from adversaries.statistics.e_process import closed
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, significance
 from adversaries.statistics.noise_limit import NoiseLimit
 from fedsim.config import Config
+from fedsim.config.privacy import PrivacyConfig
+from fedsim.config.training import TrainingConfig
 from fedsim.privacy.mechanism import aggregate_noise_multiplier, sensitivity
 
 SUM = "sum"
@@ -132,18 +134,19 @@ def claimed_std(config: Config, noise_multiplier: float, sources: int) -> float:
     return bound * together
 
 
-def watchable(config: Config) -> bool:
+def watchable(privacy: PrivacyConfig, training: TrainingConfig, trial_count: int) -> bool:
     """Return whether the noise of a run can be judged without its records.
 
     It takes one training, since trials may share their noise, and noise that the released sum or
     message has on top of everything: with local steps, later ones depend on that of earlier ones.
 
     Args:
-        config: of the run.
+        privacy: the mechanism and its budget.
+        training: how the federation trains it.
+        trial_count: how many trials, T: repetitions of the whole training.
     """
-    privacy, training = config.privacy, config.training
     plain = not privacy.noise.mechanism.own_law and privacy.sensitivity == "global"
-    return config.trials.count == 1 and training.local_steps == 1 and training.clipping and plain
+    return trial_count == 1 and training.local_steps == 1 and training.clipping and plain
 
 
 def _less(limit: float) -> str:

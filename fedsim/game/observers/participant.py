@@ -18,7 +18,6 @@ from torch import Tensor
 from adversaries.attacks import membership
 from adversaries.attacks.posterior import Hypotheses, hypotheses, log_likelihood_ratio
 from adversaries.attacks.residuals import Residual, nothing, residual
-from fedsim.config import Config
 from fedsim.game import participation
 from fedsim.game.client import (
     challenge_contributions,
@@ -33,6 +32,8 @@ from fedsim.game.observers.known_round import KnownRound
 from fedsim.game.observers.memory import HISTORY, POPULATION, POPULATION_LOSSES, Memory
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.mechanism import Neighbouring, aggregate_noise_multiplier
+from fedsim.privacy.participation.rule import Participation
+from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 
 
@@ -59,7 +60,9 @@ def expect(
     """
     config, federation, game, parameters = seen.config, seen.federation, seen.game, seen.parameters
     bound = summing.sensitivity(config, game.noise_multiplier, parameters.shape[1])
-    multiplier = _unknown_multiplier(config, game, adversary, unknown_shares)
+    multiplier = _unknown_multiplier(
+        config.federation.trust, config.participation, game, adversary, unknown_shares
+    )
     if config.training.local_steps > 1:
         expected = _replayed_hypotheses(seen, adversary, own_message, multiplier * bound)
         return replace(memory, pending=expected, known=None, batch=None)
@@ -80,29 +83,32 @@ def expect(
         known,
         present,
         absent if config.privacy.neighbouring is Neighbouring.REPLACE else None,
-        multiplier * _scale(config, bound, present, absent),
+        multiplier * _scale(config.privacy.sensitivity, bound, present, absent),
         config.participation.rate,
     )
     # With x^' where it surely takes part: what is left then differs by g - g' alone.
     common = known if config.participation.secret else known + absent
-    batch = _batch(config, game, seen.participation)
+    batch = _batch(config.privacy.unit, game, seen.participation)
     return replace(memory, pending=pending, known=common.float(), batch=batch)
 
 
 def _unknown_multiplier(
-    config: Config, game: RoundGame, adversary: int, unknown_shares: int | None
+    trust: Trust,
+    participation: Participation,
+    game: RoundGame,
+    adversary: int,
+    unknown_shares: int | None,
 ) -> float:
     """Return sigma of the noise that the adversary does not know, over the sensitivity."""
-    trust = config.federation.trust
     if unknown_shares is None:
-        there = config.participation.participants(game.round)
+        there = participation.participants(game.round)
         unknown_shares = len(
             trust.model.unknown_noise(Vantage.PARTICIPANT, there, game.target_client, adversary)
         )
     if not (unknown_shares or trust.model.server_draws):
         return 0.0  # nobody else joins: there is no noise but the adversary's own
     return aggregate_noise_multiplier(
-        game.noise_multiplier, trust, config.participation.expected_clients, unknown_shares
+        game.noise_multiplier, trust, participation.expected_clients, unknown_shares
     )
 
 
@@ -112,11 +118,21 @@ def _replayed_hypotheses(
     """Return the hypotheses about a sum over local steps; step_std: of the noise of each step."""
     known, difference = _replay(seen, adversary)
     std = seen.parameters.new_tensor(step_std, dtype=torch.float64)
-    return of_local_steps(seen.config, known + own_message, difference, std)
+    return of_local_steps(
+        seen.config.training.local_steps,
+        seen.config.participation,
+        known + own_message,
+        difference,
+        std,
+    )
 
 
 def of_local_steps(
-    config: Config, known: Tensor, difference: Tensor, step_std: Tensor
+    local_steps: int,
+    participation: Participation,
+    known: Tensor,
+    difference: Tensor,
+    step_std: Tensor,
 ) -> Hypotheses:
     """Return the hypotheses about a sum over local steps whose path was replayed.
 
@@ -124,28 +140,29 @@ def of_local_steps(
     the sum as often as its coins say, each time with its mean gradient along the replay.
 
     Args:
-        config: the experiment.
+        local_steps: noisy steps that a client takes on its own model within a round.
+        participation: who takes part in which round.
         known: [T, P], the sum under D'.
         difference: [T, P], what D is expected to add, all steps together.
         step_std: of the noise of each step, [T] or a scalar.
     """
-    steps, rate = config.training.local_steps, config.participation.rate
+    steps, rate = local_steps, participation.rate
     noise_std = step_std * math.sqrt(steps)
     if rate == 1:
         return hypotheses(known, difference, None, noise_std)
     return hypotheses(known, difference / (rate * steps), None, noise_std, rate, steps)
 
 
-def _scale(config: Config, bound: float, present: Tensor, absent: Tensor) -> Tensor:
+def _scale(sensitivity: str, bound: float, present: Tensor, absent: Tensor) -> Tensor:
     """Return what the noise is in proportion to, float64 [T]: the bound, or how far they differ."""
-    if config.privacy.sensitivity == "local":
+    if sensitivity == "local":
         return (present - absent).norm(dim=-1)
     return torch.full(present.shape[:1], bound, dtype=torch.float64, device=present.device)
 
 
-def _batch(config: Config, game: RoundGame, taking_part: Tensor | None) -> Tensor | None:
+def _batch(unit: str, game: RoundGame, taking_part: Tensor | None) -> Tensor | None:
     """Return how many records besides the challenge's take part, float64 [T]; None if all do."""
-    if taking_part is None or config.privacy.unit == "client":  # whose coins all trials share
+    if taking_part is None or unit == "client":  # whose coins all trials share
         return None
     # The challenge record's own coin is not for the adversary to know.
     others = taking_part.sum(dim=1) - taking_part[:, game.the_record].long()

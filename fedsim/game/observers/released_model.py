@@ -13,6 +13,7 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from fedsim.config import Config
+from fedsim.config.training import TrainingConfig
 from fedsim.game import participation
 from fedsim.game.client import challenge_contributions, common_part
 from fedsim.game.federation import Federation, initial_parameters
@@ -21,6 +22,7 @@ from fedsim.game.mechanisms.step import Step, join
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training.optimizers import LINEAR, ServerOptimizer
 from fedsim.privacy.mechanism import aggregate_noise_multiplier
+from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.trust.model import Vantage
 
 Floats = npt.NDArray[np.float64]
@@ -62,19 +64,20 @@ def check(config: Config) -> None:
         )
 
 
-def responses(config: Config, rounds: int) -> Floats:
+def responses(training: TrainingConfig, participation: Participation, rounds: int) -> Floats:
     """Return how the model answers the aggregates: theta_0 - theta_i = sum_j a_ij r_j.
 
     From unit impulses, one in each round, pushed through the server's optimiser.
 
     Args:
-        config: the experiment.
+        training: how the federation trains it.
+        participation: who takes part in which round.
         rounds: k.
 
     Returns:
         a, float64 [k, k].
     """
-    optimizer = ServerOptimizer(config.training, config.participation.divisor)
+    optimizer = ServerOptimizer(training, participation.divisor)
     moved, still = torch.zeros(rounds, 1), torch.zeros(rounds, 1)
     answers, total = [], torch.zeros(rounds, dtype=torch.float64)
     for round in range(1, rounds + 1):
@@ -129,7 +132,7 @@ def attack(
     """
     rounds = game.round
     theta = initial_parameters(config, federation, game.trials).to(released.device)
-    answers = responses(config, rounds)
+    answers = responses(config.training, config.participation, rounds)
     weights, bridge = answers[-1], shares(answers)
     path = _path(config, federation, game, theta)
     # Bent to end at the model that was released, and each round's sums at the bent models.

@@ -36,7 +36,9 @@ def conclude(seen: KnownRound, summed: Collection[int], noise_std: Tensor, messa
     if steps > 1:
         with_record, known = replay_target(seen)
         present, absent = with_record - known, torch.zeros_like(known)
-        expected = of_local_steps(config, known, present, noise_std)
+        expected = of_local_steps(
+            config.training.local_steps, config.participation, known, present, noise_std
+        )
     else:
         known = common_part(config, federation, summed, parameters, game, seen.participation)
         present, absent = challenge_contributions(config, federation, parameters, game)

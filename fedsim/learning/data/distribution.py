@@ -13,7 +13,7 @@ from scipy.special import entr
 
 from adversaries.errors import InputError
 from fedsim.config import Config
-from fedsim.config.federation import CLIENT, OWN
+from fedsim.config.federation import CLIENT, OWN, DataConfig, FederationConfig
 from fedsim.learning import data
 from fedsim.learning.data import Dataset, Split, own_records
 from fedsim.learning.data.partition import FLOWER, partition
@@ -121,12 +121,12 @@ def held(config: Config, client: int | None = None) -> tuple[Split, Ints]:
         InputError: as of `dataset`, `draw`, `divide` and `own_records`.
     """
     if config.data.name != OWN:
-        split = draw(config, dataset(config))
-        return split, divide(config, split)
+        split = draw(config.data, dataset(config))
+        return split, divide(config.federation, config.data.seed, split)
     clients: Iterable[int] = () if client is None else (client,)
     if config.run.job == "rehearsal":
         clients = range(config.federation.clients)
-    return _own(config, tuple(clients))
+    return _own(config.data, config.model.weights, tuple(clients))
 
 
 def dataset(config: Config) -> Dataset:
@@ -149,16 +149,16 @@ def dataset(config: Config) -> Dataset:
     )
 
 
-def _own(config: Config, clients: tuple[int, ...]) -> tuple[Split, Ints]:
+def _own(data: DataConfig, weights: str, clients: tuple[int, ...]) -> tuple[Split, Ints]:
     """Return the own records of some clients as D, and the public ones as held out and pool."""
-    source = config.data
+    source = data
     paths = tuple(source.root.replace(CLIENT, str(client)) for client in clients)
     if len(clients) > 1 and len(set(paths)) < len(paths):
         raise InputError(
             f"data.root is '{source.root}', the same for all clients; put {CLIENT} where the "
             "number of the client belongs"
         )
-    text, directory = source.public_schema, config.model.weights  # where a tokenizer lies
+    text, directory = source.public_schema, weights  # where a tokenizer lies
     found = own_records.dataset(text, paths, source.public_root, directory)
     sizes = [own_records.count(text, path, directory) for path in paths]
     own = sum(sizes)
@@ -173,47 +173,47 @@ def _own(config: Config, clients: tuple[int, ...]) -> tuple[Split, Ints]:
     return split, np.repeat(np.asarray(clients, dtype=np.int64), sizes)
 
 
-def draw(config: Config, source: Dataset) -> Split:
+def draw(data_config: DataConfig, source: Dataset) -> Split:
     """Return the records of D, the pool and those held out.
 
     Args:
-        config: the experiment.
+        data_config: which records there are.
         source: the dataset.
 
     Raises:
         InputError: it has too few records.
     """
-    chosen = config.data
+    chosen = data_config
     return data.split(source, chosen.records, chosen.held_out, chosen.pool, chosen.seed)
 
 
-def divide(config: Config, split: Split) -> Ints:
+def divide(federation: FederationConfig, data_seed: int, split: Split) -> Ints:
     """Return the client of each record of D, int64 [n].
 
     Args:
-        config: the experiment.
+        federation: who holds the records, who adds the noise, where the adversary sits.
+        data_seed: seed of the draw of D.
         split: with D.
 
     Raises:
         InputError: as of `keys` and `partition`.
     """
-    federation = config.federation
     return partition(
         split.members_records.labels,
         federation.clients,
         federation.partition,
         federation.dirichlet_alpha,
-        config.data.seed,
-        keys(config, split),
+        data_seed,
+        keys(federation, split),
         federation.partition_options,
     )
 
 
-def keys(config: Config, split: Split) -> npt.NDArray[Any] | None:
+def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
     """Return what each record of D has in the column that is not to be split.
 
     Args:
-        config: the experiment.
+        federation: who holds the records, who adds the noise, where the adversary sits.
         split: with D.
 
     Returns:
@@ -223,7 +223,7 @@ def keys(config: Config, split: Split) -> npt.NDArray[Any] | None:
         InputError: the column is not there, or the scheme would split it, or the labels are meant
             where a column of the dataset's own has the same name.
     """
-    name, scheme = config.federation.partition_key, config.federation.partition
+    name, scheme = federation.partition_key, federation.partition
     by_key = scheme == "key" or (scheme.startswith(FLOWER) and name)
     if not by_key:
         if name:

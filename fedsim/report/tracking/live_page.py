@@ -152,7 +152,12 @@ def _mark(config: Config, course: Course) -> Mark | None:
     interval, limit = course.look.interval, course.rho_alpha
     if interval is None or limit is None:
         return None
-    exact = at_server.is_exact(config, config.federation.vantage)
+    exact = at_server.is_exact(
+        config.training.local_steps,
+        config.federation.adversary_rounds,
+        config.audit.mode,
+        config.federation.vantage,
+    )
     words = words_of(standing(interval, limit, exact=exact))
     return Mark(words.kind, f"So far: {words.text}")
 

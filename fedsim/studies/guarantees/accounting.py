@@ -13,6 +13,7 @@ from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee
 from fedsim.common import reading
 from fedsim.config import Config
+from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.refused_kinds import UNBOUNDED
 from fedsim.federation.runs import ledger, run_transcript, spending
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -22,6 +23,7 @@ from fedsim.privacy import releases as described
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.identifiability import Bounds
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
+from fedsim.privacy.noise import Noise
 from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
@@ -225,21 +227,21 @@ def _label(
     found = guarantee.of(config, run.training, run.everything, run.trainings, delta, vantage)
     document["dp_guarantee"], document["dp_note"] = found.given, found.note
     document["released"] = None if found.released is None else asdict(found.released)
-    reason = unbounded(config)
+    reason = unbounded(config.training.clipping, config.privacy.noise)
     if reason is not None:
         document["note"] = reason
         for row in (*document["accountants"].values(), *document["to_whom"]):
             if "refusal" not in row:
                 row["note"] = reason
     if config.privacy.noise.mechanism.by_candidate:
-        document["pac"] = _pac(source, config, run, delta)
+        document["pac"] = _pac(source, config.privacy, run, delta)
 
 
-def unbounded(config: Config) -> str | None:
+def unbounded(clipping: bool, noise_kind: Noise) -> str | None:
     """Return why no epsilon is finite whatever the noise, None where it may be."""
-    if (noise := config.privacy.noise.mechanism).by_candidate:
+    if (noise := noise_kind.mechanism).by_candidate:
         return f"{noise.title} is no multiple of a sensitivity and not DP; epsilon is infinite"
-    if not config.training.clipping:
+    if not clipping:
         return (
             f"gradients are not clipped, so that {UNBOUNDED} and no noise is a multiple of it; "
             "epsilon is infinite"
@@ -247,9 +249,9 @@ def unbounded(config: Config) -> str | None:
     return None
 
 
-def _pac(source: Path | None, config: Config, run: _Subject, delta: float) -> Row:
+def _pac(source: Path | None, privacy: PrivacyConfig, run: _Subject, delta: float) -> Row:
     """Return what PAC noise allows: a run's own report at this delta, or the budget."""
-    information, reported = config.privacy.mutual_information, {}
+    information, reported = privacy.mutual_information, {}
     if source is not None and source.is_dir():
         directory = RunDirectory.open(source)
         if directory.has("report.json"):
@@ -258,7 +260,7 @@ def _pac(source: Path | None, config: Config, run: _Subject, delta: float) -> Ro
     if run.everything is not None:
         information *= run.trainings
     return {
-        "prior": config.privacy.pac_prior,
+        "prior": privacy.pac_prior,
         **reported,
         **asdict(pac.guarantee(information, delta)),
     }
@@ -311,7 +313,12 @@ def _bayesian(source: Path | None, releases: Releases, delta: float, by_pac: boo
         directory = RunDirectory.open(source)
         if directory.has(run_transcript.FILE):
             found = bayesian_report(
-                directory.config, run_transcript.read(directory), delta, releases
+                directory.config.training,
+                directory.config.privacy.neighbouring,
+                directory.config.federation.vantage,
+                run_transcript.read(directory),
+                delta,
+                releases,
             )
             if found is not None:
                 return asdict(found)

@@ -26,6 +26,7 @@ from fedsim.common.device import single_threaded_kernels
 from fedsim.common.memory import readable, spare
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
+from fedsim.config.federation import DataConfig
 from fedsim.game import federation
 from fedsim.game.client import noise, noise_sources
 from fedsim.game.federation import Federation
@@ -92,9 +93,9 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
         InputError: what cannot be played, before anything is trained; a model that diverged.
     """
     check(config)
-    _check_memory(config, count)
+    _check_memory(config.run.memory_limit, config.data, config.training.rounds, count)
     inside = inclusion(config.run.seed, count, config.data.records)
-    _check_coins(config, inside, count)
+    _check_coins(config.data.records, config.run.seed, inside, count)
     known = federation.load(config)
     nominal = privacy.noise_multiplier(config)
     if known.device.type == "cpu":
@@ -263,12 +264,12 @@ def most_true_positives(described: Mechanism, rates: Floats) -> Floats:
     return most
 
 
-def _check_memory(config: Config, count: int) -> None:
+def _check_memory(memory_limit: int | None, data: DataConfig, rounds: int, count: int) -> None:
     """Raise InputError where the losses of so many models, and the attacks' copies, do not fit."""
-    models, limit = max(1, count), config.run.memory_limit
+    models, limit = max(1, count), memory_limit
     there = spare(torch.device("cpu")) if limit is None else limit
-    along = len(observed_rounds(config.training.rounds)) * config.data.records
-    each = COPIES * 8 * (along + min(POPULATION, config.data.held_out))
+    along = len(observed_rounds(rounds)) * data.records
+    each = COPIES * 8 * (along + min(POPULATION, data.held_out))
     if models * each > there:
         fewer = f"--models at most {there // each}, or " * (there // each >= 2 * (FEWEST + 1))
         raise InputError(
@@ -278,13 +279,12 @@ def _check_memory(config: Config, count: int) -> None:
         )
 
 
-def _check_coins(config: Config, inside: Bools, count: int) -> None:
+def _check_coins(records: int, seed: int, inside: Bools, count: int) -> None:
     """Raise InputError where coins leave a record without shadow models, or a model without both.
 
     Shadows choose thresholds, and each is then left out of its own shadows, so that a record needs
     FEWEST + 1 of either kind. count: how many models were asked for.
     """
-    records, seed = config.data.records, config.run.seed
     if _short(inside[of_shadows(len(inside))]):
         enough = max(count, 4 * (FEWEST + 1))
         while _short(coins := inclusion(seed, enough, records)[of_shadows(enough)]):
@@ -337,6 +337,6 @@ def _released(
     total = known.clipped_sum(theta, np.arange(records), taking_part)
     bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
     each = torch.full((len(trials),), nominal * bound, dtype=torch.float64, device=theta.device)
-    for source in noise_sources(config):
+    for source in noise_sources(config.federation):
         total += noise(config.noise_seed, trials, round, source, each, theta.shape[1])
     return total

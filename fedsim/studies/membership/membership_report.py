@@ -64,7 +64,7 @@ def assemble(
     shadows = membership_game.of_shadows(len(game.observations.losses))
     members = game.observations.inclusion[~shadows]
     most = None if game.mechanism is None else PLD.delta(game.mechanism, 0.0)
-    rows, above = _tried(config, game, attacks, members, most)
+    rows, above = _tried(config.audit.confidence, game, attacks, members, most)
     report = {
         "kind": "membership inference",
         "label": LABEL,
@@ -91,7 +91,7 @@ def assemble(
         "confidence": config.audit.confidence,
         "accuracy": float(game.accuracy.mean()),
         "trajectory_rounds": game.rounds,
-        "bounds": _allowed(config, game.mechanism, most),
+        "bounds": _allowed(config.privacy.delta, game.mechanism, most),
         "attacks": rows,
         "alarms": above,
         "seconds": seconds,
@@ -102,7 +102,7 @@ def assemble(
 
 
 def _tried(
-    config: Config,
+    confidence: float,
     game: Game,
     attacks: Mapping[str, Attack],
     members: npt.NDArray[np.bool_],
@@ -117,7 +117,7 @@ def _tried(
     rows, above = {}, []
     for name, attack in attacks.items():
         scores, threshold = membership_game.attacked(attack, game.observations)
-        found = performance(scores, members, config.audit.confidence, RATES, generator, threshold)
+        found = performance(scores, members, confidence, RATES, generator, threshold)
         rows[name] = _row(attack, found, allowed_at)
         # One of the attacks would do: each has its share of what may go wrong.
         if most is not None and least_advantage(found.advantage, len(attacks)) > most:
@@ -125,9 +125,8 @@ def _tried(
     return rows, above
 
 
-def _allowed(config: Config, bound: Mechanism | None, most: float | None) -> dict[str, Any]:
+def _allowed(delta: float, bound: Mechanism | None, most: float | None) -> dict[str, Any]:
     """Return what privacy allows, None for no limit; most: advantage."""
-    delta = config.privacy.delta
     roc = None
     if bound is not None:
         true_positive = most_true_positives(bound, DRAWN).tolist()

@@ -16,12 +16,14 @@ from torch import Tensor
 from adversaries.errors import InputError
 from fedsim.common.device import single_threaded_kernels
 from fedsim.config import Config
+from fedsim.config.campaign import TrialsConfig
+from fedsim.config.federation import FederationConfig
 from fedsim.game import federation
 from fedsim.game.client import noise, noise_sources
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import privacy
 from fedsim.learning.training.optimizers import ServerOptimizer
-from fedsim.privacy.mechanism import sensitivity
+from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.studies.sensitivity.gradient_sensitivity import (
     Pair,
     Progress,
@@ -101,7 +103,7 @@ def follow(
         RuntimeError: a local sensitivity exceeds what clipping allows.
     """
     check(config)
-    _check_asked(config, pairs, trials, checkpoints)
+    _check_asked(config.training.rounds, pairs, trials, checkpoints)
     known = federation.load(config)
     check_pairs(known, pairs, config.privacy.neighbouring)
     multiplier = privacy.noise_multiplier(config)
@@ -121,11 +123,19 @@ def follow(
         for round in range(1, rounds + 1):
             found[rows, round - 1] = pair_sensitivities(known, theta, pairs)
             if first == 0 and round in checkpoints:
-                seen.append(_look(config, known, theta[0], pairs, round))
+                seen.append(_look(config.privacy.neighbouring, known, theta[0], pairs, round))
             scale = np.full(len(part), bound)
             if config.privacy.sensitivity == "local":
                 scale = found[rows, round - 1, 0]
-            drawn, stds[rows, round - 1] = _noise(config, part, round, theta, multiplier * scale)
+            drawn, stds[rows, round - 1] = _noise(
+                config.federation,
+                config.trials,
+                config.noise_seed,
+                part,
+                round,
+                theta,
+                multiplier * scale,
+            )
             total = known.clipped_sum(theta, np.arange(config.data.records)) + drawn
             # What a run broadcasts, and steps its model with.
             theta = optimizer.step(theta, total.float(), round)
@@ -162,37 +172,43 @@ def check(config: Config) -> None:
 
 
 def _check_asked(
-    config: Config, pairs: Sequence[Pair], trials: int, checkpoints: Collection[int]
+    rounds: int, pairs: Sequence[Pair], trials: int, checkpoints: Collection[int]
 ) -> None:
     """Raise InputError for nothing to follow, and for rounds that are not there."""
     if not pairs or trials < 1:
         raise InputError(f"{len(pairs)} pairs and {trials} trials to follow; give at least one")
-    if beyond := sorted(set(checkpoints) - set(range(1, config.training.rounds + 1))):
+    if beyond := sorted(set(checkpoints) - set(range(1, rounds + 1))):
         raise InputError(
-            f"a checkpoint is at round {beyond[0]}, but there are {config.training.rounds} rounds; "
-            f"give 1 to {config.training.rounds}"
+            f"a checkpoint is at round {beyond[0]}, but there are {rounds} rounds; "
+            f"give 1 to {rounds}"
         )
 
 
 def _noise(
-    config: Config, trials: range, round: int, theta: Tensor, std: Floats
+    federation: FederationConfig,
+    trials_config: TrialsConfig,
+    noise_seed: int | None,
+    trials: range,
+    round: int,
+    theta: Tensor,
+    std: Floats,
 ) -> tuple[Tensor, Floats]:
     """Return the noise of a round, float64 [T, P], and the standard deviation of all of it, [T].
 
     std [T]: of each who adds noise. From the run's own streams.
     """
-    sources = noise_sources(config)
+    sources = noise_sources(federation)
     each = torch.from_numpy(std).to(theta.device)
     total = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
-    streams = config.trials.streams(trials)
+    streams = trials_config.streams(trials)
     for source in sources:
-        total += noise(config.noise_seed, streams, round, source, each, theta.shape[1])
+        total += noise(noise_seed, streams, round, source, each, theta.shape[1])
     return total, std * np.sqrt(len(sources))
 
 
 def _look(
-    config: Config, known: Federation, model: Tensor, pairs: Sequence[Pair], round: int
+    neighbouring: Neighbouring, known: Federation, model: Tensor, pairs: Sequence[Pair], round: int
 ) -> Checkpoint:
     """Compare all records and all pairs at one model [P]."""
-    truth = largest(known, model, config.privacy.neighbouring, of=pairs)
+    truth = largest(known, model, neighbouring, of=pairs)
     return Checkpoint(round, model.clone(), truth)

@@ -40,6 +40,7 @@ from adversaries.neighbours.search import Progress
 from fedsim.common import device
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
+from fedsim.config.challenge import ChallengeConfig
 from fedsim.game import challenge, federation
 from fedsim.game.embedding import initial_parameters
 from fedsim.game.federation import Federation
@@ -181,7 +182,7 @@ def study(
     seen = {1: (truth, theta)}
     for worst in truth.largest:
         pairs.append((worst.record, worst.replacement))
-        ranked.append(("worst", 1, _distance(config, known, between, *pairs[-1])))
+        ranked.append(("worst", 1, _distance(config.challenge, known, between, *pairs[-1])))
     with stage("local sensitivity during training") as progress:
         last = {config.training.rounds} - {1}
         course = sensitivity_course.follow(config, pairs, trials, progress, last)
@@ -191,7 +192,11 @@ def study(
             config, known, between, [model for _, model in seen.values()], progress
         )
         views = tuple(
-            View(step, truth, *_compare(config, heuristics, sensitivities))
+            View(
+                step,
+                truth,
+                *_compare(config.run.seed, config.audit.confidence, heuristics, sensitivities),
+            )
             for (step, (truth, _)), sensitivities in zip(seen.items(), truths, strict=True)
         )
     given = [(*view.truth.given, *truth.largest)[: len(pairs)] for view in views]
@@ -234,7 +239,7 @@ def check(config: Config, top: int, trials: int) -> None:
         config.privacy.neighbouring.value,
         config.challenge.choice,
         top,
-        len(_among(config, known)),
+        len(_among(config.challenge.client, known)),
         len(known.split.pool),
     )
     if config.challenge.record >= 0:
@@ -292,7 +297,7 @@ def _ranked(
     Where challenge.client is given, of its own records, as the challenge is.
     """
     given, neighbouring = config.challenge, config.privacy.neighbouring.value
-    name, among = given.dissimilarity, _among(config, known)
+    name, among = given.dissimilarity, _among(config.challenge.client, known)
     search = partial(
         select,
         compared.features[among],
@@ -307,7 +312,9 @@ def _ranked(
         if choice == "given":
             chosen = challenge.choose(config)
             assert chosen.record is not None
-            pairs = [_distance(config, known, compared, chosen.record, chosen.replacement)]
+            pairs = [
+                _distance(config.challenge, known, compared, chosen.record, chosen.replacement)
+            ]
         else:
             count = 1 if choice == "median" else top
             with stage(f"{name}: {CHOICES[choice]}") as progress:
@@ -329,19 +336,23 @@ def _ranked(
     return ranked + [("client", client, pair) for client, pair in enumerate(clients)]
 
 
-def _among(config: Config, known: Federation) -> npt.NDArray[np.intp]:
+def _among(target_client: int, known: Federation) -> npt.NDArray[np.intp]:
     """Return the positions of the records that the challenge is chosen from."""
-    client = config.challenge.client
+    client = target_client
     return np.arange(len(known.client_of)) if client < 0 else known.owned_by(client)
 
 
 def _distance(
-    config: Config, known: Federation, compared: Compared, record: int, replacement: int | None
+    challenge: ChallengeConfig,
+    known: Federation,
+    compared: Compared,
+    record: int,
+    replacement: int | None,
 ) -> Pair:
     """Return a pair that was found otherwise with its dissimilarity, as `select` would."""
-    name = config.challenge.dissimilarity
+    name = challenge.dissimilarity
     if replacement is None:
-        among = _among(config, known)
+        among = _among(challenge.client, known)
         others = compared.features[among[among != record]]
     else:
         assert compared.pool is not None
@@ -403,7 +414,7 @@ def _drawn(
 
 
 def _compare(
-    config: Config, heuristics: Heuristics, truth: Floats
+    seed: int, confidence: float, heuristics: Heuristics, truth: Floats
 ) -> tuple[Comparison | None, dict[str, str]]:
     """Return how the dissimilarities compare by rank correlation, and why some do not."""
     if not np.ptp(truth):
@@ -424,8 +435,8 @@ def _compare(
     if not applicable:
         return None, refusals
     # The same bootstrap samples in every view.
-    draw = generator(config.run.seed, Role.COMPARED, trial=1)
-    compared = rank_correlation.compare(applicable, truth, config.audit.confidence, draw)
+    draw = generator(seed, Role.COMPARED, trial=1)
+    compared = rank_correlation.compare(applicable, truth, confidence, draw)
     return compared, refusals
 
 

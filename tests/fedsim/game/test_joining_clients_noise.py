@@ -254,7 +254,7 @@ def test_the_budget_is_planned_by_the_coins_and_the_ledger_keeps_it(
             composition.epsilon_of(
                 config,
                 composition.Counts(
-                    planned_kind(config, nominal, round)
+                    planned_kind(config.training, config.participation, nominal, round)
                     for round in range(1, rounds + 1)
                     if client in config.participation.participants(round)
                 ),

@@ -54,8 +54,10 @@ def _models(config: Config, trials: int = 3) -> torch.Tensor:
 
 def test_coins_are_fair_and_those_of_a_trial_whatever_its_batch(small: Make) -> None:
     config = small({"canaries.count": 2000})
-    coins = one_run.included(config, range(10))
-    np.testing.assert_array_equal(coins[4:7], one_run.included(config, range(4, 7)))
+    coins = one_run.included(config.canaries.count, config.run.seed, range(10))
+    np.testing.assert_array_equal(
+        coins[4:7], one_run.included(config.canaries.count, config.run.seed, range(4, 7))
+    )
     assert abs(coins.mean() - 0.5) < 4 * 0.5 / math.sqrt(coins.size)
     assert np.abs(np.corrcoef(coins) - np.eye(10)).max() < 5 / math.sqrt(2000)
 
@@ -71,7 +73,9 @@ def test_the_clients_canaries_add_up_to_those_that_are_in(kind: str, small: Make
     config = small(_planted(kind))
     known, models, trials = federation.load(config), _models(config), range(3)
     each = _one_by_one(config, models)
-    coins = torch.from_numpy(one_run.included(config, trials)).double()
+    coins = torch.from_numpy(
+        one_run.included(config.canaries.count, config.run.seed, trials)
+    ).double()
     for clients in ([0], [1, 2], [0, 1, 2]):
         there = torch.from_numpy(np.isin(one_run.hosts(config), clients))
         expected = torch.einsum("tmp,tm->tp", each, coins * there)
@@ -87,10 +91,14 @@ def _one_by_one(config: Config, models: torch.Tensor) -> torch.Tensor:
     trials, size = models.shape
     found = torch.zeros(COUNT, size, dtype=torch.float64)
     if config.canaries.kind == "dirac":
-        for row, place, sign in zip(found, *one_run.coordinates(config, size), strict=True):
+        for row, place, sign in zip(
+            found, *one_run.coordinates(config.run.seed, config.canaries.count, size), strict=True
+        ):
             row[place] = sign
     else:
-        (block,) = (drawn for _, drawn in one_run.directions(config, size))
+        (block,) = (
+            drawn for _, drawn in one_run.directions(config.canaries.count, config.run.seed, size)
+        )
         found += torch.from_numpy(block)
     return config.training.clipping_norm * found.expand(trials, -1, -1)
 
@@ -98,7 +106,7 @@ def _one_by_one(config: Config, models: torch.Tensor) -> torch.Tensor:
 def _gradients(config: Config, models: torch.Tensor) -> torch.Tensor:
     """Return the clipped gradients of the mislabelled records one by one, [T, m, P]."""
     known = federation.load(config)
-    positions, labels = one_run.mislabelled(config, known)
+    positions, labels = one_run.mislabelled(config.run.seed, config.canaries.count, known)
     found = [
         known.clipper.clipped_gradients(
             models, known.pool([int(position)])[0], torch.tensor([int(label)])
@@ -136,10 +144,12 @@ def test_an_auditor_who_knows_the_data_leaves_them_out(kind: str, small: Make) -
 
 def test_dirac_canaries_are_orthogonal_and_random_directions_nearly_so(small: Make) -> None:
     config = small({"canaries.count": 200})
-    (chosen, signs), size = one_run.coordinates(config, 650), 650
+    (chosen, signs), size = one_run.coordinates(config.run.seed, config.canaries.count, 650), 650
     assert len(set(chosen.tolist())) == 200
     assert set(signs.tolist()) == {-1.0, 1.0}
-    directions = np.concatenate([block for _, block in one_run.directions(config, size)])
+    directions = np.concatenate(
+        [block for _, block in one_run.directions(config.canaries.count, config.run.seed, size)]
+    )
     np.testing.assert_allclose(np.linalg.norm(directions, axis=1), 1)
     overlaps = directions @ directions.T - np.eye(200)
     assert overlaps.std() == pytest.approx(1 / math.sqrt(size), rel=0.1)
@@ -150,7 +160,14 @@ def test_directions_are_the_same_kept_or_drawn_again(
 ) -> None:
     def drawn(count: int, parameters: int) -> np.ndarray:
         config = small({"canaries.count": count})
-        return np.concatenate([rows for _, rows in one_run.directions(config, parameters)])
+        return np.concatenate(
+            [
+                rows
+                for _, rows in one_run.directions(
+                    config.canaries.count, config.run.seed, parameters
+                )
+            ]
+        )
 
     kept = [drawn(count, parameters) for count, parameters in ((70, 9), (70, 12), (3, 9))]
     np.testing.assert_array_equal(kept[2], kept[0][:3])
@@ -161,7 +178,9 @@ def test_directions_are_the_same_kept_or_drawn_again(
 def test_mislabelled_canaries_are_records_of_the_pool_with_a_wrong_label(small: Make) -> None:
     config = small(_planted("mislabelled"))
     split = federation.load(config).split
-    positions, labels = one_run.mislabelled(config, federation.load(config))
+    positions, labels = one_run.mislabelled(
+        config.run.seed, config.canaries.count, federation.load(config)
+    )
     assert len(set(positions.tolist())) == COUNT
     assert (labels != split.pool_records.labels[positions]).all()
     assert ((labels >= 0) & (labels < split.dataset.classes)).all()

@@ -55,7 +55,16 @@ def test_a_client_compares_records_of_its_own_at_the_model_of_the_round(
         lambda: federation.build_model(config, known.split.dataset), 0, range(4)
     )
     client, trials = 1, range(2, 4)
-    found = gradient_distances(config, known, client, theta[2:], trials, 5)
+    found = gradient_distances(
+        config.noise_seed,
+        config.audit.bayesian_pairs,
+        config.privacy.neighbouring,
+        known,
+        client,
+        theta[2:],
+        trials,
+        5,
+    )
     assert found is not None
     assert found.dtype == torch.float64
     mine, members = known.owned_by(client), 2 if neighbouring is Neighbouring.REPLACE else 1
@@ -128,7 +137,17 @@ def test_pairs_that_nobody_can_compare_are_refused_before_anything_is_written(
 
 
 def test_without_distances_there_is_nothing_to_report(config: Config) -> None:
-    assert bayesian_report(config, {}, 0.01, privacy.describe(config, 8.0)) is None
+    assert (
+        bayesian_report(
+            config.training,
+            config.privacy.neighbouring,
+            config.federation.vantage,
+            {},
+            0.01,
+            privacy.describe(config, 8.0),
+        )
+        is None
+    )
 
 
 def test_a_reply_holds_distances_of_evaluated_trials_and_no_gradient(
@@ -163,7 +182,14 @@ def test_a_reply_holds_distances_of_evaluated_trials_and_no_gradient(
 
 def _stated(config: Config, transcript: Arrays, delta: float = 0.01) -> dict[str, Any]:
     planned = privacy.describe(config, privacy.noise_multiplier(config))
-    found = bayesian_report(config, transcript, delta, planned)
+    found = bayesian_report(
+        config.training,
+        config.privacy.neighbouring,
+        config.federation.vantage,
+        transcript,
+        delta,
+        planned,
+    )
     assert found is not None
     return found
 
@@ -266,7 +292,14 @@ def test_sampled_replacement_says_that_its_bound_is_loose(small: Make) -> None:
     keys = {"training.sampling-rate": 0.3, "privacy.neighbouring": "replace"}
     config = small(keys)
     transcript = _transcript(np.ones((1, 3, 2)), 8.0)
-    found = bayesian_report(config, transcript, 0.01, privacy.describe(config, 8.0))
+    found = bayesian_report(
+        config.training,
+        config.privacy.neighbouring,
+        config.federation.vantage,
+        transcript,
+        0.01,
+        privacy.describe(config, 8.0),
+    )
     assert found is not None
     assert "convexity" in found.note
 
@@ -292,7 +325,14 @@ def test_rounds_that_left_no_distances_leave_no_bayesian_epsilon(config: Config)
     planned = privacy.describe(config, 8.0)
     (rounds,) = planned.rounds
     released = replace(planned, rounds=(rounds, replace(rounds, count=7)))
-    found = bayesian_report(config, _transcript(np.ones((1, 30, 5)), 8.0), 0.01, released)
+    found = bayesian_report(
+        config.training,
+        config.privacy.neighbouring,
+        config.federation.vantage,
+        _transcript(np.ones((1, 30, 5)), 8.0),
+        0.01,
+        released,
+    )
     assert found is not None
     for name in ("epsilon", "epsilon_at_percentile", "orders", "worst_case_epsilon", "by_round"):
         assert getattr(found, name) is None, name

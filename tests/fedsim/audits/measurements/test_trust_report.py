@@ -68,7 +68,7 @@ def test_a_report_counts_the_noise_of_the_clients_that_came(small: Make, tmp_pat
     assert "as if aggregated securely" in notes["server"]
     assert "as if aggregated securely" in report.vantages["server"].note
     chosen = facts["challenge"]
-    (told,) = colluders(config, Challenge(**chosen))
+    (told,) = colluders(config.federation, Challenge(**chosen))
     spent = directory.read_arrays("transcript.npz")["epsilon_spent"]
     unprotected = np.isinf(spent[:, 1, -1])
     assert np.flatnonzero(unprotected).tolist() == [told]
@@ -105,7 +105,7 @@ def test_only_clients_that_add_noise_take_any_of_it_along(trust: str, small: Mak
     keys = {"federation.clients": 5, "federation.tolerated-dropouts": 1, "federation.trust": trust}
     config = small(keys)
     missing = trust_report.dropouts(config, 2.0, [_row(0, 1, 1, 4)])
-    (said,) = trust_report.cautions(config, None, missing)
+    (said,) = trust_report.cautions(config.federation, None, missing)
     assert "the worst had 4 of 5" in said
     assert ("effective noise multiplier" in said) == (trust == "local")
 

@@ -52,7 +52,9 @@ def test_a_server_without_noise_is_predicted_to_win_what_it_wins(
         "noise_stds": np.zeros((4, ROUNDS)),
         "worlds": np.ones(4, bool) if worlds == "d-only" else np.array([True, False] * 2),
     }
-    found = vantage_report.prediction(config, seen, Vantage.SERVER)
+    found = vantage_report.prediction(
+        config.audit.prior, config.participation, config.privacy.neighbouring, seen, Vantage.SERVER
+    )
     assert found is not None
     there, back = (_expected_sign(world, neighbouring, prior) for world in (True, False))
     expected = there if worlds == "d-only" else (there - back) / 2

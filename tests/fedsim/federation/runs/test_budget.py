@@ -38,7 +38,7 @@ def test_the_affordable_rounds_are_those_of_brute_force(
     stop_at: float, spent: int, trainings: int, changes: dict[str, Scalar], small: Make
 ) -> None:
     config = small(NOISE | changes | {"privacy.stop-at": stop_at})
-    kind = planned_kind(config, Z)
+    kind = planned_kind(config.training, config.participation, Z)
     rate = config.training.sampling_rate
     expected = max(n for n in range(31) if n == 0 or exact(n * trainings + spent, rate) <= stop_at)
     ahead = Ahead(trainings, [Counter({kind: spent}), Counter[Rounds]()])

@@ -18,13 +18,17 @@ def test_a_look_has_what_the_estimators_say_at_its_share_of_the_significance(
     generator, config = np.random.default_rng(0), small()
     worlds, odds = np.arange(40) % 2 == 0, generator.normal(size=40)
     accuracies = [np.array([[0.0, 0.0], [0.5, 1.0]]), np.array([[0.0], [0.9]])]
-    found = interim.look(config, worlds, odds, accuracies, 3)
+    found = interim.look(
+        config.audit.confidence, config.trials.pairing, worlds, odds, accuracies, 3
+    )
     expected = estimators.advantage(worlds, odds, 0.95, Design(share=1 / 12))
     assert found["advantage"] == expected.point
     assert found["advantage_interval"] == [expected.interval.low, expected.interval.high]
     assert found["belief"] == expit(odds[worlds].max())
     assert found["accuracy"] == pytest.approx(0.8)
-    assert interim.look(config, worlds[:1], odds[:1], [], 1).keys() == {"belief"}
+    assert interim.look(
+        config.audit.confidence, config.trials.pairing, worlds[:1], odds[:1], [], 1
+    ).keys() == {"belief"}
 
 
 def test_whoever_stops_at_the_worst_look_is_misled_as_rarely_as_stated(
@@ -40,7 +44,12 @@ def test_whoever_stops_at_the_worst_look_is_misled_as_rarely_as_stated(
     for _ in range(200):
         odds = generator.normal(size=240)
         looks = [(n, worlds[: 20 * n], odds[: 20 * n]) for n in range(1, 13)]
-        ends = [interim.look(config, w, o, [], n)["advantage_interval"] for n, w, o in looks]
+        ends = [
+            interim.look(config.audit.confidence, config.trials.pairing, w, o, [], n)[
+                "advantage_interval"
+            ]
+            for n, w, o in looks
+        ]
         once = [estimators.advantage(w, o, 0.95).interval for _, w, o in looks]
         missed[True] += any(low > 0 or high < 0 for low, high in ends)
         missed[False] += any(each.low > 0 or each.high < 0 for each in once)

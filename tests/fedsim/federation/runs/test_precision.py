@@ -176,7 +176,7 @@ def test_trials_with_ties_end_at_the_last_look(
     assert found["empirical"]["ties"] > last / 2
     assert (found["trials"], found["campaign"]["precise"]) == (last, False)
     assert f"{found['empirical']['ties']} trials are ties" in found["campaign"]["reason"]
-    assert precision.design(config, last).share == planned[last]
+    assert precision.design(config.trials, config.audit.confidence, last).share == planned[last]
     assert any("not as precise as asked" in warning for warning in found["warnings"])
     directory = RunDirectory.create(tmp_path / "killed", config)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
@@ -189,10 +189,13 @@ def test_trials_with_ties_end_at_the_last_look(
 
 def test_a_number_of_trials_that_is_no_look_has_no_share(small: Make) -> None:
     config = small({"trials.until-halfwidth": 0.3, "trials.count": 200, "trials.batch": 20})
-    assert precision.interim_analyses(config) == {40: 0.25, 60: 0.75}
+    assert precision.interim_analyses(config.trials, config.audit.confidence) == {
+        40: 0.25,
+        60: 0.75,
+    }
     for trials in (20, 200):
         with pytest.raises(InputError, match=f"there are {trials} trials, but interim"):
-            precision.design(config, trials)
+            precision.design(config.trials, config.audit.confidence, trials)
 
 
 def test_other_batches_than_the_looks_were_planned_for_are_refused(
@@ -276,7 +279,7 @@ def test_more_trials_that_were_never_run_leave_no_trace_when_taken_back(
     assert directory.finished
     extend(directory, 400)
     assert not directory.finished
-    assert campaign.cautions(directory.config, 8) == []
+    assert campaign.cautions(directory.config.trials, 8) == []
     with pytest.raises(InputError, match="at least 8"):
         extend(directory, 6)
     extend(directory, 8)

@@ -50,7 +50,7 @@ def _train(config: Config, trials: int, seed: int = 0) -> Training:
         lambda: federation.build_model(config, known.split.dataset), config.run.seed, range(trials)
     )
     optimizer = ServerOptimizer(config.training, config.data.records)
-    weights = responses(config, rounds)[-1]
+    weights = responses(config.training, config.participation, rounds)[-1]
     surprise = torch.zeros(theta.shape, dtype=torch.float64)
     direction = surprise.clone()
     for round, weight in enumerate(weights, start=1):
@@ -77,7 +77,7 @@ def _score(config: Config, training: Training, bridged: bool = True) -> np.ndarr
 
 def test_the_response_of_plain_sgd_is_the_learning_rate_over_n(small: Make) -> None:
     config = small({"training.learning-rate": 0.6, "training.rounds": 4})
-    answers = responses(config, 4)
+    answers = responses(config.training, config.participation, 4)
     np.testing.assert_allclose(answers, np.tril(np.full((4, 4), 0.6 / 24)), rtol=1e-6)
     np.testing.assert_allclose(shares(answers), [1 / 4, 2 / 4, 3 / 4, 1], rtol=1e-6)
 
@@ -95,7 +95,9 @@ def test_momentum_and_schedule_are_in_the_response(small: Make) -> None:
         [first[1], rates[1], 0],
         [first[2], rates[1] + 0.5 * rates[2], rates[2]],
     ]
-    np.testing.assert_allclose(responses(config, 3), expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        responses(config.training, config.participation, 3), expected, rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])

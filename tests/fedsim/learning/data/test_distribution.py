@@ -103,9 +103,9 @@ def test_every_measure_stays_within_its_range(counts: list[list[int]]) -> None:
 def test_the_federation_and_the_distribution_agree(small: Small) -> None:
     config = small({"federation.partition": "dirichlet", "federation.clients": 3})
     known = federation.load(config)
-    split = distribution.draw(config, data.load("digits"))
+    split = distribution.draw(config.data, data.load("digits"))
     np.testing.assert_array_equal(known.split.members, split.members)
-    client_of = distribution.divide(config, split)
+    client_of = distribution.divide(config.federation, config.data.seed, split)
     np.testing.assert_array_equal(known.client_of, client_of)
     counts = distribution.hold(split, client_of, 3).counts
     for client in range(3):
@@ -121,8 +121,8 @@ def test_a_country_goes_to_one_client(small: Small) -> None:
             "federation.partition-key": "country",
         }
     )
-    split = distribution.draw(config, people())
-    client_of = distribution.divide(config, split)
+    split = distribution.draw(config.data, people())
+    client_of = distribution.divide(config.federation, config.data.seed, split)
     countries = people().columns["country"][split.members]
     assert {len(set(client_of[countries == country])) for country in ("no", "fr", "pt")} == {1}
     assert set(client_of) == {0, 1, 2}
@@ -135,8 +135,10 @@ def test_hundreds_of_columns_are_named_in_part() -> None:
 
 def test_labels_are_a_column_of_every_dataset(small: Small) -> None:
     config = small({"federation.partition": "key", "federation.partition-key": "label"})
-    split = distribution.draw(config, data.load("digits"))
-    held = distribution.hold(split, distribution.divide(config, split), 3)
+    split = distribution.draw(config.data, data.load("digits"))
+    held = distribution.hold(
+        split, distribution.divide(config.federation, config.data.seed, split), 3
+    )
     assert (np.count_nonzero(held.counts, axis=0) <= 1).all()
 
 
@@ -147,9 +149,11 @@ def test_a_key_that_is_both_the_labels_and_a_column_is_refused(small: Small) -> 
     assert distribution.columns_of(source)["label"] is source.train.labels
     config = small({"federation.partition": "key", "federation.partition-key": "label"})
     with pytest.raises(InputError, match=r"is 'label', .* people also has a column of that name"):
-        distribution.divide(config, distribution.draw(config, source))
+        distribution.divide(
+            config.federation, config.data.seed, distribution.draw(config.data, source)
+        )
     other = small({"federation.partition": "key", "federation.partition-key": "country"})
-    distribution.divide(other, distribution.draw(other, source))
+    distribution.divide(other.federation, other.data.seed, distribution.draw(other.data, source))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +169,9 @@ def test_a_column_that_is_not_there_or_would_be_split_is_refused(
 ) -> None:
     config = small({"federation.partition": scheme, "federation.partition-key": key})
     with pytest.raises(InputError, match=wrong):
-        distribution.divide(config, distribution.draw(config, people()))
+        distribution.divide(
+            config.federation, config.data.seed, distribution.draw(config.data, people())
+        )
 
 
 def test_many_classes_and_strange_column_names_are_shown_as_they_are(

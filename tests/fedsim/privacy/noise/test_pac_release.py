@@ -272,7 +272,16 @@ def test_a_simulated_game_is_not_won_more_often_than_the_budget_allows(fit: bool
 def test_a_client_sums_every_candidate_as_if_it_were_alone(small: Make) -> None:
     config = small(HALVES | {"run.max-memory": "40MB"})
     known, parameters = federation.load(config), torch.randn(5, 650, generator=_generator())
-    masks = client.candidate_masks(config, known, 0, None, None, adversary=False)
+    masks = client.candidate_masks(
+        config.candidates,
+        config.privacy.pac_prior,
+        config.run.seed,
+        known,
+        0,
+        None,
+        None,
+        adversary=False,
+    )
     sums = client.candidate_sums(known, 0, parameters, masks)
     assert sums.shape == (5, 6, 650)
     for candidate, mask in enumerate(masks):
@@ -290,7 +299,14 @@ def test_the_pair_of_the_target_client_is_its_sum_in_either_world(
     parameters = torch.randn(4, 650, generator=_generator())
     where = (known, chosen.client, parameters)
     masks = client.candidate_masks(
-        config, known, chosen.client, chosen.record, chosen.replacement, adversary=False
+        config.candidates,
+        config.privacy.pac_prior,
+        config.run.seed,
+        known,
+        chosen.client,
+        chosen.record,
+        chosen.replacement,
+        adversary=False,
     )
     sums = client.candidate_sums(*where, masks, chosen.replacement)
     for candidate, world in enumerate((True, False)):
