@@ -202,6 +202,23 @@ def test_a_role_loads_nothing_of_another(role: str) -> None:
     assert [name for name in sorted(loaded) if name.startswith(NEVER[role])] == []
 
 
+def test_what_a_clients_process_imports_is_small_enough_to_review() -> None:
+    """What it does now and then, such as calibrating, planting canaries or attacking, comes on top.
+
+    That is imported where it is done, so that a process that does not do it leaves it out.
+    """
+    seen: set[str] = set()
+    ahead = ["fedsim.client_app", "fedsim.federation.client.training_node"]
+    while ahead:
+        if (name := ahead.pop()) not in seen:
+            seen.add(name)
+            ahead += _imports(name, deep=False)
+            ahead += [name.rpartition(".")[0]] if "." in name else []
+    lines = sum(len(SOURCES[name].read_text().splitlines()) for name in seen)
+    assert len(seen) <= 130
+    assert lines <= 15_000
+
+
 def test_a_flower_app_ships_what_a_client_and_a_server_run_and_nothing_else() -> None:
     table = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
     assert table["fab-include"] == list(SHIPPED)

@@ -9,13 +9,27 @@ from torch import Tensor
 from fedsim.common.randomness import gaussian_noise
 from fedsim.config import Config
 from fedsim.config.federation import FederationConfig
-from fedsim.game import client_level, one_run
 from fedsim.game.federation import Federation
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training.schedules import factor
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.noise.mechanism import Bools
 from fedsim.privacy.participation.sampling import groups
+
+
+def _canaries(
+    config: Config,
+    federation: Federation,
+    clients: Collection[int],
+    parameters: Tensor,
+    trials: range,
+) -> Tensor | None:
+    """Return what the canaries of some clients add to a sum, as of `one_run.planted`."""
+    if not config.canaries.count:
+        return None
+    from fedsim.game import one_run  # noqa: PLC0415  (for canaries alone)
+
+    return one_run.planted(config, federation, clients, parameters, trials)
 
 
 def contribution(
@@ -44,13 +58,15 @@ def contribution(
         float64 [T, P].
     """
     if config.privacy.unit == "client":
+        from fedsim.game import client_level  # noqa: PLC0415  (for whole clients alone)
+
         own = client_level.contribution(
             config, federation, client, parameters, game, worlds, participation
         )
     else:
         record, replacement = game.record, game.replacement
         own = clean_sum(federation, client, parameters, record, replacement, worlds, participation)
-    added = one_run.planted(config, federation, {client}, parameters, game.trials)
+    added = _canaries(config, federation, {client}, parameters, game.trials)
     return own if added is None else own + added
 
 
@@ -75,6 +91,8 @@ def challenge_contributions(
         nothing = torch.zeros_like(parameters, dtype=torch.float64)
         return nothing, nothing.clone()
     if config.privacy.unit == "client":
+        from fedsim.game import client_level  # noqa: PLC0415  (for whole clients alone)
+
         return client_level.challenge_contributions(config, federation, parameters, game)
     return challenge_gradients(federation, parameters, game.the_record, game.replacement)
 
@@ -105,13 +123,15 @@ def common_part(
         float64 [T, P].
     """
     if config.privacy.unit == "client":
+        from fedsim.game import client_level  # noqa: PLC0415  (for whole clients alone)
+
         others = set(clients) - {game.target_client}
         known = client_level.total(config, federation, others, parameters, game, participation)
     else:
         inside = np.isin(federation.client_of, sorted(clients))
         inside[game.the_record] = False
         known = federation.clipped_sum(parameters, np.flatnonzero(inside), participation)
-    added = one_run.planted(config, federation, clients, parameters, game.trials)
+    added = _canaries(config, federation, clients, parameters, game.trials)
     return known if added is None else known + added
 
 

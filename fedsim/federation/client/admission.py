@@ -32,7 +32,6 @@ from fedsim.federation.protocol.consent import MAX_TRIALS, RefusedError, Terms
 from fedsim.federation.protocol.messages import Request, Role
 from fedsim.federation.runs.ahead import Ahead, affordable
 from fedsim.federation.runs.ledger_row import planned_kind
-from fedsim.game import one_run
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import fixed_point, privacy, vantages
 from fedsim.game.observers import at_server
@@ -51,6 +50,13 @@ no step of training would be kept: no honest training gets there."""
 
 ROLES = (Role.CLIENT, Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER)
 """What a node that holds records may be."""
+
+
+def _hosts(config: Config, partition: int) -> bool:
+    """Whether the run plans canaries among a client's records."""
+    from fedsim.game import one_run  # noqa: PLC0415  (for canaries alone)
+
+    return partition in one_run.hosts(config)
 
 
 def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
@@ -73,7 +79,7 @@ def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
             asked[consent.CANARIES] = f"challenge.kind is '{config.challenge.kind}'"
     if request.role == Role.ADVERSARY:
         asked[consent.ADVERSARY] = "this node is asked to be the adversary"
-    if config.canaries.count and partition in one_run.hosts(config):
+    if config.canaries.count and _hosts(config, partition):
         asked[consent.CANARIES] = "canaries are planted among this client's records"
     if reason := _told_bare(config.audit, request):
         asked |= dict.fromkeys(consent.UNPROTECTED, reason)

@@ -17,7 +17,6 @@ from fedsim.game import federation
 from fedsim.game.federation import Federation
 from fedsim.learning import data
 from fedsim.learning.data import schema as schemas
-from fedsim.learning.training import pretrained
 
 LOG = logging.getLogger(__name__)
 
@@ -87,7 +86,7 @@ def configured(context: Context) -> Config:
         config = config.reading_data_from(str(node.get(consent.DATA, "")), as_they_are=True)
     weights = str(node.get(consent.WEIGHTS, config.model.weights))
     digest = config.model.weights_sha256
-    if digest and not pretrained.same(weights, digest):
+    if digest and not _same(weights, digest):
         raise RefusedError(
             f"this client has no copy of model.weights with SHA-256 {digest}; set "
             f"{consent.WEIGHTS} in its node.toml to where it lies"
@@ -95,6 +94,13 @@ def configured(context: Context) -> Config:
     if config.data.name == OWN:
         _check_schema(str(node.get(consent.SCHEMA, "")), config.data.public_schema)
     return config.starting_from(weights if digest else config.model.weights)
+
+
+def _same(weights: str, digest: str) -> bool:
+    """Whether a file of weights is here that has a digest."""
+    from fedsim.learning.training import pretrained  # noqa: PLC0415  (for such models alone)
+
+    return pretrained.same(weights, digest)
 
 
 def _check_reading(data_name: str, job: str, node: Mapping[str, Scalar]) -> None:

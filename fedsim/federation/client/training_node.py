@@ -6,6 +6,7 @@ adversary, of what it remembers. Nothing is kept in module globals but caches of
 
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +26,7 @@ from fedsim.federation.client.inputs import Received
 from fedsim.federation.client.preparation import configured, known_to, prepared
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.messages import Request, Role
-from fedsim.game import canary, federation, participation
-from fedsim.game.canary import Canaries
+from fedsim.game import federation, participation
 from fedsim.game.client import (
     candidate_masks,
     candidate_sums,
@@ -42,6 +42,9 @@ from fedsim.game.mechanisms.fixed_point import FixedPoint
 from fedsim.game.observers import at_server
 from fedsim.privacy.mechanism import sensitivity
 from fedsim.privacy.noise.mechanism import Bools
+
+if TYPE_CHECKING:
+    from fedsim.game.canary import Canaries
 
 
 def data_digest(message: Message, context: Context) -> Message:
@@ -311,15 +314,19 @@ def _contribution(
     return contributed
 
 
-def _planted(training: TrainingConfig, privacy: PrivacyConfig, context: Context) -> Canaries | None:
+def _planted(
+    training: TrainingConfig, privacy: PrivacyConfig, context: Context
+) -> "Canaries | None":
     """Return this client's canaries, None for none. Raises InputError.
 
     Only where one record's gradient is what clipping bounds: a client's clipped update with a
     canary on top would be longer than its bound.
     """
-    seed = context.node_config.get(canary.SEED)
-    if seed is None:
+    if "canary-seed" not in context.node_config:
         return None
+    from fedsim.game import canary  # noqa: PLC0415  (for canaries alone)
+
+    seed = context.node_config[canary.SEED]
     consent.check(context.node_config, {consent.CANARIES: "this node has a canary-seed"})
     simple = training.local_steps == 1 and training.clipping
     simple = simple and privacy.sensitivity == "global"
@@ -332,7 +339,7 @@ def _planted(training: TrainingConfig, privacy: PrivacyConfig, context: Context)
     count = context.node_config.get(canary.COUNT, 1)
     if type(count) is not int or count < 1:
         raise InputError(f"this node's config has {canary.COUNT} = {count!r}; give 1 or more")
-    return Canaries(int(seed), count)
+    return canary.Canaries(int(seed), count)
 
 
 def _candidate_masks(

@@ -1,12 +1,11 @@
 """The mechanism that a configuration describes, as each vantage sees it."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from fedsim.config import Config
 from fedsim.config.privacy import PrivacyConfig
-from fedsim.privacy import calibration
 from fedsim.privacy.accounting import accountant
-from fedsim.privacy.identifiability import epsilon_of_rho_beta
 from fedsim.privacy.mechanism import (
     Mechanism,
     Steps,
@@ -16,6 +15,9 @@ from fedsim.privacy.mechanism import (
 from fedsim.privacy.participation.histories import History, histories
 from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust.model import Vantage
+
+if TYPE_CHECKING:
+    from fedsim.privacy.calibration import Requirement
 
 
 def noise_multiplier(config: Config) -> float:
@@ -51,7 +53,7 @@ def noise_multiplier(config: Config) -> float:
     return found
 
 
-def _least_nominal(config: Config, requirement: calibration.Requirement, history: History) -> float:
+def _least_nominal(config: Config, requirement: "Requirement", history: History) -> float:
     """Return the least nominal multiplier for which a client's rounds satisfy a requirement."""
     federation, steps = config.federation, config.training.local_steps
 
@@ -80,11 +82,17 @@ def _least_nominal(config: Config, requirement: calibration.Requirement, history
         )
         return Mechanism(tuple(groups), config.privacy.neighbouring)
 
+    # A process whose noise is given leaves calibration out.
+    from fedsim.privacy import calibration  # noqa: PLC0415
+
     effective = calibration.least_multiplier(requirement, mechanism)
     return converted(nominal_noise_multiplier, effective, first)
 
 
-def _requirement(privacy: PrivacyConfig) -> calibration.Requirement:
+def _requirement(privacy: PrivacyConfig) -> "Requirement":
+    from fedsim.privacy import calibration  # noqa: PLC0415
+    from fedsim.privacy.identifiability import epsilon_of_rho_beta  # noqa: PLC0415
+
     if privacy.rho_alpha:
         return calibration.advantage_at_most(privacy.rho_alpha)
     if privacy.mutual_information:

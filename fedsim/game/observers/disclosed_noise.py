@@ -8,27 +8,14 @@ never part of it.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from adversaries.attacks.posterior import ratio_of_scores, ratio_without_noise
 from fedsim.game.mechanisms.step import Step
+from fedsim.game.observers.seat import UnknownNoise
 from fedsim.privacy.trust.model import Vantage
-
-
-@dataclass(frozen=True)
-class UnknownNoise:
-    """What one vantage point cannot see through.
-
-    Attributes:
-        sources: whose noise, by the keys of the noises.
-        noise_std: [T] float64, sigma of their sum; 0 for a vantage that sees the sums as they are.
-    """
-
-    sources: frozenset[int]
-    noise_std: Tensor
 
 
 def measure(

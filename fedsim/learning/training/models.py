@@ -19,7 +19,6 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from adversaries.errors import InputError
 from adversaries.registry import is_code, lookup
 from fedsim.common.randomness import Role, key
-from fedsim.learning.training import pretrained
 from fedsim.learning.training.initialisers import INITIALISERS
 from fedsim.learning.training.trainable import freeze, train_only
 
@@ -192,28 +191,13 @@ def build(
         InputError: a name is unknown, the network does not suit the records or has no gradient for
             each of them, or the file does not suit the network.
     """
-    values: dict[str, Tensor] = {}
-    if name == "hugging-face":
-        from fedsim.learning.training import hugging_face  # noqa: PLC0415  (for such models alone)
-
-        if tuning.sha256:
-            pretrained.check(tuning.weights, tuning.sha256)
-        model = hugging_face.build(tuning.weights, shape[-1], classes)
-    else:
+    if tuning.weights in INITIALISERS and name != "hugging-face":
         model = _builder(name)(shape, classes, hidden)
-        if tuning.weights in INITIALISERS:
-            INITIALISERS[tuning.weights](model)
-        else:
-            values = pretrained.read(tuning.weights, tuning.sha256)
-    # What BatchNorm learned about its inputs goes into what replaces it.
-    seen = any(path.endswith(pretrained.STATISTICS) for path in values)
-    first = seen and batch_norm == "channel-affine"
-    if values and first:
-        pretrained.put(model, values)
-    if batch_norm != "refuse":
-        model = replace_batch_norm(model, batch_norm)
-    if values and not first:
-        pretrained.put(model, values)
+        INITIALISERS[tuning.weights](model)
+        if batch_norm != "refuse":
+            model = replace_batch_norm(model, batch_norm)
+    else:
+        model = _from_weights(name, shape, classes, hidden, batch_norm, tuning)
     refuse_batch_statistics(model)
     refuse_random_layers(model)
     if tuning.trainable or tuning.lora_rank:
@@ -223,6 +207,37 @@ def build(
 
         model = low_rank.adapt(model, tuning.lora_rank)
     freeze(model, frozen)
+    return model
+
+
+def _from_weights(
+    name: str,
+    shape: tuple[int, ...],
+    classes: int,
+    hidden: int,
+    batch_norm: str,
+    tuning: Tuning,
+) -> nn.Module:
+    """Return a model that starts from a file, as of `build`."""
+    from fedsim.learning.training import hugging_face, pretrained  # noqa: PLC0415  (for files alone)
+
+    values: dict[str, Tensor] = {}
+    if name == hugging_face.NAME:
+        if tuning.sha256:
+            pretrained.check(tuning.weights, tuning.sha256)
+        model = hugging_face.build(tuning.weights, shape[-1], classes)
+    else:
+        model = _builder(name)(shape, classes, hidden)
+        values = pretrained.read(tuning.weights, tuning.sha256)
+    # What BatchNorm learned about its inputs goes into what replaces it.
+    seen = any(path.endswith(pretrained.STATISTICS) for path in values)
+    first = seen and batch_norm == "channel-affine"
+    if values and first:
+        pretrained.put(model, values)
+    if batch_norm != "refuse":
+        model = replace_batch_norm(model, batch_norm)
+    if values and not first:
+        pretrained.put(model, values)
     return model
 
 
