@@ -39,7 +39,7 @@ ROOMS = (
     "fedsim/audits/loop",
     "fedsim/game/mechanisms",
     "fedsim/privacy/noise",
-    "fedsim/report/pages",
+    "fedsim/report/document",
     "fedsim/privacy",
     "fedsim/federation/protocol",
     "fedsim/audits/recording",

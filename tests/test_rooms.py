@@ -49,7 +49,7 @@ ROOMS = (
     "fedsim.audits.judgement",
     "fedsim.audits.run",
     "fedsim.report.figures",
-    "fedsim.report.pages",
+    "fedsim.report.document",
     "fedsim.report.sections",
     "fedsim.report",
     "fedsim.audits.recorded",

@@ -11,7 +11,7 @@ from rich.text import Text
 from adversaries.errors import InputError
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import VantageVerdict
-from fedsim.report.pages.wording import number, percent, span
+from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections import vantage_words
 
 Row = dict[str, Any]

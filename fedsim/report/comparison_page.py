@@ -7,8 +7,8 @@ from pathlib import Path
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.report.comparison import TAIL, Row, belief
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.wording import number, percent, span
+from fedsim.report.document import audit_page
+from fedsim.report.document.wording import number, percent, span
 
 KIND = "comparison"
 """What report.json says that it is of."""

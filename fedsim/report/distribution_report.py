@@ -136,9 +136,9 @@ def _shown(title: str, headings: list[str], body: list[list[str]]) -> Table:
 
 def render_html(report: Report) -> str:
     """Return the report as one HTML page that needs no other file, script or network."""
+    from fedsim.report.document import audit_page  # noqa: PLC0415  (matplotlib is slow to import)
+    from fedsim.report.document.pictures import inline  # noqa: PLC0415
     from fedsim.report.figures import training_figures  # noqa: PLC0415
-    from fedsim.report.pages import audit_page  # noqa: PLC0415  (matplotlib is slow to import)
-    from fedsim.report.pages.pictures import inline  # noqa: PLC0415
 
     counts = np.array([client["labels"] for client in report["clients"]])
     caption = "Records of every client, by label."

@@ -34,7 +34,7 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust.model import Vantage
 from fedsim.report import rehearsed
-from fedsim.report.pages.wording import LEARNT_NOTHING, beside_accuracy, number, percent, span
+from fedsim.report.document.wording import LEARNT_NOTHING, beside_accuracy, number, percent, span
 
 PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
 

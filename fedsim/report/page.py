@@ -8,11 +8,11 @@ from typing import Any
 from fedsim.audits.results.report import Report, encode
 from fedsim.common import private_files
 from fedsim.config import flatten
+from fedsim.report.document import audit_page, pictures
+from fedsim.report.document.blocks import Block, Figure, Place, Prose
+from fedsim.report.document.pictures import Drawn
+from fedsim.report.document.wording import plain
 from fedsim.report.order import SECTIONS
-from fedsim.report.pages import audit_page, pictures
-from fedsim.report.pages.blocks import Block, Figure, Place, Prose
-from fedsim.report.pages.pictures import Drawn
-from fedsim.report.pages.wording import plain
 from fedsim.report.sections import answer, training, verdict
 from fedsim.report.sections.facts import is_alarming
 from fedsim.report.sections.labels import labels

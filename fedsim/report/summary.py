@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedsim.audits.results.report import Report
-from fedsim.report.pages.wording import number, percent, span
+from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections import answer, lower_bounds, one_run, vantage_words
 from fedsim.report.sections.facts import (
     accuracies,

@@ -19,10 +19,10 @@ from fedsim.common.strict_json import report_json
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers.noise_watch import alarms
 from fedsim.report import model_card
+from fedsim.report.document import audit_page
+from fedsim.report.document.pictures import inline
+from fedsim.report.document.wording import number
 from fedsim.report.figures import training_figures
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.pictures import inline
-from fedsim.report.pages.wording import number
 
 KIND = "training"
 

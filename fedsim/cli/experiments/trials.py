@@ -21,7 +21,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy import identifiability
 from fedsim.privacy.delta import ASSUMED
-from fedsim.report.pages.wording import number
+from fedsim.report.document.wording import number
 
 DESIGNS = {
     "as many as planned": ("independent", False),

@@ -11,10 +11,10 @@ from rich.text import Text
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.report.client.report import Report, shares
+from fedsim.report.document import audit_page
+from fedsim.report.document.pictures import inline
+from fedsim.report.document.wording import number, percent
 from fedsim.report.figures import training_figures
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.pictures import inline
-from fedsim.report.pages.wording import number, percent
 
 CONFIDENTIAL = (
     "Keep it on this machine: what it says of single records is hidden by no noise, and is no "

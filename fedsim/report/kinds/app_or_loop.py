@@ -6,7 +6,7 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit
 from fedsim.audits.app.rules import Finding
 from fedsim.audits.judgement.verdict import Verdict
-from fedsim.report.pages import audit_page
+from fedsim.report.document import audit_page
 
 MEANINGS = {
     Verdict.CONVICTED: f"the attack proves, with {ALARM_CONFIDENCE:.2%} confidence, that the "

@@ -26,10 +26,10 @@ from fedsim.audits.results.verdict_states import (
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.game.observers.noise_watch import SUM
+from fedsim.report.document import audit_page
+from fedsim.report.document.pictures import inline
+from fedsim.report.document.wording import number, percent, would_have_seen
 from fedsim.report.figures import belief_figures, training_figures
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.pictures import inline
-from fedsim.report.pages.wording import number, percent, would_have_seen
 
 Report = Mapping[str, Any]
 

@@ -1,8 +1,8 @@
 """PAC privacy: what a run tells of the secret, and what that allows."""
 
 from fedsim.audits.results.report import Report
-from fedsim.report.pages.blocks import Block, Entries, Listing, Prose
-from fedsim.report.pages.wording import number, percent, plain
+from fedsim.report.document.blocks import Block, Entries, Listing, Prose
+from fedsim.report.document.wording import number, percent, plain
 from fedsim.report.sections.facts import is_halves, is_pac
 from fedsim.report.sections.section import Section
 

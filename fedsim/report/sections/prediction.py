@@ -2,8 +2,8 @@
 
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import Fit
-from fedsim.report.pages.blocks import Block, Entries, Listing
-from fedsim.report.pages.wording import DASH, number, plain
+from fedsim.report.document.blocks import Block, Entries, Listing
+from fedsim.report.document.wording import DASH, number, plain
 from fedsim.report.sections.facts import is_scored, standard_errors_apart, takes_local_steps
 from fedsim.report.sections.section import Section
 

@@ -10,9 +10,9 @@ from fedsim.audits.results.verdict_states import standing, words_of
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers import at_server
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.blocks import Mark
-from fedsim.report.pages.wording import DASH, number, percent, span
+from fedsim.report.document import audit_page
+from fedsim.report.document.blocks import Mark
+from fedsim.report.document.wording import DASH, number, percent, span
 from fedsim.report.tracking import live_pictures
 from fedsim.report.tracking.course import Course, Event
 

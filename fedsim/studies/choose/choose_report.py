@@ -14,8 +14,8 @@ from fedsim import config as configuration
 from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.runs.run_directory import SUMMARY
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.wording import DASH, number, percent, span
+from fedsim.report.document import audit_page
+from fedsim.report.document.wording import DASH, number, percent, span
 from fedsim.studies.choose import choose, choose_words, sweep
 from fedsim.studies.choose.choose import Candidate
 from fedsim.studies.choose.choose_search import KIND, Found
@@ -114,8 +114,8 @@ def write(found: Found, directory: Path) -> Path:
     Raises:
         InputError, OSError: as of `report_directory.write_report`.
     """
+    from fedsim.report.document.pictures import inline  # noqa: PLC0415  (matplotlib is slow to import)
     from fedsim.report.figures import canvas  # noqa: PLC0415
-    from fedsim.report.pages.pictures import inline  # noqa: PLC0415  (matplotlib is slow to import)
 
     name = found.config.run.name
     made, figure = document(found), _figure(found)

@@ -17,8 +17,8 @@ from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.runs.run_directory import SUMMARY
 from fedsim.report import comparison
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.wording import DASH, number, percent, plain, span
+from fedsim.report.document import audit_page
+from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.sections.facts import TITLES
 from fedsim.studies.choose.grid import Outcome
 
@@ -198,8 +198,8 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
     Raises:
         InputError, OSError: as of `report_directory.write_report`.
     """
+    from fedsim.report.document.pictures import inline  # noqa: PLC0415
     from fedsim.report.figures import canvas  # noqa: PLC0415
-    from fedsim.report.pages.pictures import inline  # noqa: PLC0415
     from fedsim.studies.choose import sweep_figures  # noqa: PLC0415  (matplotlib is slow to import)
 
     found = rows(outcomes)

@@ -22,10 +22,10 @@ from fedsim.common.strict_json import strict_json
 from fedsim.config import Config
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.report.document import audit_page
+from fedsim.report.document.pictures import inline
+from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.figures import membership_figures
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.pictures import inline
-from fedsim.report.pages.wording import DASH, number, percent, plain, span
 from fedsim.studies.membership import membership_game
 from fedsim.studies.membership.membership_game import Floats, Game, most_true_positives
 

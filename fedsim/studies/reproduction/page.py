@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from fedsim.common import private_files
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.pictures import embedded
-from fedsim.report.pages.wording import DASH, number, span
+from fedsim.report.document import audit_page
+from fedsim.report.document.pictures import embedded
+from fedsim.report.document.wording import DASH, number, span
 from fedsim.studies.reproduction.findings.finding import Number, agreement
 from fedsim.studies.reproduction.registry import SOURCES
 from fedsim.studies.reproduction.session import Made

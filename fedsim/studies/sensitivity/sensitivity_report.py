@@ -15,11 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from fedsim.common import report_directory
+from fedsim.report.document import audit_page
+from fedsim.report.document.pictures import inline
+from fedsim.report.document.wording import DASH, number, percent, plain
 from fedsim.report.figures import sensitivity_figures, training_figures
 from fedsim.report.figures.sensitivity_figures import Followed, Relation
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.pictures import inline
-from fedsim.report.pages.wording import DASH, number, percent, plain
 from fedsim.studies.sensitivity import record_display
 from fedsim.studies.sensitivity.sensitivity_study import CHOICES, LABEL, Study
 

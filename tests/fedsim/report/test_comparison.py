@@ -13,7 +13,7 @@ from fedsim.audits.results.measured import AtVantage
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import Released
 from fedsim.report import comparison, comparison_page
-from fedsim.report.pages.wording import percent
+from fedsim.report.document.wording import percent
 from fedsim.report.sections.verdict import states
 
 from .conftest import Runs

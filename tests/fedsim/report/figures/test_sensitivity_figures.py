@@ -5,9 +5,9 @@ import numpy.typing as npt
 import pytest
 from matplotlib.collections import LineCollection, PolyCollection
 
+from fedsim.report.document.pictures import inline
 from fedsim.report.figures import canvas, sensitivity_figures
 from fedsim.report.figures.sensitivity_figures import Followed, Relation
-from fedsim.report.pages.pictures import inline
 
 Floats = npt.NDArray[np.float64]
 

@@ -6,8 +6,8 @@ from itertools import groupby
 
 import numpy as np
 
+from fedsim.report.document.wording import number
 from fedsim.report.figures.numbers import Numbers, Place, Series
-from fedsim.report.pages.wording import number
 
 MOST_ROWS = 60
 """Beyond which a series is summed up instead of listed."""

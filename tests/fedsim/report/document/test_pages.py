@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from markupsafe import Markup
 
+from fedsim.report.document import audit_page, pictures
 from fedsim.report.figures import canvas, training_figures
-from fedsim.report.pages import audit_page, pictures
 
 PAGE = """\
 {% extends "frame" %}

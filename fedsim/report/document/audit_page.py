@@ -10,9 +10,9 @@ from typing import Any
 from jinja2 import DictLoader, Environment, StrictUndefined
 
 import fedsim
-from fedsim.report.pages import glossary, outline
-from fedsim.report.pages.style import STYLE
-from fedsim.report.pages.wording import DASH
+from fedsim.report.document import glossary, outline
+from fedsim.report.document.style import STYLE
+from fedsim.report.document.wording import DASH
 
 PARTS = """\
 {% macro listed(rows, kind="") %}

@@ -11,10 +11,10 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from PIL import Image
 
+from fedsim.report.document import figure_numbers
+from fedsim.report.document.audit_page import PARTS_MODULE
 from fedsim.report.figures import canvas
 from fedsim.report.figures.numbers import Numbers, decode
-from fedsim.report.pages import figure_numbers
-from fedsim.report.pages.audit_page import PARTS_MODULE
 
 LARGEST_SVG = 500_000
 """Characters above which a figure is a PNG instead."""
