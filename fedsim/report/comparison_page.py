@@ -7,7 +7,8 @@ from pathlib import Path
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.report.comparison import TAIL, Row, belief
-from fedsim.report.document import audit_page
+from fedsim.report.document.blocks import Bullets, Document, Heading, Link, Prose, tabulated
+from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent, span
 
 KIND = "comparison"
@@ -27,15 +28,21 @@ def write(rows: Sequence[Row], directory: Path) -> Path:
         directory: of the page; it may hold an earlier comparison.
     """
     runs = {row["number"]: row for row in rows}
-    page = audit_page.render(
-        PAGE,
-        headings=HEADINGS,
-        tail=TAIL,
-        rows=[_cells(row) for row in rows],
-        runs=[(row["number"], row["run"], _link(row, directory)) for row in runs.values()],
+    document = Document(
+        title=f"Comparison of {len(runs)} runs",
+        kind="Comparison",
+        heading=f"{len(runs)} runs side by side",
+        verdict=(),
+        blocks=[
+            Heading("To whom the person is identifiable"),
+            tabulated(HEADINGS, map(_cells, rows)),
+            Prose(f"{TAIL}."),
+            Heading("The runs"),
+            Bullets([Link(row["run"], _link(row, directory)) for row in runs.values()], True),
+        ],
     )
-    document = {"kind": KIND, "runs": list(rows)}
-    return report_directory.write_report(directory, strict_json(document), page)
+    written = strict_json({"kind": KIND, "runs": list(rows)})
+    return report_directory.write_report(directory, written, render(document))
 
 
 def _link(row: Row, directory: Path) -> str:
@@ -60,23 +67,3 @@ def _cells(row: Row) -> list[str]:
         percent(row["accuracy"]),
         row["verdict"],
     ]
-
-
-PAGE = """\
-{% extends "frame" %}
-{% from "parts" import tabulated %}
-{% block title %}Comparison of {{ runs | length }} runs{% endblock %}
-{% block kind %}Comparison{% endblock %}
-{% block heading %}{{ runs | length }} runs side by side{% endblock %}
-{% block body %}
-<h2>To whom the person is identifiable</h2>
-{{ tabulated(headings, rows) }}
-<p>{{ tail }}.</p>
-<h2>The runs</h2>
-<ol>
-{% for number, name, link in runs %}
-<li><a href="{{ link | urlencode }}">{{ name }}</a></li>
-{% endfor %}
-</ol>
-{% endblock %}
-"""

@@ -16,6 +16,15 @@ from fedsim.config import Config
 from fedsim.learning.data import Records, Split, distribution
 from fedsim.learning.data.cautions import cautions
 from fedsim.learning.data.distribution import DataDistribution
+from fedsim.report.document.blocks import (
+    Block,
+    Document,
+    Figure,
+    Heading,
+    Listing,
+    Prose,
+    tabulated,
+)
 
 Report = Mapping[str, Any]
 
@@ -136,20 +145,25 @@ def _shown(title: str, headings: list[str], body: list[list[str]]) -> Table:
 
 def render_html(report: Report) -> str:
     """Return the report as one HTML page that needs no other file, script or network."""
-    from fedsim.report.document import audit_page  # noqa: PLC0415  (matplotlib is slow to import)
-    from fedsim.report.document.pictures import inline  # noqa: PLC0415
+    from fedsim.report.document.html import render  # noqa: PLC0415  (matplotlib is slow to import)
     from fedsim.report.figures import training_figures  # noqa: PLC0415
 
     counts = np.array([client["labels"] for client in report["clients"]])
     caption = "Records of every client, by label."
-    return audit_page.render(
-        PAGE,
-        report=report,
-        verdict=_verdict(report),
-        rows=_rows(report),
-        figures=[(caption, inline(training_figures.distribution(counts), "distribution", caption))],
-        tables=_tables(report),
-        explained=EXPLAINED,
+    blocks: list[Block] = [
+        Figure("distribution", training_figures.distribution(counts), "", caption)
+    ]
+    for title, headings, body in _tables(report):
+        blocks += [Heading(title[0].upper() + title[1:]), tabulated(headings, body)]
+    blocks += [Prose(EXPLAINED), Heading("The data"), Listing(_rows(report), several=True)]
+    return render(
+        Document(
+            title=f"Data distribution: {report['name']}",
+            kind="Data distribution",
+            heading=report["name"],
+            verdict=[_verdict(report)],
+            blocks=blocks,
+        )
     )
 
 
@@ -273,23 +287,3 @@ def _largest(client: Report) -> str:
     """Name the key values of which a client has most records, and how many."""
     named = ", ".join(f"{value}: {n}" for value, n in client["largest_key_values"].items())
     return f"{named}, …" if client["key_values"] > len(client["largest_key_values"]) else named
-
-
-PAGE = """\
-{% extends "frame" %}
-{% from "parts" import settings, drawn, tabulated %}
-{% block title %}Data distribution: {{ report.name }}{% endblock %}
-{% block kind %}Data distribution{% endblock %}
-{% block heading %}{{ report.name }}{% endblock %}
-{% block body %}
-<section class="verdict"><p>{{ verdict }}</p></section>
-{{ drawn(figures) }}
-{% for title, headings, body in tables %}
-<h2>{{ title[0] | upper }}{{ title[1:] }}</h2>
-{{ tabulated(headings, body) }}
-{% endfor %}
-<p>{{ explained }}</p>
-<h2>The data</h2>
-{{ settings(rows) }}
-{% endblock %}
-"""

@@ -11,8 +11,16 @@ from rich.text import Text
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.report.client.report import Report, shares
-from fedsim.report.document import audit_page
-from fedsim.report.document.pictures import inline
+from fedsim.report.document.blocks import (
+    Block,
+    Document,
+    Figure,
+    Heading,
+    Label,
+    Prose,
+    tabulated,
+)
+from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent
 from fedsim.report.figures import training_figures
 
@@ -77,30 +85,29 @@ def summary(report: Report) -> RenderableType:
 
 def render_html(report: Report) -> str:
     """Return the report as one HTML page that needs no other file, script or network."""
-    drawn = []
+    blocks: list[Block] = [
+        Label("", CONFIDENTIAL, alarming=True),
+        Heading("What was released, and when"),
+        tabulated(RUNS, _runs(report)),
+    ]
+    for training in report["trainings"]:
+        blocks.append(Heading(f"{training['name']}: how exposed single records are"))
+        if rows := _exposures(training):
+            most = tabulated(["record", *HOW], _most(training))
+            blocks += [Prose(EXPOSED), tabulated(["", *HOW], rows), most]
+        blocks += map(Prose, _said(training))
     for name, rounds, share in shares(report):
         caption = f"{name}: the share of this client's gradients that clipping cut, by round."
         figure = training_figures.clipped_share(rounds, share)
-        drawn.append((caption, inline(figure, "clipped", caption)))
-    trainings = [
-        {
-            "name": training["name"],
-            "exposures": _exposures(training),
-            "most": _most(training),
-            "said": list(_said(training)),
-        }
-        for training in report["trainings"]
-    ]
-    return audit_page.render(
-        PAGE,
-        report=report,
-        verdict=verdict(report),
-        confidential=CONFIDENTIAL,
-        heads=(RUNS, ["", *HOW], ["record", *HOW]),
-        runs=_runs(report),
-        trainings=trainings,
-        exposed=EXPOSED,
-        figures=drawn,
+        blocks.append(Figure("clipped", figure, "", caption))
+    return render(
+        Document(
+            title=f"Client {report['client']}: what its records gave away",
+            kind="Client's own report",
+            heading=f"Client {report['client']}",
+            verdict=[verdict(report)],
+            blocks=blocks,
+        )
     )
 
 
@@ -180,30 +187,3 @@ def _said(training: Report) -> Iterator[str]:
             f"and an advantage of {number(attack['advantage'])} at the best threshold (chosen "
             f"afterwards); the noise allows {number(training['advantage_bound'])}."
         )
-
-
-PAGE = """\
-{% extends "frame" %}
-{% from "parts" import drawn, tabulated %}
-{% block title %}Client {{ report.client }}: what its records gave away{% endblock %}
-{% block kind %}Client's own report{% endblock %}
-{% block heading %}Client {{ report.client }}{% endblock %}
-{% block body %}
-<section class="verdict"><p>{{ verdict }}</p></section>
-<div class="label alarm">{{ confidential }}</div>
-<h2>What was released, and when</h2>
-{{ tabulated(heads[0], runs) }}
-{% for training in trainings %}
-<h2>{{ training.name }}: how exposed single records are</h2>
-{% if training.exposures %}
-<p>{{ exposed }}</p>
-{{ tabulated(heads[1], training.exposures) }}
-{{ tabulated(heads[2], training.most) }}
-{% endif %}
-{% for line in training.said %}
-<p>{{ line }}</p>
-{% endfor %}
-{% endfor %}
-{{ drawn(figures) }}
-{% endblock %}
-"""

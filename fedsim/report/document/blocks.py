@@ -1,10 +1,16 @@
-"""Sections of a page, and the blocks of which they are made."""
+"""A document, and the blocks of which it is made.
 
-from collections.abc import Sequence
+An audit or a study returns a document; `html`, `terminal` and `markdown` render it.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from matplotlib.figure import Figure as Drawing
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing  # is slow to import
+
+from fedsim.report.document.wording import DASH
 
 Entries = list[tuple[str, str]]
 """Names and values, worded."""
@@ -24,16 +30,46 @@ class Mark:
 
 
 @dataclass(frozen=True)
+class Code:
+    """A command or the name of a value, as it is typed."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link.
+
+    Attributes:
+        text: what it says.
+        to: a path relative to the page.
+    """
+
+    text: str
+    to: str
+
+
+Words = str | Code | Link | Mark | Sequence[str | Code | Link | Mark]
+"""Text, with what stands out in it."""
+
+
+@dataclass(frozen=True)
 class Label:
     """What every reader must know before the numbers.
 
     Attributes:
-        title: a sentence with its full stop.
+        kind: by which the template lays it out.
+        title: a sentence with its full stop; "" for none.
         text: why, in sentences.
+        items: below the text.
+        alarming: whether it is in the colours of an alarm.
     """
 
+    kind: ClassVar = "label"
     title: str
-    text: str
+    text: Words = ""
+    items: Sequence[str] = ()
+    alarming: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,7 +104,7 @@ class Prose:
     """
 
     kind: ClassVar = "prose"
-    text: str
+    text: Words
     small: bool = False
 
 
@@ -98,7 +134,7 @@ class Cell:
         style: "value" of what was measured, "limit" of other numbers, "" of words.
     """
 
-    text: str
+    text: Words
     detail: str = ""
     mark: Mark | None = None
     style: str = "limit"
@@ -138,29 +174,59 @@ class Table:
 
     Attributes:
         kind: by which the template lays it out.
-        headings: of the columns, that of the rows' names first.
+        headings: of the columns, that of the rows' names first; () for none.
         groups: in the order of the page.
-        style: its class on the page; "" for none.
-        empty: what stands where there is no row.
+        style: its class on the page; a stacked table has a line for each cell on a narrow screen.
     """
 
     kind: ClassVar = "table"
     headings: Sequence[str]
     groups: Sequence[Group]
-    style: str = ""
-    empty: str = ""
+    style: str = "stacked"
 
 
 @dataclass(frozen=True)
 class Heading:
-    """Of a part of a section.
+    """A heading, of the level of the part that it stands in.
 
     Attributes:
         kind: by which the template lays it out.
-        text: below the section's own heading by one level.
+        text: a few words.
+        anchor: its id; "" for one made of the text.
     """
 
     kind: ClassVar = "heading"
+    text: str
+    anchor: str = ""
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list of sentences or links.
+
+    Attributes:
+        kind: by which the template lays it out.
+        items: in the order of the page.
+        numbered: whether their order matters.
+    """
+
+    kind: ClassVar = "bullets"
+    items: Sequence[Words]
+    numbered: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A bar that shows how much is done.
+
+    Attributes:
+        kind: by which the template lays it out.
+        share: in [0, 1].
+        text: of what, for those who do not see the bar.
+    """
+
+    kind: ClassVar = "progress"
+    share: float
     text: str
 
 
@@ -179,24 +245,106 @@ class Place:
     otherwise: str = ""
 
 
-Block = Prose | Listing | Table | Heading | Place
-
-
 @dataclass(frozen=True)
 class Figure:
-    """A figure with what stands below it.
+    """A figure with what stands above it.
 
     Attributes:
+        kind: by which the template lays it out.
         name: that of its file, without an ending, and the beginning of the ids in its SVG.
         drawing: by `fedsim.report.figures`.
-        title: a few words with a full stop.
+        title: a few words with a full stop; "" for none.
         caption: sentences.
     """
 
+    kind: ClassVar = "figure"
     name: str
-    drawing: Drawing
+    drawing: "Drawing"
     title: str
     caption: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure that has been drawn, like `Figure` otherwise.
+
+    Attributes:
+        drawn: an SVG document, a PNG, or markup of a page.
+    """
+
+    kind: ClassVar = "figure"
+    name: str
+    drawn: str | bytes
+    title: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """Blocks below a heading of their own.
+
+    Attributes:
+        kind: by which the template lays it out.
+        title: the heading.
+        blocks: what stands below it, one level deeper.
+        folded: whether it unfolds at a click.
+        heads: whether the title stands in the list of contents.
+        anchor: its id; "" for one made of the title.
+    """
+
+    kind: ClassVar = "part"
+    title: str
+    blocks: "Sequence[Block]"
+    folded: bool = False
+    heads: bool = True
+    anchor: str = ""
+
+
+Block = (
+    Prose | Listing | Table | Heading | Bullets | Label | Progress | Place | Figure | Picture | Part
+)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A page.
+
+    Attributes:
+        title: of the browser's window.
+        kind: of page, in a few words.
+        heading: what it is about.
+        verdict: the answer, in sentences.
+        blocks: all else, in the order of the page.
+        alarming: whether the verdict is an alarm.
+        note: below the heading, in small print.
+        refresh: after how many seconds a browser reads the page again, and which; "" for never.
+        footer: what wrote the page; "" for this version of fedsim.
+    """
+
+    title: str
+    kind: str
+    heading: str
+    verdict: Sequence[Words]
+    blocks: Sequence[Block]
+    alarming: bool = False
+    note: Words = ""
+    refresh: str = ""
+    footer: Words = ""
+
+
+def tabulated(
+    headings: Sequence[str], rows: Iterable[Sequence[str | None]], style: str = "stacked"
+) -> Table:
+    """Return a table of texts, the first of each row its name; None is a dash."""
+    lines = [
+        Line(Cell(_or_dash(name)), [Cell(_or_dash(value), style="") for value in values])
+        for name, *values in rows
+    ]
+    return Table(headings, [Group("", lines)], style)
+
+
+def _or_dash(text: str | None) -> str:
+    return DASH if text is None else text
 
 
 def of_row(row: Row) -> Line:

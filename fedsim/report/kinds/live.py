@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -26,8 +25,16 @@ from fedsim.audits.results.verdict_states import (
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.game.observers.noise_watch import SUM
-from fedsim.report.document import audit_page
-from fedsim.report.document.pictures import inline
+from fedsim.report.document.blocks import (
+    Block,
+    Document,
+    Figure,
+    Heading,
+    Label,
+    Listing,
+    Prose,
+)
+from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent, would_have_seen
 from fedsim.report.figures import belief_figures, training_figures
 
@@ -165,17 +172,31 @@ def render_html(report: Report, looks: Sequence[Look] = ()) -> str:
         report: as of `assemble`.
         looks: what was found without records, to be drawn.
     """
-    drawn = []
+    drawn: list[Block] = []
     if report["belief"] is not None:
         rounds = np.array(report["belief"]["rounds"])
         series = {"mean": np.array(report["belief"]["mean_by_round"])}
         series["highest trial"] = np.array(report["belief"]["highest_by_round"])
         caption = "The auditor's belief that D was used, after every round of the last trials seen."
         figure = belief_figures.client_beliefs(rounds, series)
-        drawn.append((caption, inline(figure, "beliefs", caption)))
+        drawn.append(Figure("beliefs", figure, "", caption))
     drawn += _drawn_looks(looks)
-    return audit_page.render(
-        PAGE, report=report, verdict=verdict(report), rows=_rows(report), figures=drawn
+    notes = [Prose(report[name]["note"]) for name in ("noise", "canaries") if report[name]]
+    return render(
+        Document(
+            title=f"Live audit of run {report['facts']['run']}",
+            kind="Live audit",
+            heading=f"Run {report['facts']['run']}",
+            verdict=[verdict(report)],
+            alarming=bool(report["alarms"]),
+            blocks=[
+                *(Label("", text, alarming=True) for text in report["alarms"]),
+                *drawn,
+                Heading("What was seen"),
+                Listing(_rows(report), several=True),
+                *notes,
+            ],
+        )
     )
 
 
@@ -247,13 +268,13 @@ def _whose(series: str) -> str:
     return "the sums" if series == SUM else f"{series}'s messages"
 
 
-def _drawn_looks(looks: Sequence[Look]) -> list[tuple[str, Markup]]:
-    """Draw what was found without records after every round, each with its caption."""
+def _drawn_looks(looks: Sequence[Look]) -> list[Block]:
+    """Draw what was found without records after every round."""
     if not looks:
         return []
     rounds = np.array([look.round for look in looks])
     names = list(looks[-1].noise_at_most)
-    drawn: list[tuple[str, Markup]] = []
+    drawn: list[Block] = []
     if names:
         limits = {
             name: np.array([look.noise_at_most.get(name, np.inf) for look in looks])
@@ -261,12 +282,12 @@ def _drawn_looks(looks: Sequence[Look]) -> list[tuple[str, Markup]]:
         }
         caption = "How many times the claimed noise there is at most, after every round."
         figure = training_figures.noise_limits(rounds, limits)
-        drawn.append((caption, inline(figure, "noise", caption)))
+        drawn.append(Figure("noise", figure, "", caption))
     if looks[-1].canaries is not None:
         beliefs = np.array([look.canaries["belief"] if look.canaries else 0.5 for look in looks])
         caption = "The auditor's belief in what is true of a canary, after every round."
         figure = belief_figures.client_beliefs(rounds, {"mean of all canaries": beliefs})
-        drawn.append((caption, inline(figure, "canaries", caption)))
+        drawn.append(Figure("canaries", figure, "", caption))
     return drawn
 
 
@@ -274,27 +295,3 @@ def _but_for(bounds: Mapping[str, Any]) -> str:
     """Word how often the belief about the worst pair is beyond rho-beta, where that is known."""
     tail = bounds["tail_probability"]
     return f", and of the worst pair more with probability {number(tail)}" if tail else ""
-
-
-PAGE = """\
-{% extends "frame" %}
-{% from "parts" import settings, drawn %}
-{% block title %}Live audit of run {{ report.facts.run }}{% endblock %}
-{% block kind %}Live audit{% endblock %}
-{% block heading %}Run {{ report.facts.run }}{% endblock %}
-{% block body %}
-<section class="verdict{{ ' alarm' if report.alarms else '' }}"><p>{{ verdict }}</p></section>
-{% for text in report.alarms %}
-<div class="label alarm">{{ text }}</div>
-{% endfor %}
-{{ drawn(figures) }}
-<h2>What was seen</h2>
-{{ settings(rows) }}
-{% if report.noise %}
-<p>{{ report.noise.note }}</p>
-{% endif %}
-{% if report.canaries %}
-<p>{{ report.canaries.note }}</p>
-{% endif %}
-{% endblock %}
-"""

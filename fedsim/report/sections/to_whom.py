@@ -94,7 +94,7 @@ def _words(report: Report) -> list[Block]:
 
 def _numbers(report: Report) -> list[Block]:
     rows = [_line(report, bounds) for bounds in report.bounds.vantages]
-    return [Table(HEADINGS, [Group("", rows)], style="vantages")]
+    return [Table(HEADINGS, [Group("", rows)], style="stacked vantages")]
 
 
 def _figures(report: Report, _: Transcript) -> list[Figure]:

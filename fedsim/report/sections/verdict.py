@@ -116,14 +116,14 @@ def _own_limits(report: Report) -> list[Block]:
     if not groups:
         return []
     grouped = [Group(title, lines) for title, lines in groups.items()]
-    return [Table(("Limits of the organisation", "Answer"), grouped, style="questions")]
+    return [Table(("Limits of the organisation", "Answer"), grouped, style="stacked questions")]
 
 
 def _words(report: Report) -> list[Block]:
     rows = [_line(report, verdict) for verdict in report.verdicts]
     implied = deployed(report)
     return [
-        Table(HEADINGS, [Group("", rows)], style="questions"),
+        Table(HEADINGS, [Group("", rows)], style="stacked questions"),
         *_own_limits(report),
         Listing(
             [

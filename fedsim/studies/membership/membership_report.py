@@ -22,8 +22,16 @@ from fedsim.common.strict_json import strict_json
 from fedsim.config import Config
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.report.document import audit_page
-from fedsim.report.document.pictures import inline
+from fedsim.report.document.blocks import (
+    Document,
+    Figure,
+    Heading,
+    Label,
+    Listing,
+    Prose,
+    tabulated,
+)
+from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.figures import membership_figures
 from fedsim.studies.membership import membership_game
@@ -293,19 +301,34 @@ def render_html(report: Report) -> str:
     }
     allowed = report["bounds"]["roc"]
     bound = None if allowed is None else (allowed["false_positive"], allowed["true_positive"])
-    figure = inline(membership_figures.roc(curves, bound), "roc", caption)
-    return audit_page.render(
-        PAGE,
-        report=report,
-        verdict=verdict(report),
-        headings=headings(report),
-        rows=rows(report),
-        figures=[(caption, figure)],
-        sources=[
-            (row["title"], f"{row['source']}; threshold {row['threshold']}")
-            for row in report["attacks"].values()
-        ],
-        settings=_settings(report),
+    sources = [
+        (row["title"], f"{row['source']}; threshold {row['threshold']}")
+        for row in report["attacks"].values()
+    ]
+    how = (
+        f"Intervals of {100 * report['confidence']:g}%: Student's t across {report['games']} "
+        "attacked models for the advantage, a bootstrap over them for the rest. Every record of D "
+        "is in a model's training data by a fair coin; the other "
+        f"{report['shadow_models']} models are shadows, who also choose the thresholds."
+    )
+    return render(
+        Document(
+            title=f"Membership inference on {report['name']}",
+            kind="Membership inference",
+            heading=report["name"],
+            verdict=verdict(report),
+            blocks=[
+                Label("An attack, not a guarantee.", report["label"]),
+                Heading("What the attacks achieve"),
+                tabulated(headings(report), rows(report)),
+                Prose(how, small=True),
+                Figure("roc", membership_figures.roc(curves, bound), "", caption),
+                Heading("The attacks"),
+                Listing(sources, several=True),
+                Heading("What was played"),
+                Listing(_settings(report), several=True),
+            ],
+        )
     )
 
 
@@ -316,30 +339,3 @@ def _settings(report: Report) -> list[tuple[str, str]]:
     settings = [(key.replace("_", " "), plain(report[key])) for key in keys]
     settings.append(("accuracy on held-out records", percent(report["accuracy"])))
     return [*settings, ("seconds", number(report["seconds"]))]
-
-
-PAGE = """\
-{% extends "frame" %}
-{% from "parts" import concluded, drawn, settings as listed, tabulated %}
-{% block title %}Membership inference on {{ report.name }}{% endblock %}
-{% block kind %}Membership inference{% endblock %}
-{% block heading %}{{ report.name }}{% endblock %}
-{% block body %}
-{{ concluded(verdict) }}
-<div class="label"><strong>An attack, not a guarantee.</strong> {{ report.label }}</div>
-
-<h2>What the attacks achieve</h2>
-{{ tabulated(headings, rows) }}
-<p class="meta">Intervals of {{ "%g" | format(100 * report.confidence) }}%: Student's t across
-{{ report.games }} attacked models for the advantage, a bootstrap over them for the rest. Every
-record of D is in a model's training data by a fair coin; the other {{ report.shadow_models }}
-models are shadows, who also choose the thresholds.</p>
-{{ drawn(figures) }}
-
-<h2>The attacks</h2>
-{{ listed(sources) }}
-
-<h2>What was played</h2>
-{{ listed(settings) }}
-{% endblock %}
-"""

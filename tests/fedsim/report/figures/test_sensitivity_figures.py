@@ -5,7 +5,8 @@ import numpy.typing as npt
 import pytest
 from matplotlib.collections import LineCollection, PolyCollection
 
-from fedsim.report.document.pictures import inline
+from fedsim.report.document import html
+from fedsim.report.document.blocks import Figure
 from fedsim.report.figures import canvas, sensitivity_figures
 from fedsim.report.figures.sensitivity_figures import Followed, Relation
 
@@ -68,6 +69,7 @@ def test_the_same_numbers_draw_the_same_picture_inside_a_page(measured: Floats) 
 
     assert draw() == draw()
     pair = Followed("<1>", 1.0, "median", measured)
-    page = inline(sensitivity_figures.by_pair([pair]), "pairs", "Local sensitivity, pair by pair")
+    figure = Figure("pairs", sensitivity_figures.by_pair([pair]), "", "Pair by pair")
+    page = html.fragment([figure])
     assert "&lt;1&gt;" in page
     assert "<1>" not in page
