@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
 from adversaries.errors import InputError
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import VantageVerdict
+from fedsim.report.document import terminal
+from fedsim.report.document.blocks import Group, Table, tabulated
 from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections import vantage_words
 
@@ -62,7 +62,7 @@ def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list
     ]
 
 
-def table(rows: Sequence[Row]) -> Table:
+def table(rows: Sequence[Row]) -> RenderableType:
     """Return the comparison, of `side_by_side`, as the terminal shows it."""
     levels = {row["confidence"] for row in rows} - {None}
     notes = [f"intervals at {percent(*levels)}"] if len(levels) == 1 else []
@@ -77,46 +77,37 @@ def table(rows: Sequence[Row]) -> Table:
     notes.append(TAIL)
     if any(row["released"] for row in rows):
         notes.append(ADD_UP)
-    drawn = Table(
-        title="Advantage by trust and vantage",
-        title_justify="left",
-        caption=Text("\n".join(notes)),
-        caption_justify="left",
-        # All of it has to fit a terminal of 80 characters.
-        box=box.SIMPLE_HEAD,
-        padding=0,
-    )
-    if len(runs) > 1:
-        drawn.add_column("#", justify="right")
-    # Words are not cut; the verdict gives way.
-    for heading in ("trust", "vantage"):
-        words = (word for row in rows for word in str(row[heading]).split())
-        drawn.add_column(heading, min_width=max(map(len, words), default=0))
-    for heading in ("z", "ε\nρβ", "limit", "pred."):
-        drawn.add_column(heading, justify="right", no_wrap=True)
-    drawn.add_column("measured", justify="right", no_wrap=True)
-    drawn.add_column("verdict", min_width=12)
-    shown = 0
-    for row in rows:
-        if row["number"] != shown:
-            drawn.add_section()
-            shown = row["number"]
-        interval = f"\n{span(row['interval'], '{:.2f}'.format)}" if row["interval"] else ""
-        if interval and len(levels) > 1:
-            interval += f"\nat {percent(row['confidence'])}"
-        collude = f", {row['colluding']} collude" if row["colluding"] else ""
-        drawn.add_row(
-            *[str(row["number"])] * (len(runs) > 1),
-            Text(f"{row['trust']}{collude}"),
-            Text(str(row["vantage"])),
-            number(row["noise_multiplier"]),
-            "\n".join((number(row["epsilon"]), *belief(row))),
-            number(row["limit"]),
-            number(row["predicted"]),
-            f"{number(row['measured'])}{interval}",
-            Text(row["verdict"].replace(", ", ",\n")),
+    several = len(runs) > 1
+    headings = ["#"] * several + ["trust", "vantage", "z", "ε\nρβ", "limit", "pred.", "measured"]
+    cells = [[str(row["number"])] * several + _shown(row, len(levels) > 1) for row in rows]
+    groups = [
+        Group("", tabulated(headings, own).groups[0].lines)
+        for own in (
+            [line for line, row in zip(cells, rows, strict=True) if row["number"] == place]
+            for place in runs
         )
-    return drawn
+    ]
+    title = "Advantage by trust and vantage"
+    # All of it has to fit a terminal of 80 characters.
+    block = Table([*headings, "verdict"], groups)
+    return terminal.table(block, title, "\n".join(notes), dense=True)
+
+
+def _shown(row: Row, levels_differ: bool) -> list[str]:
+    interval = f"\n{span(row['interval'], '{:.2f}'.format)}" if row["interval"] else ""
+    if interval and levels_differ:
+        interval += f"\nat {percent(row['confidence'])}"
+    collude = f", {row['colluding']} collude" if row["colluding"] else ""
+    return [
+        f"{row['trust']}{collude}",
+        str(row["vantage"]),
+        number(row["noise_multiplier"]),
+        "\n".join((number(row["epsilon"]), *belief(row))),
+        number(row["limit"]),
+        number(row["predicted"]),
+        f"{number(row['measured'])}{interval}",
+        row["verdict"].replace(", ", ",\n"),
+    ]
 
 
 def belief(row: Row) -> list[str]:

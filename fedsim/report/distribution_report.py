@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rich import box
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
 from fedsim.common import report_directory
 from fedsim.config import Config
 from fedsim.learning.data import Records, Split, distribution
 from fedsim.learning.data.cautions import cautions
 from fedsim.learning.data.distribution import DataDistribution
+from fedsim.report.document import terminal
 from fedsim.report.document.blocks import (
     Block,
     Document,
@@ -115,32 +113,25 @@ def _verdict(report: Report) -> str:
 
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows."""
-    rows = Table(show_header=False)
-    for name, value in _rows(report):
-        rows.add_row(name, value)
-    (_, headings, body), *others = _tables(report)
+    (title, headings, body), *others = _tables(report)
     most = report["sizes"]["max"]
     barred = [
         [*cells, "█" * max(1, round(BAR * client["records"] / most))]
         for cells, client in zip(body, report["clients"], strict=True)
     ]
-    shown = [_shown("data distribution", [*headings, ""], barred)]
-    shown += [_shown(*table) for table in others]
+    tables = [
+        terminal.table(tabulated(headings, cells[:SHOWN_CLIENTS]), title, dense=True)
+        for title, headings, cells in [(title, [*headings, ""], barred), *others]
+    ]
     more = len(body) - SHOWN_CLIENTS
-    left_out = (
-        [Text(f"and {more} more clients: --json and --out have them all")] if more > 0 else []
+    left_out = [Prose(f"and {more} more clients: --json and --out have them all")] * (more > 0)
+    return terminal.shown(
+        Listing(_rows(report)),
+        *tables,
+        *left_out,
+        Prose(_verdict(report)),
+        Prose(EXPLAINED, small=True),
     )
-    return Group(rows, *shown, *left_out, Text(_verdict(report)), Text(EXPLAINED, "dim"))
-
-
-def _shown(title: str, headings: list[str], body: list[list[str]]) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in headings:
-        words = heading in ("", LARGEST)
-        table.add_column(heading, justify="left" if words else "right", no_wrap=heading != LARGEST)
-    for cells in body[:SHOWN_CLIENTS]:
-        table.add_row(*cells)
-    return table
 
 
 def render_html(report: Report) -> str:

@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.report.client.report import Report, shares
+from fedsim.report.document import terminal
 from fedsim.report.document.blocks import (
     Block,
     Document,
@@ -70,17 +69,12 @@ def _counted(count: int, what: str) -> str:
 
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows."""
-    runs = Table(*RUNS)
-    for row in _runs(report):
-        runs.add_row(*row)
-    parts: list[RenderableType] = [Text(verdict(report)), runs]
+    parts: list[Block | RenderableType] = [Prose(verdict(report)), tabulated(RUNS, _runs(report))]
     for training in report["trainings"]:
-        found = Table("", *HOW, title=Text(training["name"]), title_justify="left")
-        for row in _exposures(training):
-            found.add_row(*row)
-        parts += [found] if training.get("exposure") else []
-        parts += [Text(line) for line in _said(training)]
-    return Group(*parts, Text(CONFIDENTIAL, "bold"))
+        if rows := _exposures(training):
+            parts.append(terminal.table(tabulated(["", *HOW], rows), training["name"]))
+        parts += map(Prose, _said(training))
+    return terminal.shown(*parts, Label(CONFIDENTIAL))
 
 
 def render_html(report: Report) -> str:

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 from scipy.special import expit
 
 from fedsim.audits.judgement.verdict import stated
@@ -25,6 +23,7 @@ from fedsim.audits.results.verdict_states import (
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.game.observers.noise_watch import SUM
+from fedsim.report.document import terminal
 from fedsim.report.document.blocks import (
     Block,
     Document,
@@ -33,6 +32,7 @@ from fedsim.report.document.blocks import (
     Label,
     Listing,
     Prose,
+    tabulated,
 )
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent, would_have_seen
@@ -115,54 +115,46 @@ def verdict(report: Report) -> str:
     return " ".join(said)
 
 
-def table(found: Sequence[Belief | Look]) -> Table:
+def table(found: Sequence[Belief | Look]) -> RenderableType:
     """Return the last rounds as the terminal shows them."""
-    beliefs = [each for each in found if isinstance(each, Belief)]
-    if not beliefs:
-        return _table_of_looks([each for each in found if isinstance(each, Look)])
-    shown = Table(title="belief that D was used", title_justify="left")
-    for heading in ("trials", "round", "mean", "highest", "ρβ", "ε so far", "missed"):
-        shown.add_column(heading, justify="right")
-    for belief in beliefs[-SHOWN:]:
-        chances = expit(belief.log_odds)
-        shown.add_row(
-            f"{belief.first_trial}-{belief.first_trial + len(chances) - 1}",
-            str(belief.round),
-            percent(float(chances.mean())),
-            percent(float(chances.max())),
-            percent(belief.rho_beta),
-            number(belief.epsilon),
-            str(belief.missed),
-        )
-    return shown
-
-
-def _table_of_looks(looks: Sequence[Look]) -> Table:
-    """Return the last rounds of a run that is audited without its records."""
-    shown = Table(title="noise over what is claimed, at most", title_justify="left")
+    if beliefs := [each for each in found if isinstance(each, Belief)]:
+        rows = [_belief_cells(belief) for belief in beliefs[-SHOWN:]]
+        headings = ("trials", "round", "mean", "highest", "ρβ", "ε so far", "missed")
+        return terminal.table(tabulated(headings, rows), "belief that D was used")
+    # Of a run that is audited without its records.
+    looks = [each for each in found if isinstance(each, Look)][-SHOWN:]
     series = list(looks[-1].noise_at_most) if looks else []
-    for heading in ("round", *series, "canaries' μ", "claimed", "ε so far", "missed"):
-        shown.add_column(heading, justify="right")
-    for look in looks[-SHOWN:]:
-        found = look.canaries or {}
-        shown.add_row(
+    cells = [
+        [
             str(look.round),
             *(number(look.noise_at_most.get(name)) for name in series),
-            number(found.get("mu")),
-            number(found.get("claimed_mu")),
+            *(number((look.canaries or {}).get(name)) for name in ("mu", "claimed_mu")),
             number(look.epsilon),
             str(look.missed),
-        )
-    return shown
+        ]
+        for look in looks
+    ]
+    shown = tabulated(("round", *series, "canaries' μ", "claimed", "ε so far", "missed"), cells)
+    return terminal.table(shown, "noise over what is claimed, at most")
+
+
+def _belief_cells(belief: Belief) -> list[str]:
+    chances = expit(belief.log_odds)
+    return [
+        f"{belief.first_trial}-{belief.first_trial + len(chances) - 1}",
+        str(belief.round),
+        percent(float(chances.mean())),
+        percent(float(chances.max())),
+        percent(belief.rho_beta),
+        number(belief.epsilon),
+        str(belief.missed),
+    ]
 
 
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows at the end."""
-    rows = Table(show_header=False)
-    for name, value in _rows(report):
-        rows.add_row(name, value)
-    alarms = [Text(f"Alarm: {text}", "bold red") for text in report["alarms"]]
-    return Group(Text(verdict(report)), rows, *alarms)
+    alarms = [Label("Alarm:", text, alarming=True) for text in report["alarms"]]
+    return terminal.shown(Prose(verdict(report)), Listing(_rows(report)), *alarms)
 
 
 def render_html(report: Report, looks: Sequence[Look] = ()) -> str:

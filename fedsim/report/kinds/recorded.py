@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.console import RenderableType
 from rich.text import Text
 
 from fedsim.audits.judgement.verdict import stated
@@ -17,6 +16,7 @@ from fedsim.audits.results import verdict_states as states
 from fedsim.audits.results.verdict_states import StateWords
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
+from fedsim.report.document import terminal
 from fedsim.report.document.blocks import (
     Block,
     Bullets,
@@ -33,8 +33,6 @@ from fedsim.report.document.wording import DASH, number, percent, plain, would_h
 from fedsim.report.figures import belief_figures, training_figures
 
 Report = Mapping[str, Any]
-
-COLOURS = {"alarm": "bold red", "caution": "yellow", "note": "dim"}
 
 
 def write(report: Report, directory: Path) -> Path:
@@ -232,23 +230,17 @@ def _canary_rows(report: Report) -> list[tuple[str, str]]:
 
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows."""
-    parts: list[RenderableType] = [Text(verdict(report))]
-    level = percent(report["confidence"])
+    parts: list[Block | RenderableType] = [Prose(verdict(report))]
     if rows := _client_rows(report):
-        table = Table(title=f"epsilon at delta {report['delta']:g}", title_justify="left")
-        for heading in CLIENT_HEADINGS:
-            table.add_column(heading, justify="right")
-        for row in rows:
-            table.add_row(*row)
-        parts.append(table)
+        title = f"epsilon at delta {report['delta']:g}"
+        parts.append(terminal.table(tabulated(CLIENT_HEADINGS, rows), title))
     if measured := [*_noise_rows(report), *_canary_rows(report)]:
-        table = Table(show_header=False, caption=f"intervals and bounds at {level}")
-        for name, value in measured:
-            table.add_row(name, value)
-        parts.append(table)
+        level = percent(report["confidence"])
+        caption = f"intervals and bounds at {level}"
+        parts.append(terminal.listing(Listing(measured), caption))
     for finding in report["findings"]:
-        parts.append(Text(_sentence(finding), COLOURS[finding["severity"]]))
-    return Group(*parts)
+        parts.append(Text(_sentence(finding), terminal.COLOURS[finding["severity"]]))
+    return terminal.shown(*parts)
 
 
 def _sentence(finding: Report) -> str:

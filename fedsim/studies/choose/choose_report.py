@@ -6,14 +6,13 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
 from fedsim import config as configuration
 from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.runs.run_directory import SUMMARY
+from fedsim.report.document import terminal
 from fedsim.report.document.blocks import (
     Block,
     Bullets,
@@ -39,21 +38,11 @@ HEADINGS = (
 )
 
 
-def table(found: Found) -> Table:
+def table(found: Found) -> RenderableType:
     """Return the settings as the terminal shows them."""
-    drawn = Table(
-        title=f"Settings; the limit: {choose_words.limit(found)}",
-        title_justify="left",
-        caption=choose_words.caption(found),
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=0,
-    )
-    for place, heading in enumerate(HEADINGS):
-        drawn.add_column(heading, justify="left" if place == 0 else "right")
-    for row in _cells(found):
-        drawn.add_row(*map(Text, row))
-    return drawn
+    title = f"Settings; the limit: {choose_words.limit(found)}"
+    settings = tabulated(HEADINGS, _cells(found))
+    return terminal.table(settings, title, choose_words.caption(found), dense=True)
 
 
 def document(found: Found) -> dict[str, Any]:

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
 from adversaries.statistics.estimators import epsilon_from_advantage
 from fedsim.audits.results.report import Report
@@ -16,6 +14,7 @@ from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.runs.run_directory import SUMMARY
 from fedsim.report import comparison
+from fedsim.report.document import terminal
 from fedsim.report.document.blocks import (
     Block,
     Bullets,
@@ -129,27 +128,19 @@ def _reported(report: Report) -> dict[str, Any]:
     )
 
 
-def table(outcomes: Sequence[Outcome]) -> Table:
+def table(outcomes: Sequence[Outcome]) -> RenderableType:
     """Return the runs as the terminal shows them: the paper's estimates below each other."""
-    swept, own = len(outcomes[0].point.values), len(ESTIMATES)
+    own = len(ESTIMATES)
     levels = sorted({row["confidence"] for row in rows(outcomes)} - {None})
     said = [f"intervals and bounds at {' or '.join(map(percent, levels))}"] if levels else []
     said.append(f"ε′, which proves nothing, from {', '.join(ESTIMATES.values())}")
     if any(outcome.report and outcome.report.released for outcome in outcomes):
         said.append(comparison.ADD_UP)
-    drawn = Table(
-        title="Runs of the sweep",
-        title_justify="left",
-        caption="; ".join(said),
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=0,
+    block = tabulated(
+        [*headings(outcomes)[:-own], "ε′"],
+        [[*row[:-own], "\n".join(row[-own:])] for row in cells(outcomes)],
     )
-    for place, heading in enumerate([*headings(outcomes)[:-own], "ε′"]):
-        drawn.add_column(heading, justify="left" if place < swept else "right")
-    for row in cells(outcomes):
-        drawn.add_row(*map(Text, [*row[:-own], "\n".join(row[-own:])]))
-    return drawn
+    return terminal.table(block, "Runs of the sweep", "; ".join(said), dense=True)
 
 
 def _majority(row: Mapping[str, Any]) -> str:

@@ -6,10 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rich.box import SIMPLE
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 from scipy.special import stdtrit
 
 import fedsim
@@ -22,6 +19,7 @@ from fedsim.common.strict_json import strict_json
 from fedsim.config import Config
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.report.document import terminal
 from fedsim.report.document.blocks import (
     Document,
     Figure,
@@ -268,12 +266,8 @@ def _rates(report: Report) -> list[float]:
 
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows."""
-    table = Table(box=SIMPLE, padding=0, show_edge=False)
-    for i, heading in enumerate(headings(report)):
-        table.add_column(heading, justify="right" if i else "left", overflow="fold")
-    for row in rows(report):
-        table.add_row(*row)
-    return Group(*map(Text, verdict(report)), table, Text(LABEL))
+    table = terminal.table(tabulated(headings(report), rows(report)), dense=True)
+    return terminal.shown(*map(Prose, verdict(report)), table, Prose(LABEL))
 
 
 def write(report: Report, directory: Path) -> Path:

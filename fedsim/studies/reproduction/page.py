@@ -18,6 +18,7 @@ from fedsim.report.document.blocks import (
     Prose,
     tabulated,
 )
+from fedsim.report.document.markdown import render as markdown_of
 from fedsim.report.document.wording import DASH, number, span
 from fedsim.studies.reproduction.findings.finding import Number, agreement
 from fedsim.studies.reproduction.registry import SOURCES
@@ -131,11 +132,7 @@ def _section(item: Made) -> Iterator[Block]:
     yield Prose(item.finding.conclusion)
     for one in item.finding.pictures:
         yield Picture(f"{item.source}-{one.name}", one.svg, "", one.caption)
-    if item.finding.numbers:
-        yield tabulated(HEADINGS, rows(item))
-    for grid in item.finding.grids:
-        yield Prose(grid.title)
-        yield tabulated(grid.headings, grid.rows)
+    yield from _tables(item)
     made = f", {item.seconds:.0f} s, fedsim {item.fedsim}."
     yield Prose((Code(item.command), made), small=True)
 
@@ -146,7 +143,11 @@ def markdown(made: Sequence[Made]) -> str:
     Args:
         made: the items.
     """
-    return "\n".join(_markdown(made)) + "\n"
+    parts = [
+        Part(SOURCES[source], [block for item in items for block in _item(item)])
+        for source, items in by_source(made)
+    ]
+    return markdown_of([Prose(counted(made)), Prose(CHANCE), *parts], level=2) + "\n"
 
 
 MARKS = "<!-- reproduction -->", "<!-- /reproduction -->"
@@ -168,23 +169,16 @@ def write_markdown(path: Path, made: Sequence[Made]) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _markdown(made: Sequence[Made]) -> Iterator[str]:
-    yield from (counted(made), "", CHANCE, "")
-    for source, items in by_source(made):
-        yield from (f"## {SOURCES[source]}", "")
-        for item in items:
-            yield from _item(item)
+def _item(item: Made) -> Iterator[Block]:
+    yield Heading(item.title)
+    yield Prose(f"    {item.command}")
+    yield Prose(item.finding.conclusion)
+    yield from _tables(item)
 
 
-def _item(item: Made) -> Iterator[str]:
-    yield from (f"### {item.title}", "", f"    {item.command}", "", item.finding.conclusion, "")
+def _tables(item: Made) -> Iterator[Block]:
     if item.finding.numbers:
-        yield from _table(HEADINGS, rows(item))
+        yield tabulated(HEADINGS, rows(item))
     for grid in item.finding.grids:
-        yield from (grid.title, "", *_table(grid.headings, grid.rows))
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield from (f"| {' | '.join(headings)} |", "|---" * len(headings) + "|")
-    yield from (f"| {' | '.join(row)} |" for row in rows)
-    yield ""
+        yield Prose(grid.title)
+        yield tabulated(grid.headings, grid.rows)

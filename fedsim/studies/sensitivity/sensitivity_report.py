@@ -8,12 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
 from fedsim.common import report_directory
+from fedsim.report.document import terminal
 from fedsim.report.document.blocks import (
     Block,
     Document,
@@ -190,34 +188,28 @@ def measures(report: Report) -> list[list[str]]:
 
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows."""
-    pairs = Table(
-        box=SIMPLE,
-        title="Pairs, and their local sensitivity (LS)",
-        title_justify="left",
-        padding=0,
-        show_edge=False,
-    )
-    for i, heading in enumerate(headings(report)):
-        pairs.add_column(heading, justify="right" if i else "left", overflow="fold")
-    for row in rows(report):
-        pairs.add_row(*row)
     steps = [f"LS in step {view['step']}" for view in report["views"]]
-    correlations = Table(
-        box=SIMPLE, title=f"Rank correlation, of {_compared(report)}", title_justify="left"
-    )
-    for heading in ("dissimilarity", *steps):
-        correlations.add_column(heading)
-    without = []
+    shown, without = [], []
     for name, *cells in measures(report):
         refused = ["refusal" in view["measures"][name] for view in report["views"]]
         if all(refused):
             without.append(name)
         else:
-            shown = (DASH if no else cell for no, cell in zip(refused, cells, strict=True))
-            correlations.add_row(name, *shown)
-    end = [Text(f"No correlation, as the page explains: {', '.join(without)}.")] if without else []
-    said = map(Text, verdict(report))
-    return Group(*said, pairs, Text(LEGEND), correlations, *end, Text(LABEL))
+            known = (DASH if no else cell for no, cell in zip(refused, cells, strict=True))
+            shown.append([name, *known])
+    explained = f"No correlation, as the page explains: {', '.join(without)}."
+    pairs, correlations = (
+        tabulated(headings(report), rows(report)),
+        tabulated(["dissimilarity", *steps], shown),
+    )
+    return terminal.shown(
+        *map(Prose, verdict(report)),
+        terminal.table(pairs, "Pairs, and their local sensitivity (LS)", dense=True),
+        Prose(LEGEND),
+        terminal.table(correlations, f"Rank correlation, of {_compared(report)}", dense=True),
+        *([Prose(explained)] if without else []),
+        Prose(LABEL),
+    )
 
 
 LEGEND = (
