@@ -1,5 +1,6 @@
 """Several runs side by side: to whom a person is identifiable, under which trust."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,20 @@ from rich.console import RenderableType
 from adversaries.errors import InputError
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import VantageVerdict
+from fedsim.common import report_directory
+from fedsim.common.strict_json import strict_json
 from fedsim.report.document import terminal
-from fedsim.report.document.blocks import Group, Table, tabulated
+from fedsim.report.document.blocks import (
+    Bullets,
+    Document,
+    Group,
+    Heading,
+    Link,
+    Prose,
+    Table,
+    tabulated,
+)
+from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections import vantage_words
 
@@ -167,3 +180,61 @@ def _words(report: Report, found: VantageVerdict) -> str:
     place = report.vantages[found.vantage].empirical
     apart = place is not None and place.near_prediction is False
     return f"{vantage_words.mark(report, found).text}{', apart from prediction' * apart}"
+
+
+KIND = "comparison"
+"""What report.json says that it is of."""
+
+HEADINGS = (
+    *("Run", "Trust", "Vantage", "z", "ε", "δ", "ρβ (but for a tail)", "ρα", "Predicted"),
+    *("Measured", "Interval", "Accuracy", "Verdict"),
+)
+
+
+def write(rows: Sequence[Row], directory: Path) -> Path:
+    """Write report.html and report.json, and return the page.
+
+    Args:
+        rows: of `side_by_side`.
+        directory: of the page; it may hold an earlier comparison.
+    """
+    runs = {row["number"]: row for row in rows}
+    document = Document(
+        title=f"Comparison of {len(runs)} runs",
+        kind="Comparison",
+        heading=f"{len(runs)} runs side by side",
+        verdict=(),
+        blocks=[
+            Heading("To whom the person is identifiable"),
+            tabulated(HEADINGS, map(_page_cells, rows)),
+            Prose(f"{TAIL}."),
+            Heading("The runs"),
+            Bullets([Link(row["run"], _link(row, directory)) for row in runs.values()], True),
+        ],
+    )
+    written = strict_json({"kind": KIND, "runs": list(rows)})
+    return report_directory.write_report(directory, written, render(document))
+
+
+def _link(row: Row, directory: Path) -> str:
+    """Return where the report of a row's run lies, as seen from the page."""
+    report = Path(row["directory"]).absolute() / "report.html"
+    return Path(os.path.relpath(report, directory.absolute())).as_posix()
+
+
+def _page_cells(row: Row) -> list[str]:
+    collude = f", {row['colluding']} collude" if row["colluding"] else ""
+    between = row["interval"]
+    interval = f"{span(between, '{:.2f}'.format)} at {percent(row['confidence'])}"
+    return [
+        f"{row['number']}",
+        f"{row['trust']}{collude}",
+        str(row["vantage"]),
+        *(number(row[key]) for key in ("noise_multiplier", "epsilon")),
+        f"{row['delta']:g}",
+        " ".join(belief(row)),
+        *(number(row[key]) for key in ("rho_alpha", "predicted", "measured")),
+        interval if between else "–",
+        percent(row["accuracy"]),
+        row["verdict"],
+    ]

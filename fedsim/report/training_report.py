@@ -128,7 +128,14 @@ def render_html(report: Report, card: ModelCard) -> str:
     blocks: list[Block] = [Label("", text, alarming=True) for text in report["alarms"]]
     blocks += [Prose(PUBLIC), Prose(CONFIDENTIAL), *_figures(report)]
     if report["missing"]:
-        missing = [[_who(one), str(one["of"]), one["reason"]] for one in report["missing"]]
+        missing = [
+            [
+                "somebody" if one["client"] is None else f"client-{one['client']}",
+                str(one["of"]),
+                one["reason"],
+            ]
+            for one in report["missing"]
+        ]
         blocks += [Heading("Who was missing"), tabulated(["client", "of", "reason"], missing)]
     return render(Document(f"Training {report['name']}", "Training", report["name"], said, blocks))
 
@@ -167,7 +174,3 @@ def _figures(report: Report) -> Iterator[Figure]:
         }
         caption = "How many times the claimed noise there is at most, by released sums and message."
         yield Figure("noise", training_figures.noise_limits(numbers, limits), "", caption)
-
-
-def _who(one: Report) -> str:
-    return "somebody" if one["client"] is None else f"client-{one['client']}"

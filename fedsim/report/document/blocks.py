@@ -31,7 +31,11 @@ class Mark:
 
 @dataclass(frozen=True)
 class Code:
-    """A command or the name of a value, as it is typed."""
+    """A command or the name of a value.
+
+    Attributes:
+        text: as it is typed.
+    """
 
     text: str
 
@@ -266,10 +270,14 @@ class Figure:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that has been drawn, like `Figure` otherwise.
+    """A figure that has been drawn.
 
     Attributes:
+        kind: by which the template lays it out.
+        name: that of its file, without an ending, and the beginning of the ids in its SVG.
         drawn: an SVG document, a PNG, or markup of a page.
+        title: a few words with a full stop; "" for none.
+        caption: sentences.
     """
 
     kind: ClassVar = "figure"
@@ -335,7 +343,13 @@ class Document:
 def tabulated(
     headings: Sequence[str], rows: Iterable[Sequence[str | None]], style: str = "stacked"
 ) -> Table:
-    """Return a table of texts, the first of each row its name; None is a dash."""
+    """Return a table of texts.
+
+    Args:
+        headings: of the columns.
+        rows: the first text of each is its name; None is a dash.
+        style: the table's class on the page.
+    """
     lines = [
         Line(Cell(_or_dash(name)), [Cell(_or_dash(value), style="") for value in values])
         for name, *values in rows

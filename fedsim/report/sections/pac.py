@@ -61,13 +61,9 @@ def _candidate(report: Report) -> Entries:
     ]
 
 
-def _is_asked(report: Report) -> bool:
-    """Return whether noise was budgeted by what it may tell."""
-    return is_pac(report) or report.pac.budgeted
-
-
 def _words(report: Report) -> list[Block]:
-    return [Prose(MEANING), Listing(_entries(report))] if _is_asked(report) else []
+    asked = is_pac(report) or report.pac.budgeted
+    return [Prose(MEANING), Listing(_entries(report))] if asked else []
 
 
 SECTION = Section("PAC privacy", _words, specialist=True)
