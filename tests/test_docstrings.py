@@ -40,7 +40,7 @@ ROOMS = (
     "fedsim/game/mechanisms",
     "fedsim/privacy/noise",
     "fedsim/privacy/participation",
-    "fedsim/report/pages",
+    "fedsim/report/document",
     "fedsim/privacy",
     "fedsim/federation/protocol",
     "fedsim/audits/recording",

@@ -60,7 +60,7 @@ ROOMS = (
     "fedsim.audits.recording",
     "fedsim.audits.live",
     "fedsim.report.figures",
-    "fedsim.report.pages",
+    "fedsim.report.document",
     "fedsim.report.sections",
     "fedsim.report",
     "fedsim.report.kinds",

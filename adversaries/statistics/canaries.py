@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import mannwhitneyu
+import scipy
 
 from adversaries.errors import InputError
 from adversaries.statistics.gaussian_bounds import LARGEST_EFFECT
@@ -174,7 +174,7 @@ def rank_test(coins: Bools, scores: Floats) -> float:
     ranks[np.lexsort((~coins, scores))] = np.arange(scores.size)
     loud, quiet = ranks[coins], ranks[~coins]
     method = "exact" if loud.size * quiet.size <= EXACT_PAIRS else "asymptotic"
-    return float(mannwhitneyu(loud, quiet, alternative="greater", method=method).pvalue)
+    return float(scipy.stats.mannwhitneyu(loud, quiet, alternative="greater", method=method).pvalue)
 
 
 def prequential_log_odds(coins: Bools, scores: Floats) -> Floats:

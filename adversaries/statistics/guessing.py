@@ -8,8 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 from scipy.special import expit, ndtr, ndtri
-from scipy.stats import binom
 
 from adversaries.statistics.trials import Bools, Floats, Ints
 
@@ -62,11 +62,11 @@ def binomial_p_value(
         appendix.
     """
     steps = np.arange(1, right + 1)
-    beta = float(binom.sf(right - 1, guesses, expit(epsilon)))
+    beta = float(scipy.stats.binom.sf(right - 1, guesses, expit(epsilon)))
     if not right or not delta:
         return beta
     # P[v - i <= Binomial < v], from the point masses: the difference of two tails cancels.
-    masses = binom.pmf(right - steps, guesses, expit(epsilon))
+    masses = scipy.stats.binom.pmf(right - steps, guesses, expit(epsilon))
     return min(1.0, beta + 2 * canaries * delta * float((np.cumsum(masses) / steps).max()))
 
 

@@ -11,9 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
+import scipy
 from scipy.special import ndtr
-from scipy.stats import chi2, norm
 
 Floats = npt.NDArray[np.float64]
 
@@ -21,7 +20,8 @@ DEVIATES = np.linspace(-10, 10, 2001)
 """Where the rule looks: beyond is a probability of 1e-23, and the steps resolve standardised
 differences of up to a hundred."""
 
-WEIGHTS: Floats = norm.pdf(DEVIATES) / norm.pdf(DEVIATES).sum()
+DENSITIES = np.exp(-(DEVIATES**2) / 2) / np.sqrt(2 * np.pi)
+WEIGHTS: Floats = DENSITIES / DENSITIES.sum()
 
 
 def lower_limit(statistic: float, freedom: int, tail: float) -> float:
@@ -60,7 +60,7 @@ def _root(rising: Callable[[float], float], statistic: float) -> float:
     high = max(1.0, 2 * statistic)
     while rising(high) < 0:
         high *= 2
-    return brentq(rising, 0.0, high, xtol=1e-9)
+    return scipy.optimize.brentq(rising, 0.0, high, xtol=1e-9)
 
 
 @lru_cache(maxsize=64)
@@ -68,6 +68,6 @@ def _chi(freedom: int) -> Floats:
     """Return V at `DEVIATES`, from the nearer tail of its law."""
     half = DEVIATES < 0
     squares = np.empty_like(DEVIATES)
-    squares[half] = chi2.ppf(ndtr(DEVIATES[half]), freedom)
-    squares[~half] = chi2.isf(ndtr(-DEVIATES[~half]), freedom)
+    squares[half] = scipy.stats.chi2.ppf(ndtr(DEVIATES[half]), freedom)
+    squares[~half] = scipy.stats.chi2.isf(ndtr(-DEVIATES[~half]), freedom)
     return np.sqrt(squares / freedom)

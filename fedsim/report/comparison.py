@@ -1,17 +1,30 @@
 """Several runs side by side: to whom a person is identifiable, under which trust."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
 from adversaries.errors import InputError
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import VantageVerdict
-from fedsim.report.pages.wording import number, percent, span
+from fedsim.common import report_directory
+from fedsim.common.strict_json import strict_json
+from fedsim.report.document import terminal
+from fedsim.report.document.blocks import (
+    Bullets,
+    Document,
+    Group,
+    Heading,
+    Link,
+    Prose,
+    Table,
+    tabulated,
+)
+from fedsim.report.document.html import render
+from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections import vantage_words
 
 Row = dict[str, Any]
@@ -62,7 +75,7 @@ def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list
     ]
 
 
-def table(rows: Sequence[Row]) -> Table:
+def table(rows: Sequence[Row]) -> RenderableType:
     """Return the comparison, of `side_by_side`, as the terminal shows it."""
     levels = {row["confidence"] for row in rows} - {None}
     notes = [f"intervals at {percent(*levels)}"] if len(levels) == 1 else []
@@ -77,46 +90,37 @@ def table(rows: Sequence[Row]) -> Table:
     notes.append(TAIL)
     if any(row["released"] for row in rows):
         notes.append(ADD_UP)
-    drawn = Table(
-        title="Advantage by trust and vantage",
-        title_justify="left",
-        caption=Text("\n".join(notes)),
-        caption_justify="left",
-        # All of it has to fit a terminal of 80 characters.
-        box=box.SIMPLE_HEAD,
-        padding=0,
-    )
-    if len(runs) > 1:
-        drawn.add_column("#", justify="right")
-    # Words are not cut; the verdict gives way.
-    for heading in ("trust", "vantage"):
-        words = (word for row in rows for word in str(row[heading]).split())
-        drawn.add_column(heading, min_width=max(map(len, words), default=0))
-    for heading in ("z", "ε\nρβ", "limit", "pred."):
-        drawn.add_column(heading, justify="right", no_wrap=True)
-    drawn.add_column("measured", justify="right", no_wrap=True)
-    drawn.add_column("verdict", min_width=12)
-    shown = 0
-    for row in rows:
-        if row["number"] != shown:
-            drawn.add_section()
-            shown = row["number"]
-        interval = f"\n{span(row['interval'], '{:.2f}'.format)}" if row["interval"] else ""
-        if interval and len(levels) > 1:
-            interval += f"\nat {percent(row['confidence'])}"
-        collude = f", {row['colluding']} collude" if row["colluding"] else ""
-        drawn.add_row(
-            *[str(row["number"])] * (len(runs) > 1),
-            Text(f"{row['trust']}{collude}"),
-            Text(str(row["vantage"])),
-            number(row["noise_multiplier"]),
-            "\n".join((number(row["epsilon"]), *belief(row))),
-            number(row["limit"]),
-            number(row["predicted"]),
-            f"{number(row['measured'])}{interval}",
-            Text(row["verdict"].replace(", ", ",\n")),
+    several = len(runs) > 1
+    headings = ["#"] * several + ["trust", "vantage", "z", "ε\nρβ", "limit", "pred.", "measured"]
+    cells = [[str(row["number"])] * several + _shown(row, len(levels) > 1) for row in rows]
+    groups = [
+        Group("", tabulated(headings, own).groups[0].lines)
+        for own in (
+            [line for line, row in zip(cells, rows, strict=True) if row["number"] == place]
+            for place in runs
         )
-    return drawn
+    ]
+    title = "Advantage by trust and vantage"
+    # All of it has to fit a terminal of 80 characters.
+    block = Table([*headings, "verdict"], groups)
+    return terminal.table(block, title, "\n".join(notes), dense=True)
+
+
+def _shown(row: Row, levels_differ: bool) -> list[str]:
+    interval = f"\n{span(row['interval'], '{:.2f}'.format)}" if row["interval"] else ""
+    if interval and levels_differ:
+        interval += f"\nat {percent(row['confidence'])}"
+    collude = f", {row['colluding']} collude" if row["colluding"] else ""
+    return [
+        f"{row['trust']}{collude}",
+        str(row["vantage"]),
+        number(row["noise_multiplier"]),
+        "\n".join((number(row["epsilon"]), *belief(row))),
+        number(row["limit"]),
+        number(row["predicted"]),
+        f"{number(row['measured'])}{interval}",
+        row["verdict"].replace(", ", ",\n"),
+    ]
 
 
 def belief(row: Row) -> list[str]:
@@ -176,3 +180,61 @@ def _words(report: Report, found: VantageVerdict) -> str:
     place = report.vantages[found.vantage].empirical
     apart = place is not None and place.near_prediction is False
     return f"{vantage_words.mark(report, found).text}{', apart from prediction' * apart}"
+
+
+KIND = "comparison"
+"""What report.json says that it is of."""
+
+HEADINGS = (
+    *("Run", "Trust", "Vantage", "z", "ε", "δ", "ρβ (but for a tail)", "ρα", "Predicted"),
+    *("Measured", "Interval", "Accuracy", "Verdict"),
+)
+
+
+def write(rows: Sequence[Row], directory: Path) -> Path:
+    """Write report.html and report.json, and return the page.
+
+    Args:
+        rows: of `side_by_side`.
+        directory: of the page; it may hold an earlier comparison.
+    """
+    runs = {row["number"]: row for row in rows}
+    document = Document(
+        title=f"Comparison of {len(runs)} runs",
+        kind="Comparison",
+        heading=f"{len(runs)} runs side by side",
+        verdict=(),
+        blocks=[
+            Heading("To whom the person is identifiable"),
+            tabulated(HEADINGS, map(_page_cells, rows)),
+            Prose(f"{TAIL}."),
+            Heading("The runs"),
+            Bullets([Link(row["run"], _link(row, directory)) for row in runs.values()], True),
+        ],
+    )
+    written = strict_json({"kind": KIND, "runs": list(rows)})
+    return report_directory.write_report(directory, written, render(document))
+
+
+def _link(row: Row, directory: Path) -> str:
+    """Return where the report of a row's run lies, as seen from the page."""
+    report = Path(row["directory"]).absolute() / "report.html"
+    return Path(os.path.relpath(report, directory.absolute())).as_posix()
+
+
+def _page_cells(row: Row) -> list[str]:
+    collude = f", {row['colluding']} collude" if row["colluding"] else ""
+    between = row["interval"]
+    interval = f"{span(between, '{:.2f}'.format)} at {percent(row['confidence'])}"
+    return [
+        f"{row['number']}",
+        f"{row['trust']}{collude}",
+        str(row["vantage"]),
+        *(number(row[key]) for key in ("noise_multiplier", "epsilon")),
+        f"{row['delta']:g}",
+        " ".join(belief(row)),
+        *(number(row[key]) for key in ("rho_alpha", "predicted", "measured")),
+        interval if between else "–",
+        percent(row["accuracy"]),
+        row["verdict"],
+    ]

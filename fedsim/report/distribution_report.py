@@ -6,16 +6,23 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rich import box
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
 from fedsim.common import report_directory
 from fedsim.config import Config
 from fedsim.learning.data import Records, Split, distribution
 from fedsim.learning.data.cautions import cautions
 from fedsim.learning.data.distribution import DataDistribution
+from fedsim.report.document import terminal
+from fedsim.report.document.blocks import (
+    Block,
+    Document,
+    Figure,
+    Heading,
+    Listing,
+    Prose,
+    tabulated,
+)
 
 Report = Mapping[str, Any]
 
@@ -106,50 +113,48 @@ def _verdict(report: Report) -> str:
 
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows."""
-    rows = Table(show_header=False)
-    for name, value in _rows(report):
-        rows.add_row(name, value)
-    (_, headings, body), *others = _tables(report)
+    (title, headings, body), *others = _tables(report)
     most = report["sizes"]["max"]
     barred = [
         [*cells, "█" * max(1, round(BAR * client["records"] / most))]
         for cells, client in zip(body, report["clients"], strict=True)
     ]
-    shown = [_shown("data distribution", [*headings, ""], barred)]
-    shown += [_shown(*table) for table in others]
+    tables = [
+        terminal.table(tabulated(headings, cells[:SHOWN_CLIENTS]), title, dense=True)
+        for title, headings, cells in [(title, [*headings, ""], barred), *others]
+    ]
     more = len(body) - SHOWN_CLIENTS
-    left_out = (
-        [Text(f"and {more} more clients: --json and --out have them all")] if more > 0 else []
+    left_out = [Prose(f"and {more} more clients: --json and --out have them all")] * (more > 0)
+    return terminal.shown(
+        Listing(_rows(report)),
+        *tables,
+        *left_out,
+        Prose(_verdict(report)),
+        Prose(EXPLAINED, small=True),
     )
-    return Group(rows, *shown, *left_out, Text(_verdict(report)), Text(EXPLAINED, "dim"))
-
-
-def _shown(title: str, headings: list[str], body: list[list[str]]) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in headings:
-        words = heading in ("", LARGEST)
-        table.add_column(heading, justify="left" if words else "right", no_wrap=heading != LARGEST)
-    for cells in body[:SHOWN_CLIENTS]:
-        table.add_row(*cells)
-    return table
 
 
 def render_html(report: Report) -> str:
     """Return the report as one HTML page that needs no other file, script or network."""
+    from fedsim.report.document.html import render  # noqa: PLC0415  (matplotlib is slow to import)
     from fedsim.report.figures import training_figures  # noqa: PLC0415
-    from fedsim.report.pages import audit_page  # noqa: PLC0415  (matplotlib is slow to import)
-    from fedsim.report.pages.pictures import inline  # noqa: PLC0415
 
     counts = np.array([client["labels"] for client in report["clients"]])
     caption = "Records of every client, by label."
-    return audit_page.render(
-        PAGE,
-        report=report,
-        verdict=_verdict(report),
-        rows=_rows(report),
-        figures=[(caption, inline(training_figures.distribution(counts), "distribution", caption))],
-        tables=_tables(report),
-        explained=EXPLAINED,
+    blocks: list[Block] = [
+        Figure("distribution", training_figures.distribution(counts), "", caption)
+    ]
+    for title, headings, body in _tables(report):
+        blocks += [Heading(title[0].upper() + title[1:]), tabulated(headings, body)]
+    blocks += [Prose(EXPLAINED), Heading("The data"), Listing(_rows(report), several=True)]
+    return render(
+        Document(
+            title=f"Data distribution: {report['name']}",
+            kind="Data distribution",
+            heading=report["name"],
+            verdict=[_verdict(report)],
+            blocks=blocks,
+        )
     )
 
 
@@ -273,23 +278,3 @@ def _largest(client: Report) -> str:
     """Name the key values of which a client has most records, and how many."""
     named = ", ".join(f"{value}: {n}" for value, n in client["largest_key_values"].items())
     return f"{named}, …" if client["key_values"] > len(client["largest_key_values"]) else named
-
-
-PAGE = """\
-{% extends "frame" %}
-{% from "parts" import settings, drawn, tabulated %}
-{% block title %}Data distribution: {{ report.name }}{% endblock %}
-{% block kind %}Data distribution{% endblock %}
-{% block heading %}{{ report.name }}{% endblock %}
-{% block body %}
-<section class="verdict"><p>{{ verdict }}</p></section>
-{{ drawn(figures) }}
-{% for title, headings, body in tables %}
-<h2>{{ title[0] | upper }}{{ title[1:] }}</h2>
-{{ tabulated(headings, body) }}
-{% endfor %}
-<p>{{ explained }}</p>
-<h2>The data</h2>
-{{ settings(rows) }}
-{% endblock %}
-"""

@@ -1,15 +1,12 @@
 """The card of a trained model: MODEL_CARD.md to read, model_card.json to compute with."""
 
 import hashlib
-import html
-import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import TypeAdapter
-from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.console import RenderableType
 from rich.text import Text
 
 import fedsim
@@ -23,7 +20,6 @@ from fedsim.audits.results.model_card import (
     Utility,
 )
 from fedsim.audits.run import cautions
-from fedsim.common.foreign_text import shown
 from fedsim.config import Config
 from fedsim.config.federation import OWN
 from fedsim.federation.runs import ledger, spending
@@ -34,9 +30,19 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust.model import Vantage
 from fedsim.report import rehearsed
-from fedsim.report.pages.wording import LEARNT_NOTHING, beside_accuracy, number, percent, span
+from fedsim.report.document import markdown, terminal
+from fedsim.report.document.blocks import Block, Bullets, Part, Prose, tabulated
+from fedsim.report.document.markdown import quoted
+from fedsim.report.document.wording import LEARNT_NOTHING, beside_accuracy, number, percent, span
 
 PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
+
+USE = """\
+```python
+import fedsim
+
+model = fedsim.load_model(RUN_DIRECTORY)   # a torch.nn.Module: records to logits
+```"""
 
 LIMITS = (
     "The guarantee is for each {unit} by itself: who has several is protected less, as group "
@@ -110,17 +116,16 @@ def summary(card: ModelCard) -> RenderableType:
     """Return what the terminal shows of a card."""
     privacy = card.privacy
     names = list(privacy.towards[0].epsilon)
-    table = Table(title=Text(card.name), title_justify="left")
-    for heading in ("towards", *(f"ε by {name}" for name in names)):
-        table.add_column(heading)
-    for row in privacy.towards:
-        table.add_row(row.vantage, *(number(row.epsilon.get(name)) for name in names))
+    rows = [
+        [row.vantage, *(number(row.epsilon.get(name)) for name in names)] for row in privacy.towards
+    ]
+    by_name = tabulated(["towards", *(f"ε by {name}" for name in names)], rows)
     said = [Text(f"At δ = {privacy.delta:g}, for one {privacy.unit}.")]
     if not privacy.guaranteed:
         said.insert(0, Text(f"No guarantee of differential privacy. {privacy.note}", "bold"))
     if card.utility is not None:
         said.append(Text(learning(card.utility)))
-    return Group(table, *said)
+    return terminal.shown(terminal.table(by_name, title=card.name), *said)
 
 
 def privacy_of(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> Privacy:
@@ -204,19 +209,9 @@ def learning(found: Utility) -> str:
     return said
 
 
-MARKUP = re.compile(r"([\\`*_\[\]#|~]|^[-+=])")
-"""What means something else than itself in Markdown."""
-
-
-def _plain(text: str) -> str:
-    """Return text of somebody else in one line, as Markdown that shows it and means nothing."""
-    line = html.escape(" ".join(shown(text).split()), quote=False)
-    return MARKUP.sub(r"\\\1", line)
-
-
 def as_markdown(card: ModelCard) -> str:
     """Return the card as people read it."""
-    return "\n".join(_lines(card)) + "\n"
+    return markdown.render([Part(quoted(card.name), list(_blocks(card)))])
 
 
 def _local(privacy: Privacy) -> str:
@@ -224,23 +219,25 @@ def _local(privacy: Privacy) -> str:
     return f" of {privacy.local_steps} local steps each" * (privacy.local_steps > 1)
 
 
-def _accounted(privacy: Privacy) -> Iterator[str]:
+def _accounted(privacy: Privacy) -> Iterator[Block]:
     """Yield the steps from which everybody can work out epsilon again."""
     if not any(row.steps for row in privacy.towards):
         return
-    yield from ("", "ε follows from δ and these Gaussian steps:", "")
+    yield Prose("ε follows from δ and these Gaussian steps:")
+    said = []
     for row in privacy.towards:
         steps = "; ".join(
             f"{one.count} steps with noise multiplier {one.noise_multiplier:.7g} at sampling rate "
             f"{one.sampling_rate:.7g}"
             for one in row.steps
         )
-        yield f"- towards the {row.vantage.replace('-', ' ')}: {steps}"
+        said.append(f"towards the {row.vantage.replace('-', ' ')}: {steps}")
+    yield Bullets(said)
 
 
 def _rehearsed(found: Rehearsal) -> str:
     between = span(found.advantage_interval, number)
-    whose = "the same schema" if found.data == OWN else _plain(found.data)
+    whose = "the same schema" if found.data == OWN else quoted(found.data)
     return (
         f"Before, the same rounds under the same noise were played {found.trials} times on "
         f"{found.records:,} records of {whose}, against an adversary at the {found.vantage} "
@@ -255,30 +252,47 @@ def _rehearsed(found: Rehearsal) -> str:
 def _whose(card: ModelCard) -> str:
     if card.data == OWN:
         return "the clients' own records (model.toml has their schema)"
-    return _plain(card.data)
+    return quoted(card.data)
 
 
-def _lines(card: ModelCard) -> Iterator[str]:
-    privacy = card.privacy
-    yield from (f"# {_plain(card.name)}", "")
+def _blocks(card: ModelCard) -> Iterator[Block]:
     if card.purpose:
-        yield from (_plain(card.purpose), "")
-    yield (
-        f"A {_plain(card.network)} with {card.parameters:,} trained parameters, for "
+        yield Prose(quoted(card.purpose))
+    yield Prose(
+        f"A {quoted(card.network)} with {card.parameters:,} trained parameters, for "
         f"{card.classes} classes of {_whose(card)}. {card.clients} clients trained it together, on "
         f"{card.records:,} records, in {card.rounds} rounds ({card.optimizer})."
     )
-    yield from ("", "## Privacy", "")
+    yield Part("Privacy", list(_privacy(card.privacy)))
+    if card.utility is not None:
+        said = f"{learning(card.utility)} The loss is {number(card.utility.loss)} nats."
+        yield Part("Quality", [Prose(f"{said} No client trained on these records.")])
+    if card.rehearsal is not None:
+        yield Part("Rehearsed", [Prose(_rehearsed(card.rehearsal))])
+    yield Part("Limits", [Bullets(card.limits)])
+    written = (
+        f"`model.safetensors`: SHA-256 `{card.sha256}`, written by fedsim {card.fedsim} on "
+        f"{card.created}."
+    )
+    yield Part("Use it", [Prose(USE), Prose(written)])
+
+
+def _privacy(privacy: Privacy) -> Iterator[Block]:
     if not privacy.guaranteed:
-        yield from (f"**No guarantee of differential privacy.** {privacy.note}", "")
+        yield Prose(f"**No guarantee of differential privacy.** {privacy.note}")
     names = list(privacy.towards[0].epsilon)
-    yield f"| towards | who sees | {' | '.join(f'ε by {name}' for name in names)} |"
-    yield f"|---|---|{'---|' * len(names)}"
-    for row in privacy.towards:
-        values = " | ".join(number(row.epsilon.get(name)) for name in names)
-        yield f"| the {row.vantage.replace('-', ' ')} | {row.sees} | {values} |"
-    yield ""
-    yield (
+    yield tabulated(
+        ["towards", "who sees", *(f"ε by {name}" for name in names)],
+        [
+            [
+                f"the {row.vantage.replace('-', ' ')}",
+                row.sees,
+                *(number(row.epsilon.get(name)) for name in names),
+            ]
+            for row in privacy.towards
+        ],
+    )
+    yield Prose(
         f"At δ = {privacy.delta:g}, for one {privacy.unit} ({privacy.neighbouring}). Gradients "
         f"were clipped to {privacy.clipping_norm:g}; the noise multiplier was "
         f"{privacy.noise_multiplier:.4g}, the sampling rate {privacy.sampling_rate:g}. "
@@ -286,21 +300,3 @@ def _lines(card: ModelCard) -> Iterator[str]:
         + (f", in {privacy.attempts} attempts." if privacy.attempts > 1 else ".")
     )
     yield from _accounted(privacy)
-    if card.utility is not None:
-        yield from ("", "## Quality", "")
-        yield (
-            f"{learning(card.utility)} The loss is {number(card.utility.loss)} nats. No client "
-            "trained on these records."
-        )
-    if card.rehearsal is not None:
-        yield from ("", "## Rehearsed", "", _rehearsed(card.rehearsal))
-    yield from ("", "## Limits", "")
-    yield from (f"- {limit}" for limit in card.limits)
-    yield from ("", "## Use it", "", "```python", "import fedsim", "")
-    yield "model = fedsim.load_model(RUN_DIRECTORY)   # a torch.nn.Module: records to logits"
-    yield from (
-        "```",
-        "",
-        f"`model.safetensors`: SHA-256 `{card.sha256}`, written by fedsim "
-        f"{card.fedsim} on {card.created}.",
-    )

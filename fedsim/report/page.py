@@ -8,16 +8,30 @@ from typing import Any
 from fedsim.audits.results.report import Report, encode
 from fedsim.common import private_files
 from fedsim.config import flatten
+from fedsim.report.document import html, pictures
+from fedsim.report.document.blocks import (
+    Block,
+    Cell,
+    Code,
+    Document,
+    Figure,
+    Group,
+    Label,
+    Line,
+    Link,
+    Mark,
+    Part,
+    Picture,
+    Place,
+    Prose,
+    Table,
+)
+from fedsim.report.document.wording import plain
 from fedsim.report.order import SECTIONS
-from fedsim.report.pages import audit_page, pictures
-from fedsim.report.pages.blocks import Block, Figure, Place, Prose
-from fedsim.report.pages.pictures import Drawn
-from fedsim.report.pages.wording import plain
 from fedsim.report.sections import answer, training, verdict
 from fedsim.report.sections.facts import is_alarming
 from fedsim.report.sections.labels import labels
 from fedsim.report.sections.section import Section, Transcript
-from fedsim.report.template import TEMPLATE
 
 
 class Pictures:
@@ -48,10 +62,9 @@ class Pictures:
         """SVG or PNG of every figure, by its name."""
         return {name: pictures.picture(figure.drawing) for name, figure in self.figures.items()}
 
-    def embedded(self, figure: Figure) -> Drawn:
-        """Return a figure as it stands in the page."""
-        markup = pictures.embedded(self.files[figure.name], figure.name, figure.title)
-        return Drawn(figure.title, figure.caption, markup)
+    def embedded(self, figure: Figure) -> Picture:
+        """Return a figure as it stands in its file."""
+        return Picture(figure.name, self.files[figure.name], figure.title, figure.caption)
 
 
 def render_html(report: Report, drawn: Pictures, one_of_several: bool = False) -> str:
@@ -62,34 +75,53 @@ def render_html(report: Report, drawn: Pictures, one_of_several: bool = False) -
         drawn: the figures of the same run.
         one_of_several: whether the folder above has the page of the sweep or search it is of.
     """
-    laid_out = [
-        (section, (section.heading(report), blocks))
+    note: list[str | Link] = [training.scope(report)]
+    if one_of_several:
+        note += [" ", Link("All runs of this sweep or search", "../report.html")]
+    states: list[str | Mark] = []
+    for name, mark in verdict.states(report):
+        states += [f"{name.capitalize()}: ", mark, " "]
+    parts = [
+        (section.specialist, Part(section.heading(report), said))
         for section in drawn.sections
-        if (blocks := _blocks(section, report, drawn))
+        if (said := _blocks(section, report, drawn))
     ]
-    return audit_page.render(
-        TEMPLATE,
-        name=report.name,
-        one_of_several=one_of_several,
-        scope=training.scope(report),
-        verdict=answer.verdict(report),
-        standing=answer.standing(report),
-        states=verdict.states(report),
-        alarm=is_alarming(report),
-        labels=labels(report),
-        warnings=report.warnings,
-        sections=[words for section, words in laid_out if not section.specialist],
-        specialist=[words for section, words in laid_out if section.specialist],
-        everything=[(name, plain(value)) for name, value in flatten(encode(report))],
-        written_by=report.versions["fedsim"],
-        created=report.created,
+    blocks: list[Block] = list(labels(report))
+    if report.warnings:
+        alarming = is_alarming(report)
+        blocks.append(Label("Warnings.", items=report.warnings, alarming=alarming))
+    blocks += [part for specialist, part in parts if not specialist]
+    if apart := [part for specialist, part in parts if specialist]:
+        blocks.append(Part("For specialists", apart, folded=True, anchor="specialists"))
+    values = [
+        Line(Cell(Code(name)), [Cell(Code(plain(value)), style="")])
+        for name, value in flatten(encode(report))
+    ]
+    every = Table((), [Group("", values)], "all")
+    title = "Every value of report.json"
+    blocks.append(Part(title, [every], folded=True, heads=False, anchor="values"))
+    return html.render(
+        Document(
+            title=f"{report.name} – identifiability report",
+            kind="Identifiability report",
+            heading=report.name,
+            note=note,
+            verdict=[states, answer.verdict(report), answer.standing(report)],
+            alarming=is_alarming(report),
+            blocks=blocks,
+            footer=(
+                f"fedsim {report.versions['fedsim']}, {report.created}. Repeat the run with ",
+                Code("fedsim run config.toml"),
+                " in its directory.",
+            ),
+        )
     )
 
 
-def _blocks(section: Section, report: Report, drawn: Pictures) -> list[Block | Drawn]:
+def _blocks(section: Section, report: Report, drawn: Pictures) -> list[Block]:
     """Return what a section says, with its figures where they belong."""
     left = {figure.name: figure for figure in drawn.drawn.get(section, ())}
-    found: list[Block | Drawn] = []
+    found: list[Block] = []
     for block in section.words(report):
         if not isinstance(block, Place):
             found.append(block)

@@ -7,7 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fedsim.audits.results.report import Report
-from fedsim.report.pages.wording import number, percent, span
+from fedsim.report.document import terminal
+from fedsim.report.document.blocks import tabulated
+from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections import answer, lower_bounds, one_run, vantage_words
 from fedsim.report.sections.facts import (
     accuracies,
@@ -20,9 +22,6 @@ from fedsim.report.sections.facts import (
 )
 from fedsim.report.sections.labels import labels
 from fedsim.report.sections.theory import released
-
-COLOURS = {"good": "green", "caution": "yellow", "alarm": "bold red"}
-"""Of the states, by the kinds of their marks."""
 
 Line = tuple[str, str, str, str]
 """What was measured, the value, its interval, and what theory says."""
@@ -53,7 +52,7 @@ def _verdicts(report: Report) -> Iterator[RenderableType]:
         yield Text.assemble(
             ("\n" + vantage_words.NAMES[verdict.vantage] + audited, "bold"),
             ": ",
-            (mark.text, COLOURS.get(mark.kind, "bold")),
+            (mark.text, terminal.COLOURS.get(mark.kind, "bold")),
         )
         said = vantage_words.lines(report, verdict)
         lines = Table.grid(padding=(0, 1))
@@ -74,14 +73,10 @@ def _level(report: Report) -> str:
     return percent(report.empirical.confidence)
 
 
-def _table(report: Report) -> Table:
+def _table(report: Report) -> RenderableType:
     """Return every measure beside its limit."""
-    table = Table(caption=f"intervals and bounds (“at least”) at {_level(report)}")
-    for heading in ("", "measured", "interval", "theory"):
-        table.add_column(heading, justify="right" if heading == "measured" else "left")
-    for line in _lines(report):
-        table.add_row(*map(Text, line))
-    return table
+    table = tabulated(("", "measured", "interval", "theory"), _lines(report))
+    return terminal.table(table, caption=f"intervals and bounds (“at least”) at {_level(report)}")
 
 
 def _lines(report: Report) -> Iterator[Line]:

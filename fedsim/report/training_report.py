@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from fedsim.audits.results import verdict_states as states
 from fedsim.audits.results.model_card import ModelCard
@@ -19,10 +18,18 @@ from fedsim.common.strict_json import report_json
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers.noise_watch import alarms
 from fedsim.report import model_card
+from fedsim.report.document.blocks import (
+    Block,
+    Document,
+    Figure,
+    Heading,
+    Label,
+    Prose,
+    tabulated,
+)
+from fedsim.report.document.html import render
+from fedsim.report.document.wording import number
 from fedsim.report.figures import training_figures
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.pictures import inline
-from fedsim.report.pages.wording import number
 
 KIND = "training"
 
@@ -118,15 +125,19 @@ def render_html(report: Report, card: ModelCard) -> str:
         said.insert(1, f"No guarantee of differential privacy. {card.privacy.note}")
     if card.utility is not None:
         said.append(model_card.learning(card.utility))
-    return audit_page.render(
-        PAGE,
-        report=report,
-        said=said,
-        public=PUBLIC,
-        confidential=CONFIDENTIAL,
-        figures=list(_figures(report)),
-        missing=[[_who(one), one["of"], one["reason"]] for one in report["missing"]],
-    )
+    blocks: list[Block] = [Label("", text, alarming=True) for text in report["alarms"]]
+    blocks += [Prose(PUBLIC), Prose(CONFIDENTIAL), *_figures(report)]
+    if report["missing"]:
+        missing = [
+            [
+                "somebody" if one["client"] is None else f"client-{one['client']}",
+                str(one["of"]),
+                one["reason"],
+            ]
+            for one in report["missing"]
+        ]
+        blocks += [Heading("Who was missing"), tabulated(["client", "of", "reason"], missing)]
+    return render(Document(f"Training {report['name']}", "Training", report["name"], said, blocks))
 
 
 def state(report: Report, card: ModelCard) -> StateWords:
@@ -144,7 +155,7 @@ def state(report: Report, card: ModelCard) -> StateWords:
     return states.NOT_CONTRADICTED if watched else states.NOT_MEASURED
 
 
-def _figures(report: Report) -> Iterator[tuple[str, Markup]]:
+def _figures(report: Report) -> Iterator[Figure]:
     rounds = report["rounds"]
     numbers = np.array([each["round"] for each in rounds], dtype=np.int64)
     if rounds and "accuracy" in rounds[-1]:
@@ -154,7 +165,7 @@ def _figures(report: Report) -> Iterator[tuple[str, Markup]]:
         ]
         caption = "Accuracy and loss (nats) on held-out records, after every round."
         figure = training_figures.utility(numbers.tolist(), *curves)
-        yield caption, inline(figure, "utility", caption)
+        yield Figure("utility", figure, "", caption)
     if rounds and rounds[-1].get("noise_at_most"):
         names = rounds[-1]["noise_at_most"]
         limits = {
@@ -162,30 +173,4 @@ def _figures(report: Report) -> Iterator[tuple[str, Markup]]:
             for name in names
         }
         caption = "How many times the claimed noise there is at most, by released sums and message."
-        yield caption, inline(training_figures.noise_limits(numbers, limits), "noise", caption)
-
-
-def _who(one: Report) -> str:
-    return "somebody" if one["client"] is None else f"client-{one['client']}"
-
-
-PAGE = """\
-{% extends "frame" %}
-{% from "parts" import concluded, drawn, tabulated %}
-{% block title %}Training {{ report.name }}{% endblock %}
-{% block kind %}Training{% endblock %}
-{% block heading %}{{ report.name }}{% endblock %}
-{% block body %}
-{{ concluded(said) }}
-{% for text in report.alarms %}
-<div class="label alarm">{{ text }}</div>
-{% endfor %}
-<p>{{ public }}</p>
-<p>{{ confidential }}</p>
-{{ drawn(figures) }}
-{% if missing %}
-<h2>Who was missing</h2>
-{{ tabulated(["client", "of", "reason"], missing) }}
-{% endif %}
-{% endblock %}
-"""
+        yield Figure("noise", training_figures.noise_limits(numbers, limits), "", caption)

@@ -167,9 +167,7 @@ def report(
             for name, bound in bounds.items()
         },
         "headline": measured.Headline(name, bounds[name].epsilon, bounds[name].confidence, RULE),
-        "agreement": measured.Agreement(
-            agree, [measured.Comparison(**asdict(each)) for each in comparisons]
-        ),
+        "agreement": measured.Agreement(agree, list(comparisons)),
         "privacy_profile": profile,
     }
 

@@ -12,7 +12,7 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.order_statistics import order_bound, order_bounds
 from fedsim.audits.measurements.check import Check
 from fedsim.audits.results.measured import LowerBound
-from fedsim.audits.results.one_run import CanaryEstimate, CanaryScores, Interval, OneRun, Spread
+from fedsim.audits.results.one_run import CanaryScores, OneRun, Spread
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game import one_run
@@ -110,18 +110,8 @@ def leading(kind: str) -> str:
     return "order" if one_run.KINDS[kind].orthogonal else "f_dp"
 
 
-def _estimate(mine: Mine, delta: float, confidence: float) -> CanaryEstimate:
-    found = estimators.client_canary_estimate(*mine, delta, confidence)
-    return CanaryEstimate(
-        mu=found.mu,
-        mu_interval=Interval(**asdict(found.mu_interval)),
-        epsilon=found.epsilon,
-        epsilon_interval=Interval(**asdict(found.epsilon_interval)),
-        delta=found.delta,
-        method=found.method,
-        assumes=found.assumes,
-        reason=found.reason,
-    )
+def _estimate(mine: Mine, delta: float, confidence: float) -> estimators.CanaryEstimate:
+    return estimators.client_canary_estimate(*mine, delta, confidence)
 
 
 def canary_mu(releases: Releases) -> float:

@@ -2,36 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated
 
-from fedsim.audits.results.numbers import Ends, Real
+from adversaries.statistics import agreement, intervals
+from fedsim.audits.results.numbers import REALS, Ends, Real
 from fedsim.audits.results.theory import Predicted
 
 
 @dataclass(frozen=True)
-class LowerBound:
+class LowerBound(intervals.LowerBound):
     """What an estimator proves of epsilon at delta: its result as report.json holds it."""
 
-    epsilon: Real
-    """At least this; 0 proves nothing."""
-    delta: Real
-    """At which epsilon is bounded."""
-    confidence: Real
-    """In (0, 1), with which it holds."""
-    method: str
-    """How it was computed, in words."""
-    assumes: str
-    """What must be true for it to hold, in words."""
-    trusts_noise: bool
-    """Whether the claimed noise entered."""
-    details: Mapping[str, Real]
-    """The statistics behind the number."""
-    reason: str | None
-    """Why a bound of 0 says nothing, if it does."""
-    kind: Literal["confidence", "credible"]
-    """Credible: holds with the confidence given the trials and a prior."""
     p_value: Real | None = None
     """How often chance alone puts it above the epsilon of theory; None unless it is above."""
+
+
+Bound = Annotated[LowerBound, REALS]
 
 
 @dataclass(frozen=True)
@@ -49,28 +35,12 @@ class Headline:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """One comparison of what trusts the claimed noise with what does not."""
-
-    name: str
-    """"calibration" or "mu"."""
-    agree: bool
-    """Whether both can be right."""
-    surer: bool
-    """Whether the worlds lie further apart than the claimed noise lets them."""
-    confidence: Real
-    """How often both are found to agree, at least, where both are right."""
-    details: Mapping[str, Real]
-    """The statistics behind the answer, by name."""
-
-
-@dataclass(frozen=True)
 class Agreement:
     """Whether what trusts the claimed noise agrees with what does not."""
 
     agree: bool | None
     """None where nothing could be compared."""
-    comparisons: list[Comparison]
+    comparisons: list[Annotated[agreement.Comparison, REALS]]
     """Those that could be made."""
 
 
@@ -152,7 +122,7 @@ class Empirical:
     """None where it is no finding."""
     epsilon: EstimatedEpsilons
     """Estimates, which prove nothing."""
-    lower_bounds: Mapping[str, LowerBound]
+    lower_bounds: Mapping[str, Bound]
     """By the name of the estimator."""
     headline: Headline
     """The one of them that was chosen in advance."""
@@ -190,7 +160,7 @@ class VantageEmpirical:
     """Of the most extreme trial."""
     epsilon_belief: Real
     """The log-odds of the most extreme trial."""
-    lower_bound: LowerBound
+    lower_bound: Bound
     """On epsilon towards this vantage."""
     surely_at_least: Real | None
     """The advantage, as surely as an alarm must be."""
@@ -268,7 +238,7 @@ class Crafted:
     """Of one record, tight at delta."""
     group_epsilon: Real
     """Of all copies."""
-    lower_bounds: Mapping[str, LowerBound]
+    lower_bounds: Mapping[str, Bound]
     """On epsilon of one record, by group privacy."""
 
 

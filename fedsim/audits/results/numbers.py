@@ -1,6 +1,6 @@
 """Numbers of a report: infinite where they are, as "Infinity" in JSON, which has no infinity."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
@@ -30,6 +30,45 @@ class _Infinite:
 
 Real = Annotated[float, _Infinite()]
 """A number that may be infinite."""
+
+
+class _Reals:
+    """Has pydantic read and write the floats of a class, and of what is in it, as `Real`.
+
+    What the class has by default, a report must say, unless it is None.
+    """
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        found = handler(source)
+        _make_real(found, handler, handler.generate_schema(Real))
+        return found
+
+
+def _make_real(schema: Any, handler: GetCoreSchemaHandler, real: CoreSchema) -> None:
+    if isinstance(schema, list):
+        for each in schema:
+            _make_real(each, handler, real)
+    if not isinstance(schema, dict) or schema.get("custom_error_type") == "real":
+        return
+    if schema.get("type") == "definition-ref":
+        _make_real(handler.resolve_ref_schema(cast(CoreSchema, schema)), handler, real)
+        return
+    if schema.get("type") == "default" and schema.get("default", ...) is not None:
+        inner = schema["schema"]
+        schema.clear()
+        schema |= inner
+    if schema.get("type") == "float":
+        schema.clear()
+        schema |= real
+        return
+    for each in schema.values():
+        _make_real(each, handler, real)
+
+
+REALS = _Reals()
+"""Marks a class of `adversaries`, which knows no pydantic, as one of a report's."""
 
 Ends = tuple[Real, Real]
 """The ends of an interval."""

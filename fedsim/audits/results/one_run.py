@@ -2,43 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
-from fedsim.audits.results.measured import LowerBound
-from fedsim.audits.results.numbers import Real
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Around an estimate."""
-
-    low: Real
-    """The lower end."""
-    high: Real
-    """The upper end."""
-    confidence: Real
-    """In (0, 1), with which the estimated number lies between them."""
-
-
-@dataclass(frozen=True)
-class CanaryEstimate:
-    """What the canaries' scores suggest: an estimate, proven of nothing."""
-
-    mu: Real
-    """Of Gaussian privacy: how far the scores of canaries in and out lie apart."""
-    mu_interval: Interval
-    """By the same assumptions."""
-    epsilon: Real
-    """What mu comes to at delta."""
-    epsilon_interval: Interval
-    """What the ends of mu_interval come to."""
-    delta: Real
-    """Of both epsilons."""
-    method: str
-    """How mu was computed, in words."""
-    assumes: str
-    """What must be true for it to hold, in words."""
-    reason: str | None
-    """Why there is none."""
+from adversaries.statistics.one_run import CanaryEstimate
+from fedsim.audits.results.measured import Bound
+from fedsim.audits.results.numbers import REALS, Real
 
 
 @dataclass(frozen=True)
@@ -97,9 +65,9 @@ class OneRun:
     """Of one canary, by the noise claimed, towards whoever sees the aggregates alone."""
     canary_epsilon: Real
     """What canary_mu comes to at delta."""
-    bounds: Mapping[str, LowerBound]
+    bounds: Mapping[str, Bound]
     """Of the headline's trial."""
-    estimate: CanaryEstimate
+    estimate: Annotated[CanaryEstimate, REALS]
     """Of the headline's trial."""
     spread: Mapping[str, Spread] | None
     """Over all trials; None for one."""

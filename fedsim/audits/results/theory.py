@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
-from fedsim.audits.results.numbers import Real
+from adversaries.statistics.estimators import Distance
+from fedsim.audits.results.numbers import REALS, Real
 
 
 @dataclass(frozen=True)
@@ -152,16 +154,6 @@ class Density:
 
 
 @dataclass(frozen=True)
-class Distance:
-    """How far the advantage is from the one predicted."""
-
-    standard_error: Real
-    """Of the measurement, if the prediction is true."""
-    p_value: Real
-    """How often chance alone brings a distance as large, or a larger one."""
-
-
-@dataclass(frozen=True)
 class Predicted:
     """What theory predicts for the trials of one vantage."""
 
@@ -185,7 +177,7 @@ class Prediction(Predicted):
     """Of the log-odds after the last round."""
     density: Density | None
     """Of sampled steps, which were simulated."""
-    distance: Distance | None = None
+    distance: Annotated[Distance, REALS] | None = None
     """None where nothing tells."""
 
 

@@ -1,7 +1,6 @@
 """What the trials show at the configured vantage, and what the models were worth."""
 
 import math
-from dataclasses import asdict
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,6 @@ from fedsim.audits.results.measured import (
     Utility,
 )
 from fedsim.audits.results.numbers import Ends
-from fedsim.audits.results.theory import Distance
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy.accountant import Accountant
@@ -83,7 +81,7 @@ def advantage_interval(run: AuditedRun) -> Ends | None:
     return (found.low, found.high) if two_sided(run.worlds) else None
 
 
-def distance(run: AuditedRun) -> Distance | None:
+def distance(run: AuditedRun) -> estimators.Distance | None:
     """Return how far the advantage is from the one predicted; None where nothing tells.
 
     Of trials that share their random numbers no law of the wins follows from an advantage.
@@ -92,7 +90,7 @@ def distance(run: AuditedRun) -> Distance | None:
     if predicted is None or run.played.common:
         return None
     found = estimators.advantage(run.worlds, run.final, ALARM_CONFIDENCE)
-    return Distance(**asdict(estimators.distance(found, predicted)))
+    return estimators.distance(found, predicted)
 
 
 def utility(run: AuditedRun) -> Utility:

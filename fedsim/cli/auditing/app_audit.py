@@ -22,7 +22,7 @@ from fedsim.common import report_directory
 from fedsim.config import parse_overrides
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
-from fedsim.report.pages.wording import would_have_seen
+from fedsim.report.document.wording import would_have_seen
 
 if TYPE_CHECKING:  # Flower takes a second
     from fedsim.audits.app.audit import AppAudit

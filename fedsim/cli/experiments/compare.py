@@ -43,10 +43,10 @@ def show(directories: list[Path], out: Path | None, as_json: bool) -> None:
     Raises:
         InputError: one is no finished run, or given twice; the page cannot be written.
     """
-    from fedsim.report import comparison, comparison_page  # noqa: PLC0415  (matplotlib)
+    from fedsim.report import comparison  # noqa: PLC0415  (matplotlib)
 
     if out is not None:
-        report_directory.check_new(out, replacing=comparison_page.KIND)
+        report_directory.check_new(out, replacing=comparison.KIND)
     reports = [results.read(RunDirectory.open(directory)) for directory in directories]
     rows = comparison.side_by_side(directories, reports)
     if as_json:
@@ -57,7 +57,7 @@ def show(directories: list[Path], out: Path | None, as_json: bool) -> None:
         return
     report_directory.create(out)
     with report_directory.refusing(out):
-        page = comparison_page.write(rows, out)
+        page = comparison.write(rows, out)
     Terminal(stderr=True).print(f"Report: {page}", soft_wrap=True, highlight=False)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian, sample_size, stopping
@@ -23,7 +22,9 @@ from fedsim.game.mechanisms import privacy
 from fedsim.privacy import identifiability
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.noise import Noise
-from fedsim.report.pages.wording import number
+from fedsim.report.document import terminal
+from fedsim.report.document.blocks import tabulated
+from fedsim.report.document.wording import number
 
 DESIGNS = {
     "as many as planned": ("independent", False),
@@ -229,39 +230,34 @@ def _unknown(record_rate: float, noise_kind: Noise, mu: float) -> str | None:
 
 def _print(document: dict[str, Any]) -> None:
     console = Terminal()
-    table = Table(
-        title=f"Trials for the advantage ± {document['halfwidth']:g} "
+    rows = [
+        [row["design"], *(number(row[key]) for key in ("trials", "trials_at_zero", "at_most"))]
+        for row in document["trials"]
+    ]
+    advantage = f"advantage {document['advantage']:.3f}"
+    table = terminal.table(
+        tabulated(["trials are played", advantage, "advantage 0", "at most"], rows),
+        f"Trials for the advantage ± {document['halfwidth']:g} "
         f"at {100 * document['confidence']:g}%",
-        title_justify="left",
-        caption=f"advantage {document['advantage']:.3f}: {document['advantage_from']}",
-        caption_justify="left",
+        f"{advantage}: {document['advantage_from']}",
     )
-    table.add_column("trials are played")
-    table.add_column(f"advantage {document['advantage']:.3f}", justify="right")
-    table.add_column("advantage 0", justify="right")
-    table.add_column("at most", justify="right")
-    for row in document["trials"]:
-        table.add_row(
-            row["design"], *(number(row[key]) for key in ("trials", "trials_at_zero", "at_most"))
-        )
     console.print(table)
     if document["lower_bounds"] is None:
         console.print(f"Lower bounds on epsilon, no numbers: {document['no_lower_bounds']}.")
         return
-    table = Table(
-        title=f"Trials for a lower bound of {document['share']:g} × ε = "
+    refused = {name: f"refused: {reason}" for name, reason in document["refused"].items()}
+    bounds = [
+        [name, refused.get(name) or number(needed)]
+        for name, needed in document["lower_bounds"].items()
+    ]
+    table = terminal.table(
+        tabulated(["bound", "trials"], bounds),
+        f"Trials for a lower bound of {document['share']:g} × ε = "
         f"{document['share'] * document['epsilon']:.3f} (δ = {document['delta']:g})",
-        title_justify="left",
-        caption=f"about, to reach it with {100 * sample_size.POWER:g} %; bounds from counts go up "
+        f"about, to reach it with {100 * sample_size.POWER:g} %; bounds from counts go up "
         "and down in steps, so that fewer may do and a few more may not; "
         f"–: not with {sample_size.MOST_FOR_EPSILON} trials"
         + "; the Gaussian ones are less, or refused, where sensitivities vary"
         * document["sensitivities_vary"],
-        caption_justify="left",
     )
-    table.add_column("bound")
-    table.add_column("trials", justify="right")
-    for name, needed in document["lower_bounds"].items():
-        reason = document["refused"].get(name)
-        table.add_row(name, f"refused: {reason}" if reason else number(needed))
     console.print(table)

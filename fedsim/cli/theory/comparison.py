@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from rich.console import Console
-from rich.table import Table
 
 from adversaries.errors import InputError
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.privacy.calibration import Comparison, compare
 from fedsim.privacy.identifiability import THEOREM2, TOTAL_VARIATION
+from fedsim.report.document import terminal
+from fedsim.report.document.blocks import tabulated
 from fedsim.studies.guarantees.calibration import Sought
 
 
@@ -100,9 +101,5 @@ def _guarantee(row: Comparison) -> dict[str, str]:
 
 
 def _print_table(title: str, rows: list[dict[str, str]], console: Console) -> None:
-    table = Table(title=title, title_justify="left")
-    for heading in rows[0]:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row.values())
-    console.print(table)
+    table = tabulated(list(rows[0]), [list(row.values()) for row in rows])
+    console.print(terminal.table(table, title))

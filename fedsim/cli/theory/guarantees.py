@@ -4,13 +4,14 @@ import math
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.identifiability import Bounds
 from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust.model import Vantage
+from fedsim.report.document import terminal
+from fedsim.report.document.blocks import tabulated
 from fedsim.studies.guarantees import statements
 from fedsim.studies.guarantees.statements import Row
 
@@ -103,17 +104,14 @@ def print_accountants(
         columns: headings, by the key of a row that is shown below; missing values are dashes.
         console: on which it is printed.
     """
-    table = Table(title=title, title_justify="left")
-    table.add_column("accountant")
-    for heading in columns.values():
-        # Where room is short the titles are folded, never a number.
-        table.add_column(heading, justify="right", no_wrap=True)
+    cells = []
     speak_of: dict[str, list[str]] = {}
     for name, row in rows.items():
-        cells = (_of_row(row, key) for key in columns)
-        table.add_row(Text(f"{name}: {accountant(name).title}"), *cells)
+        numbers = (_of_row(row, key) for key in columns)
+        cells.append([f"{name}: {accountant(name).title}", *numbers])
         speak_of.setdefault(row["covers"], []).append(name)
-    console.print(table)
+    table = tabulated(["accountant", *columns.values()], cells)
+    console.print(terminal.table(table, title))
     for covers, names in speak_of.items():
         verb = "speaks" if len(names) == 1 else "speak"
         console.print(Text(f"{', '.join(names)} {verb} of {covers}"))
@@ -180,21 +178,19 @@ def print_to_whom(rows: Sequence[Row], console: Console) -> None:
         rows: one for each pair, with its bounds or a `refusal`.
         console: on which it is printed; below 100 columns the tails are left out.
     """
-    table = Table(title="To whom, and if who adds the noise", title_justify="left")
     narrow = console.width < NARROW
     noise = "effective\nnoise" if narrow else "effective noise"
     columns = {"noise_multiplier": noise, "epsilon": "epsilon", "rho_beta": "rho_beta"}
     if not narrow:
         columns["tail_limit"] = "exceeded with"
     columns["rho_alpha"] = "rho_alpha"
-    table.add_column("trust")
-    table.add_column("vantage")
-    for heading in columns.values():
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        if "refusal" not in row:
-            table.add_row(row["trust"], row["vantage"], *(_of_row(row, key) for key in columns))
-    console.print(table)
+    cells = [
+        [row["trust"], row["vantage"], *(_of_row(row, key) for key in columns)]
+        for row in rows
+        if "refusal" not in row
+    ]
+    table = tabulated(["trust", "vantage", *columns.values()], cells)
+    console.print(terminal.table(table, "To whom, and if who adds the noise"))
     for row in rows:
         if "refusal" in row:
             console.print(Text(row["refusal"]))

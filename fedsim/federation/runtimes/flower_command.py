@@ -40,7 +40,7 @@ SHIPPED = (
     "fedsim/audits/live/app.py",
     *(f"fedsim/audits/{room}/**/*.py" for room in ("results", "measurements", "run")),
     "fedsim/report/*.py",
-    *(f"fedsim/report/{room}/**/*.py" for room in ("figures", "pages", "sections")),
+    *(f"fedsim/report/{room}/**/*.py" for room in ("figures", "document", "sections")),
 )
 """What a client, a server and an auditor's node run: no command line, kit, studies or runtimes."""
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 30.0

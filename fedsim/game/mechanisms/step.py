@@ -36,3 +36,16 @@ class Step:
 def join(rounds: Sequence[Learnt]) -> dict[str, Floats]:
     """Return what was learnt over the rounds of a run as named arrays [T, k]."""
     return {name: np.stack([learnt[name] for learnt in rounds], axis=1) for name in rounds[0]}
+
+
+@dataclass(frozen=True)
+class UnknownNoise:
+    """What one vantage point cannot see through.
+
+    Attributes:
+        sources: whose noise, by the keys of the noises.
+        noise_std: [T] float64, sigma of their sum; 0 for a vantage that sees the sums as they are.
+    """
+
+    sources: frozenset[int]
+    noise_std: Tensor

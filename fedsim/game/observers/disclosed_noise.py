@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from adversaries.attacks.posterior import ratio_of_scores, ratio_without_noise
-from fedsim.game.mechanisms.step import Step
-from fedsim.game.observers.seat import UnknownNoise
+from fedsim.game.mechanisms.step import Step, UnknownNoise
 from fedsim.privacy.trust.model import Vantage
 
 

@@ -10,25 +10,12 @@ import numpy.typing as npt
 from torch import Tensor
 
 from fedsim.config import Config
-from fedsim.game.mechanisms.step import Step
+from fedsim.game.mechanisms.step import Step, UnknownNoise
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.trust.model import Vantage
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class UnknownNoise:
-    """What one vantage point cannot see through.
-
-    Attributes:
-        sources: whose noise, by the keys of the noises.
-        noise_std: [T] float64, sigma of their sum; 0 for a vantage that sees the sums as they are.
-    """
-
-    sources: frozenset[int]
-    noise_std: Tensor
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.report.client.report import Report, shares
+from fedsim.report.document import terminal
+from fedsim.report.document.blocks import (
+    Block,
+    Document,
+    Figure,
+    Heading,
+    Label,
+    Prose,
+    tabulated,
+)
+from fedsim.report.document.html import render
+from fedsim.report.document.wording import number, percent
 from fedsim.report.figures import training_figures
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.pictures import inline
-from fedsim.report.pages.wording import number, percent
 
 CONFIDENTIAL = (
     "Keep it on this machine: what it says of single records is hidden by no noise, and is no "
@@ -62,45 +69,39 @@ def _counted(count: int, what: str) -> str:
 
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows."""
-    runs = Table(*RUNS)
-    for row in _runs(report):
-        runs.add_row(*row)
-    parts: list[RenderableType] = [Text(verdict(report)), runs]
+    parts: list[Block | RenderableType] = [Prose(verdict(report)), tabulated(RUNS, _runs(report))]
     for training in report["trainings"]:
-        found = Table("", *HOW, title=Text(training["name"]), title_justify="left")
-        for row in _exposures(training):
-            found.add_row(*row)
-        parts += [found] if training.get("exposure") else []
-        parts += [Text(line) for line in _said(training)]
-    return Group(*parts, Text(CONFIDENTIAL, "bold"))
+        if rows := _exposures(training):
+            parts.append(terminal.table(tabulated(["", *HOW], rows), training["name"]))
+        parts += map(Prose, _said(training))
+    return terminal.shown(*parts, Label(CONFIDENTIAL))
 
 
 def render_html(report: Report) -> str:
     """Return the report as one HTML page that needs no other file, script or network."""
-    drawn = []
+    blocks: list[Block] = [
+        Label("", CONFIDENTIAL, alarming=True),
+        Heading("What was released, and when"),
+        tabulated(RUNS, _runs(report)),
+    ]
+    for training in report["trainings"]:
+        blocks.append(Heading(f"{training['name']}: how exposed single records are"))
+        if rows := _exposures(training):
+            most = tabulated(["record", *HOW], _most(training))
+            blocks += [Prose(EXPOSED), tabulated(["", *HOW], rows), most]
+        blocks += map(Prose, _said(training))
     for name, rounds, share in shares(report):
         caption = f"{name}: the share of this client's gradients that clipping cut, by round."
         figure = training_figures.clipped_share(rounds, share)
-        drawn.append((caption, inline(figure, "clipped", caption)))
-    trainings = [
-        {
-            "name": training["name"],
-            "exposures": _exposures(training),
-            "most": _most(training),
-            "said": list(_said(training)),
-        }
-        for training in report["trainings"]
-    ]
-    return audit_page.render(
-        PAGE,
-        report=report,
-        verdict=verdict(report),
-        confidential=CONFIDENTIAL,
-        heads=(RUNS, ["", *HOW], ["record", *HOW]),
-        runs=_runs(report),
-        trainings=trainings,
-        exposed=EXPOSED,
-        figures=drawn,
+        blocks.append(Figure("clipped", figure, "", caption))
+    return render(
+        Document(
+            title=f"Client {report['client']}: what its records gave away",
+            kind="Client's own report",
+            heading=f"Client {report['client']}",
+            verdict=[verdict(report)],
+            blocks=blocks,
+        )
     )
 
 
@@ -180,30 +181,3 @@ def _said(training: Report) -> Iterator[str]:
             f"and an advantage of {number(attack['advantage'])} at the best threshold (chosen "
             f"afterwards); the noise allows {number(training['advantage_bound'])}."
         )
-
-
-PAGE = """\
-{% extends "frame" %}
-{% from "parts" import drawn, tabulated %}
-{% block title %}Client {{ report.client }}: what its records gave away{% endblock %}
-{% block kind %}Client's own report{% endblock %}
-{% block heading %}Client {{ report.client }}{% endblock %}
-{% block body %}
-<section class="verdict"><p>{{ verdict }}</p></section>
-<div class="label alarm">{{ confidential }}</div>
-<h2>What was released, and when</h2>
-{{ tabulated(heads[0], runs) }}
-{% for training in trainings %}
-<h2>{{ training.name }}: how exposed single records are</h2>
-{% if training.exposures %}
-<p>{{ exposed }}</p>
-{{ tabulated(heads[1], training.exposures) }}
-{{ tabulated(heads[2], training.most) }}
-{% endif %}
-{% for line in training.said %}
-<p>{{ line }}</p>
-{% endfor %}
-{% endfor %}
-{{ drawn(figures) }}
-{% endblock %}
-"""

@@ -6,7 +6,8 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit
 from fedsim.audits.app.rules import Finding
 from fedsim.audits.judgement.verdict import Verdict
-from fedsim.report.pages import audit_page
+from fedsim.report.document.blocks import Block, Document, Heading, Listing, Prose, tabulated
+from fedsim.report.document.html import render
 
 MEANINGS = {
     Verdict.CONVICTED: f"the attack proves, with {ALARM_CONFIDENCE:.2%} confidence, that the "
@@ -57,41 +58,23 @@ def _page(
     findings: Sequence[Finding],
 ) -> str:
     """words: what was audited, and the unit of its privacy."""
-    return audit_page.render(
-        PAGE,
-        kind=words[0],
-        unit=words[1],
-        name=name,
-        verdict=verdict.value.capitalize(),
-        # A claim that is not judged says itself why.
-        meaning="; ".join(reasons) or MEANINGS[verdict],
-        alarming=verdict is Verdict.CONVICTED,
-        results=results,
-        findings=[
+    # A claim that is not judged says itself why.
+    meaning = "; ".join(reasons) or MEANINGS[verdict]
+    objections: Block = Prose("No rule objects to anything.")
+    if findings:
+        rows = [
             (found.rule, "yes" if found.breaks else "no", found.why, found.mend)
             for found in findings
-        ],
+        ]
+        objections = tabulated(("rule", "weakens the guarantee", "why", "how to mend it"), rows)
+    return render(
+        Document(
+            title=f"{name} – audit of {words[0]}",
+            kind=f"Audit of {words[0]}",
+            heading=name,
+            note=f"The unit of privacy is {words[1]}.",
+            verdict=[f"{verdict.value.capitalize()}: {meaning}."],
+            alarming=verdict is Verdict.CONVICTED,
+            blocks=[Listing(list(results), several=True), Heading("Findings"), objections],
+        )
     )
-
-
-PAGE = """\
-{% extends "frame" %}
-{% from "parts" import settings, tabulated %}
-{% block title %}{{ name }} – audit of {{ kind }}{% endblock %}
-{% block kind %}Audit of {{ kind }}{% endblock %}
-{% block heading %}{{ name }}{% endblock %}
-{% block meta %}
-<p class="meta">The unit of privacy is {{ unit }}.</p>
-{% endblock %}
-{% block body %}
-<section class="verdict{{ ' alarm' if alarming else '' }}">
-<p>{{ verdict }}: {{ meaning }}.</p></section>
-{{ settings(results) }}
-<h2>Findings</h2>
-{% if findings %}
-{{ tabulated(["rule", "weakens the guarantee", "why", "how to mend it"], findings) }}
-{% else %}
-<p>No rule objects to anything.</p>
-{% endif %}
-{% endblock %}
-"""

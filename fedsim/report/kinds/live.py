@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 from scipy.special import expit
 
 from fedsim.audits.judgement.verdict import stated
@@ -26,10 +23,20 @@ from fedsim.audits.results.verdict_states import (
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.game.observers.noise_watch import SUM
+from fedsim.report.document import terminal
+from fedsim.report.document.blocks import (
+    Block,
+    Document,
+    Figure,
+    Heading,
+    Label,
+    Listing,
+    Prose,
+    tabulated,
+)
+from fedsim.report.document.html import render
+from fedsim.report.document.wording import number, percent, would_have_seen
 from fedsim.report.figures import belief_figures, training_figures
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.pictures import inline
-from fedsim.report.pages.wording import number, percent, would_have_seen
 
 Report = Mapping[str, Any]
 
@@ -108,54 +115,46 @@ def verdict(report: Report) -> str:
     return " ".join(said)
 
 
-def table(found: Sequence[Belief | Look]) -> Table:
+def table(found: Sequence[Belief | Look]) -> RenderableType:
     """Return the last rounds as the terminal shows them."""
-    beliefs = [each for each in found if isinstance(each, Belief)]
-    if not beliefs:
-        return _table_of_looks([each for each in found if isinstance(each, Look)])
-    shown = Table(title="belief that D was used", title_justify="left")
-    for heading in ("trials", "round", "mean", "highest", "ρβ", "ε so far", "missed"):
-        shown.add_column(heading, justify="right")
-    for belief in beliefs[-SHOWN:]:
-        chances = expit(belief.log_odds)
-        shown.add_row(
-            f"{belief.first_trial}-{belief.first_trial + len(chances) - 1}",
-            str(belief.round),
-            percent(float(chances.mean())),
-            percent(float(chances.max())),
-            percent(belief.rho_beta),
-            number(belief.epsilon),
-            str(belief.missed),
-        )
-    return shown
-
-
-def _table_of_looks(looks: Sequence[Look]) -> Table:
-    """Return the last rounds of a run that is audited without its records."""
-    shown = Table(title="noise over what is claimed, at most", title_justify="left")
+    if beliefs := [each for each in found if isinstance(each, Belief)]:
+        rows = [_belief_cells(belief) for belief in beliefs[-SHOWN:]]
+        headings = ("trials", "round", "mean", "highest", "ρβ", "ε so far", "missed")
+        return terminal.table(tabulated(headings, rows), "belief that D was used")
+    # Of a run that is audited without its records.
+    looks = [each for each in found if isinstance(each, Look)][-SHOWN:]
     series = list(looks[-1].noise_at_most) if looks else []
-    for heading in ("round", *series, "canaries' μ", "claimed", "ε so far", "missed"):
-        shown.add_column(heading, justify="right")
-    for look in looks[-SHOWN:]:
-        found = look.canaries or {}
-        shown.add_row(
+    cells = [
+        [
             str(look.round),
             *(number(look.noise_at_most.get(name)) for name in series),
-            number(found.get("mu")),
-            number(found.get("claimed_mu")),
+            *(number((look.canaries or {}).get(name)) for name in ("mu", "claimed_mu")),
             number(look.epsilon),
             str(look.missed),
-        )
-    return shown
+        ]
+        for look in looks
+    ]
+    shown = tabulated(("round", *series, "canaries' μ", "claimed", "ε so far", "missed"), cells)
+    return terminal.table(shown, "noise over what is claimed, at most")
+
+
+def _belief_cells(belief: Belief) -> list[str]:
+    chances = expit(belief.log_odds)
+    return [
+        f"{belief.first_trial}-{belief.first_trial + len(chances) - 1}",
+        str(belief.round),
+        percent(float(chances.mean())),
+        percent(float(chances.max())),
+        percent(belief.rho_beta),
+        number(belief.epsilon),
+        str(belief.missed),
+    ]
 
 
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows at the end."""
-    rows = Table(show_header=False)
-    for name, value in _rows(report):
-        rows.add_row(name, value)
-    alarms = [Text(f"Alarm: {text}", "bold red") for text in report["alarms"]]
-    return Group(Text(verdict(report)), rows, *alarms)
+    alarms = [Label("Alarm:", text, alarming=True) for text in report["alarms"]]
+    return terminal.shown(Prose(verdict(report)), Listing(_rows(report)), *alarms)
 
 
 def render_html(report: Report, looks: Sequence[Look] = ()) -> str:
@@ -165,17 +164,31 @@ def render_html(report: Report, looks: Sequence[Look] = ()) -> str:
         report: as of `assemble`.
         looks: what was found without records, to be drawn.
     """
-    drawn = []
+    drawn: list[Block] = []
     if report["belief"] is not None:
         rounds = np.array(report["belief"]["rounds"])
         series = {"mean": np.array(report["belief"]["mean_by_round"])}
         series["highest trial"] = np.array(report["belief"]["highest_by_round"])
         caption = "The auditor's belief that D was used, after every round of the last trials seen."
         figure = belief_figures.client_beliefs(rounds, series)
-        drawn.append((caption, inline(figure, "beliefs", caption)))
+        drawn.append(Figure("beliefs", figure, "", caption))
     drawn += _drawn_looks(looks)
-    return audit_page.render(
-        PAGE, report=report, verdict=verdict(report), rows=_rows(report), figures=drawn
+    notes = [Prose(report[name]["note"]) for name in ("noise", "canaries") if report[name]]
+    return render(
+        Document(
+            title=f"Live audit of run {report['facts']['run']}",
+            kind="Live audit",
+            heading=f"Run {report['facts']['run']}",
+            verdict=[verdict(report)],
+            alarming=bool(report["alarms"]),
+            blocks=[
+                *(Label("", text, alarming=True) for text in report["alarms"]),
+                *drawn,
+                Heading("What was seen"),
+                Listing(_rows(report), several=True),
+                *notes,
+            ],
+        )
     )
 
 
@@ -247,13 +260,13 @@ def _whose(series: str) -> str:
     return "the sums" if series == SUM else f"{series}'s messages"
 
 
-def _drawn_looks(looks: Sequence[Look]) -> list[tuple[str, Markup]]:
-    """Draw what was found without records after every round, each with its caption."""
+def _drawn_looks(looks: Sequence[Look]) -> list[Block]:
+    """Draw what was found without records after every round."""
     if not looks:
         return []
     rounds = np.array([look.round for look in looks])
     names = list(looks[-1].noise_at_most)
-    drawn: list[tuple[str, Markup]] = []
+    drawn: list[Block] = []
     if names:
         limits = {
             name: np.array([look.noise_at_most.get(name, np.inf) for look in looks])
@@ -261,12 +274,12 @@ def _drawn_looks(looks: Sequence[Look]) -> list[tuple[str, Markup]]:
         }
         caption = "How many times the claimed noise there is at most, after every round."
         figure = training_figures.noise_limits(rounds, limits)
-        drawn.append((caption, inline(figure, "noise", caption)))
+        drawn.append(Figure("noise", figure, "", caption))
     if looks[-1].canaries is not None:
         beliefs = np.array([look.canaries["belief"] if look.canaries else 0.5 for look in looks])
         caption = "The auditor's belief in what is true of a canary, after every round."
         figure = belief_figures.client_beliefs(rounds, {"mean of all canaries": beliefs})
-        drawn.append((caption, inline(figure, "canaries", caption)))
+        drawn.append(Figure("canaries", figure, "", caption))
     return drawn
 
 
@@ -274,27 +287,3 @@ def _but_for(bounds: Mapping[str, Any]) -> str:
     """Word how often the belief about the worst pair is beyond rho-beta, where that is known."""
     tail = bounds["tail_probability"]
     return f", and of the worst pair more with probability {number(tail)}" if tail else ""
-
-
-PAGE = """\
-{% extends "frame" %}
-{% from "parts" import settings, drawn %}
-{% block title %}Live audit of run {{ report.facts.run }}{% endblock %}
-{% block kind %}Live audit{% endblock %}
-{% block heading %}Run {{ report.facts.run }}{% endblock %}
-{% block body %}
-<section class="verdict{{ ' alarm' if report.alarms else '' }}"><p>{{ verdict }}</p></section>
-{% for text in report.alarms %}
-<div class="label alarm">{{ text }}</div>
-{% endfor %}
-{{ drawn(figures) }}
-<h2>What was seen</h2>
-{{ settings(rows) }}
-{% if report.noise %}
-<p>{{ report.noise.note }}</p>
-{% endif %}
-{% if report.canaries %}
-<p>{{ report.canaries.note }}</p>
-{% endif %}
-{% endblock %}
-"""

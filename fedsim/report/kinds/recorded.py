@@ -3,13 +3,12 @@
 It words what `fedsim.audits.recorded.audit` found; it computes nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.console import RenderableType
 from rich.text import Text
 
 from fedsim.audits.judgement.verdict import stated
@@ -17,14 +16,23 @@ from fedsim.audits.results import verdict_states as states
 from fedsim.audits.results.verdict_states import StateWords
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
+from fedsim.report.document import terminal
+from fedsim.report.document.blocks import (
+    Block,
+    Bullets,
+    Document,
+    Figure,
+    Heading,
+    Label,
+    Listing,
+    Prose,
+    tabulated,
+)
+from fedsim.report.document.html import render
+from fedsim.report.document.wording import DASH, number, percent, plain, would_have_seen
 from fedsim.report.figures import belief_figures, training_figures
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.pictures import inline
-from fedsim.report.pages.wording import DASH, number, percent, plain, would_have_seen
 
 Report = Mapping[str, Any]
-
-COLOURS = {"alarm": "bold red", "caution": "yellow", "note": "dim"}
 
 
 def write(report: Report, directory: Path) -> Path:
@@ -222,23 +230,17 @@ def _canary_rows(report: Report) -> list[tuple[str, str]]:
 
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows."""
-    parts: list[RenderableType] = [Text(verdict(report))]
-    level = percent(report["confidence"])
+    parts: list[Block | RenderableType] = [Prose(verdict(report))]
     if rows := _client_rows(report):
-        table = Table(title=f"epsilon at delta {report['delta']:g}", title_justify="left")
-        for heading in CLIENT_HEADINGS:
-            table.add_column(heading, justify="right")
-        for row in rows:
-            table.add_row(*row)
-        parts.append(table)
+        title = f"epsilon at delta {report['delta']:g}"
+        parts.append(terminal.table(tabulated(CLIENT_HEADINGS, rows), title))
     if measured := [*_noise_rows(report), *_canary_rows(report)]:
-        table = Table(show_header=False, caption=f"intervals and bounds at {level}")
-        for name, value in measured:
-            table.add_row(name, value)
-        parts.append(table)
+        level = percent(report["confidence"])
+        caption = f"intervals and bounds at {level}"
+        parts.append(terminal.listing(Listing(measured), caption))
     for finding in report["findings"]:
-        parts.append(Text(_sentence(finding), COLOURS[finding["severity"]]))
-    return Group(*parts)
+        parts.append(Text(_sentence(finding), terminal.COLOURS[finding["severity"]]))
+    return terminal.shown(*parts)
 
 
 def _sentence(finding: Report) -> str:
@@ -255,29 +257,53 @@ def render_html(report: Report) -> str:
     Args:
         report: as `audit.audit` returns it.
     """
-    release, canary = report["release"] or {}, report["canary"] or {}
-    return audit_page.render(
-        PAGE,
-        report=report,
-        seen="steps. The unit of privacy is a " + release["unit"]
-        if "steps" in release
-        else "rounds. The unit of privacy is a client's update",
-        verdict=verdict(report),
-        findings=[(one["severity"], _sentence(one)) for one in report["findings"]],
-        alarming=any(one["severity"] == "alarm" for one in report["findings"]),
-        headings=CLIENT_HEADINGS,
-        clients=_client_rows(report),
-        noise=_noise_rows(report),
-        canary=_canary_rows(report),
-        figures=_figures(report),
-        assumptions=[*release.get("assumptions", []), *canary.get("assumptions", [])],
-        mechanism=[(name, plain(value)) for name, value in report["mechanism"].items()],
-        facts=[(name, plain(value)) for name, value in report["facts"].items()],
-        confidence=percent(report["confidence"]),
+    release, facts = report["release"] or {}, report["facts"]
+    steps = "steps" in release
+    seen = f"{report['rounds']} {'steps' if steps else 'rounds'}"
+    unit = release["unit"] if steps else "client's update"
+    return render(
+        Document(
+            title=f"{facts['app'] or 'Flower app'} – audit of a transcript",
+            kind="Audit of a transcript",
+            heading=facts["app"] or "A Flower app",
+            note=f"Vantage: {facts['vantage']}; {seen}. The unit of privacy is a {unit}.",
+            verdict=[verdict(report)],
+            alarming=any(one["severity"] == "alarm" for one in report["findings"]),
+            blocks=list(_blocks(report)),
+        )
     )
 
 
-def _figures(report: Report) -> list[tuple[str, Any]]:
+def _blocks(report: Report) -> Iterator[Block]:
+    for one in report["findings"]:
+        yield Label("", _sentence(one), alarming=one["severity"] == "alarm")
+    if clients := _client_rows(report):
+        yield Heading("How identifiable is each client?")
+        yield Prose(
+            f"Epsilon at delta {report['delta']} of all recorded rounds, under the noise that was "
+            "measured. The belief is what the adversary came to in this run; ρβ is what epsilon "
+            "allows it, but for the tail that delta stands for."
+        )
+        yield tabulated(CLIENT_HEADINGS, clients)
+    if noise := _noise_rows(report):
+        yield Heading("The noise that was there")
+        confidence = percent(report["confidence"])
+        yield Prose(f"Intervals and lower bounds hold with {confidence} confidence.")
+        yield Listing(noise, several=True)
+    if canary := _canary_rows(report):
+        yield Heading("What canaries measured")
+        yield Listing(canary, several=True)
+    yield from _figures(report)
+    measured = [report[name] for name in ("release", "canary") if report[name] is not None]
+    if assumptions := [text for one in measured for text in one.get("assumptions", [])]:
+        yield Heading("What this presumes")
+        yield Bullets(assumptions)
+    yield Heading("What was recorded")
+    for name in ("facts", "mechanism"):
+        yield Listing([(key, plain(value)) for key, value in report[name].items()], several=True)
+
+
+def _figures(report: Report) -> list[Block]:
     drawn = []
     release, canary = report["release"], report["canary"]
     if release is not None:
@@ -300,52 +326,6 @@ def _figures(report: Report) -> list[tuple[str, Any]]:
         caption = "Belief in the side that the coin really showed, judged by earlier rounds alone."
         drawn.append((caption, belief_figures.client_beliefs(rounds, {"the canary": right})))
     return [
-        (caption, inline(figure, f"figure-{place}", caption))
+        Figure(f"figure-{place}", figure, "", caption)
         for place, (caption, figure) in enumerate(drawn)
     ]
-
-
-PAGE = """\
-{% extends "frame" %}
-{% from "parts" import settings, drawn, tabulated %}
-{% block title %}{{ report.facts.app or "Flower app" }} – audit of a transcript{% endblock %}
-{% block kind %}Audit of a transcript{% endblock %}
-{% block heading %}{{ report.facts.app or "A Flower app" }}{% endblock %}
-{% block meta %}
-<p class="meta">Vantage: {{ report.facts.vantage }}; {{ report.rounds }} {{ seen }}.</p>
-{% endblock %}
-{% block body %}
-<section class="verdict{{ ' alarm' if alarming else '' }}"><p>{{ verdict }}</p></section>
-{% for severity, text in findings %}
-<div class="label{{ ' alarm' if severity == 'alarm' else '' }}">{{ text }}</div>
-{% endfor %}
-{% if clients %}
-<h2>How identifiable is each client?</h2>
-<p>Epsilon at delta {{ report.delta }} of all recorded rounds, under the noise that was measured.
-The belief is what the adversary came to in this run; ρβ is what epsilon allows it, but for the tail
-that delta stands for.</p>
-{{ tabulated(headings, clients) }}
-{% endif %}
-{% if noise %}
-<h2>The noise that was there</h2>
-<p>Intervals and lower bounds hold with {{ confidence }} confidence.</p>
-{{ settings(noise) }}
-{% endif %}
-{% if canary %}
-<h2>What canaries measured</h2>
-{{ settings(canary) }}
-{% endif %}
-{{ drawn(figures) }}
-{% if assumptions %}
-<h2>What this presumes</h2>
-<ul>
-{% for text in assumptions %}
-<li>{{ text }}</li>
-{% endfor %}
-</ul>
-{% endif %}
-<h2>What was recorded</h2>
-{{ settings(facts) }}
-{{ settings(mechanism) }}
-{% endblock %}
-"""

@@ -8,7 +8,7 @@ from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
 from fedsim.audits.run import one_training
-from fedsim.report.pages.wording import at_least, number, percent, span
+from fedsim.report.document.wording import at_least, number, percent, span
 from fedsim.report.sections import one_run
 from fedsim.report.sections.facts import (
     advantage_limit,

@@ -5,9 +5,9 @@ import math
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import Bayesian, OverTrials
 from fedsim.audits.run.cautions import UNCLIPPED
+from fedsim.report.document.blocks import Block, Entries, Figure, Listing, Place, Prose
+from fedsim.report.document.wording import DASH, INFINITE, number, plain, span
 from fedsim.report.figures import bound_figures
-from fedsim.report.pages.blocks import Block, Entries, Figure, Listing, Place, Prose
-from fedsim.report.pages.wording import DASH, INFINITE, number, plain, span
 from fedsim.report.sections.facts import at_delta, is_clipped
 from fedsim.report.sections.section import Section, Transcript
 

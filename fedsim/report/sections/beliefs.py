@@ -8,10 +8,10 @@ from scipy.special import logit
 
 from adversaries.statistics.forecast import trial_mu
 from fedsim.audits.results.report import Report
+from fedsim.report.document.blocks import Figure
+from fedsim.report.document.wording import number
 from fedsim.report.figures import belief_figures, bound_figures, training_figures
 from fedsim.report.figures.bound_figures import Measured
-from fedsim.report.pages.blocks import Figure
-from fedsim.report.pages.wording import number
 from fedsim.report.sections import membership
 from fedsim.report.sections.facts import (
     advantage_limit,

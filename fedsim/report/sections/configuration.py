@@ -5,8 +5,8 @@ from statistics import median
 from typing import Any
 
 from fedsim.audits.results.report import Report
-from fedsim.report.pages.blocks import Block, Heading, Listing
-from fedsim.report.pages.wording import setting
+from fedsim.report.document.blocks import Block, Heading, Listing
+from fedsim.report.document.wording import setting
 from fedsim.report.sections.facts import is_client, takes_local_steps
 from fedsim.report.sections.section import Section
 

@@ -4,9 +4,9 @@ import math
 
 from fedsim.audits.results.measured import Crafted
 from fedsim.audits.results.report import Report
+from fedsim.report.document.blocks import Block, Entries, Figure, Listing, Place, Prose
+from fedsim.report.document.wording import number
 from fedsim.report.figures import belief_figures
-from fedsim.report.pages.blocks import Block, Entries, Figure, Listing, Place, Prose
-from fedsim.report.pages.wording import number
 from fedsim.report.sections.facts import at_delta
 from fedsim.report.sections.section import Section, Transcript
 

@@ -4,7 +4,7 @@ import math
 
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
-from fedsim.report.pages.wording import (
+from fedsim.report.document.wording import (
     DASH,
     LEARNT_NOTHING,
     beside_accuracy,

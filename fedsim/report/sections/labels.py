@@ -1,8 +1,8 @@
 """What keeps a run from being a release with a guarantee, or the one it looks like."""
 
 from fedsim.audits.results.report import Report
-from fedsim.report.pages.blocks import Label
-from fedsim.report.pages.wording import number, plain
+from fedsim.report.document.blocks import Label
+from fedsim.report.document.wording import number, plain
 from fedsim.report.sections.facts import challenge_of, is_clipped, is_pac
 
 

@@ -5,9 +5,19 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from fedsim.audits.results.report import Report
+from fedsim.report.document.blocks import (
+    Block,
+    Figure,
+    Group,
+    Line,
+    Place,
+    Prose,
+    Row,
+    Table,
+    of_row,
+)
+from fedsim.report.document.wording import DASH, number, percent
 from fedsim.report.figures import bound_figures
-from fedsim.report.pages.blocks import Block, Figure, Group, Line, Place, Prose, Row, Table, of_row
-from fedsim.report.pages.wording import DASH, number, percent
 from fedsim.report.sections.facts import (
     TITLES,
     confidence_of,

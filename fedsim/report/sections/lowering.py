@@ -4,8 +4,8 @@ import math
 
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import Change, Towards
-from fedsim.report.pages.blocks import Block, Cell, Group, Line, Mark, Prose, Table
-from fedsim.report.pages.wording import number, percent
+from fedsim.report.document.blocks import Block, Cell, Group, Line, Mark, Prose, Table
+from fedsim.report.document.wording import number, percent
 from fedsim.report.sections.section import Section
 from fedsim.report.sections.vantage_words import NAMES, holds_for
 

@@ -1,7 +1,7 @@
 """How lower bounds on epsilon stand to the epsilon of theory."""
 
 from fedsim.audits.results.report import Report
-from fedsim.report.pages.blocks import Mark
+from fedsim.report.document.blocks import Mark
 
 
 def beside_theory(

@@ -6,8 +6,8 @@ from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
 from fedsim.audits.results.measured import MembershipAttack
 from fedsim.audits.results.report import Report
 from fedsim.audits.run import yeom
-from fedsim.report.pages.blocks import Block, Cell, Group, Line, Prose, Table
-from fedsim.report.pages.wording import number, percent, span
+from fedsim.report.document.blocks import Block, Cell, Group, Line, Prose, Table
+from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections.facts import is_client
 from fedsim.report.sections.section import Section
 

@@ -2,13 +2,14 @@
 
 import numpy as np
 
+from adversaries.statistics.one_run import CanaryEstimate
 from fedsim.audits.measurements.one_run_report import NAMES, leading
 from fedsim.audits.results.measured import LowerBound
-from fedsim.audits.results.one_run import CanaryEstimate, OneRun
+from fedsim.audits.results.one_run import OneRun
 from fedsim.audits.results.report import Report
+from fedsim.report.document.blocks import Block, Entries, Figure, Listing, Place, Prose
+from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.figures import belief_figures
-from fedsim.report.pages.blocks import Block, Entries, Figure, Listing, Place, Prose
-from fedsim.report.pages.wording import DASH, number, percent, plain, span
 from fedsim.report.sections.section import Section, Transcript
 
 

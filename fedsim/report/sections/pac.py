@@ -1,8 +1,8 @@
 """PAC privacy: what a run tells of the secret, and what that allows."""
 
 from fedsim.audits.results.report import Report
-from fedsim.report.pages.blocks import Block, Entries, Listing, Prose
-from fedsim.report.pages.wording import number, percent, plain
+from fedsim.report.document.blocks import Block, Entries, Listing, Prose
+from fedsim.report.document.wording import number, percent, plain
 from fedsim.report.sections.facts import is_halves, is_pac
 from fedsim.report.sections.section import Section
 
@@ -61,13 +61,9 @@ def _candidate(report: Report) -> Entries:
     ]
 
 
-def _is_asked(report: Report) -> bool:
-    """Return whether noise was budgeted by what it may tell."""
-    return is_pac(report) or report.pac.budgeted
-
-
 def _words(report: Report) -> list[Block]:
-    return [Prose(MEANING), Listing(_entries(report))] if _is_asked(report) else []
+    asked = is_pac(report) or report.pac.budgeted
+    return [Prose(MEANING), Listing(_entries(report))] if asked else []
 
 
 SECTION = Section("PAC privacy", _words, specialist=True)

@@ -1,8 +1,8 @@
 """How precise a campaign was, and why it had no more trials."""
 
 from fedsim.audits.results.report import Report
-from fedsim.report.pages.blocks import Block, Listing
-from fedsim.report.pages.wording import DASH, number
+from fedsim.report.document.blocks import Block, Listing
+from fedsim.report.document.wording import DASH, number
 from fedsim.report.sections.section import Section
 
 

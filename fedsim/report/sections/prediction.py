@@ -2,8 +2,8 @@
 
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import Fit
-from fedsim.report.pages.blocks import Block, Entries, Listing
-from fedsim.report.pages.wording import DASH, number, plain
+from fedsim.report.document.blocks import Entries, Listing
+from fedsim.report.document.wording import DASH, number, plain
 from fedsim.report.sections.facts import is_scored, standard_errors_apart, takes_local_steps
 from fedsim.report.sections.section import Section
 
@@ -58,8 +58,8 @@ def _fit(found: Fit | None) -> str:
     return f"Kolmogorov–Smirnov distance {number(found.statistic)}, p = {number(found.p_value)}"
 
 
-def _words(report: Report) -> list[Block]:
-    return [Listing(_entries(report))]
-
-
-SECTION = Section("Does the run agree with its own prediction?", _words, specialist=True)
+SECTION = Section(
+    "Does the run agree with its own prediction?",
+    lambda report: [Listing(_entries(report))],
+    specialist=True,
+)

@@ -3,8 +3,8 @@
 from fedsim.audits.measurements.residual_report import MEANING, ratio_text
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.residuals import Residuals
-from fedsim.report.pages.blocks import Block, Entries, Listing, Prose
-from fedsim.report.pages.wording import number, span
+from fedsim.report.document.blocks import Block, Entries, Listing, Prose
+from fedsim.report.document.wording import number, span
 from fedsim.report.sections.section import Section
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsim.audits.results.report import Report
+from fedsim.report.document.blocks import Block, Figure
 from fedsim.report.figures.canvas import Bools, Floats
-from fedsim.report.pages.blocks import Block, Figure
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from fedsim.audits.results.report import Report
 from fedsim.audits.run.cautions import UNCLIPPED
+from fedsim.report.document.blocks import Block, Entries, Figure, Listing, Place, Prose
+from fedsim.report.document.wording import number, plain
 from fedsim.report.figures import bound_figures
-from fedsim.report.pages.blocks import Block, Entries, Figure, Listing, Place, Prose
-from fedsim.report.pages.wording import number, plain
 from fedsim.report.sections.facts import clients_of, is_client, is_clipped, is_pac
 from fedsim.report.sections.section import Section, Transcript
 

@@ -3,10 +3,20 @@
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import VantageBounds
 from fedsim.privacy.trust import Trust
+from fedsim.report.document.blocks import (
+    Block,
+    Cell,
+    Figure,
+    Group,
+    Line,
+    Mark,
+    Place,
+    Prose,
+    Table,
+)
+from fedsim.report.document.wording import number, percent, span
 from fedsim.report.figures import bound_figures
 from fedsim.report.figures.bound_figures import VantagePoint
-from fedsim.report.pages.blocks import Block, Cell, Figure, Group, Line, Mark, Place, Prose, Table
-from fedsim.report.pages.wording import number, percent, span
 from fedsim.report.sections import vantage_words
 from fedsim.report.sections.facts import clients_of, confidence_of, is_pac, takes_local_steps
 from fedsim.report.sections.section import Section, Transcript
@@ -84,7 +94,7 @@ def _words(report: Report) -> list[Block]:
 
 def _numbers(report: Report) -> list[Block]:
     rows = [_line(report, bounds) for bounds in report.bounds.vantages]
-    return [Table(HEADINGS, [Group("", rows)], style="vantages")]
+    return [Table(HEADINGS, [Group("", rows)], style="stacked vantages")]
 
 
 def _figures(report: Report, _: Transcript) -> list[Figure]:

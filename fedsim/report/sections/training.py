@@ -1,8 +1,8 @@
 """What was trained, and how it was audited."""
 
 from fedsim.audits.results.report import Report
-from fedsim.report.pages.blocks import Block, Prose
-from fedsim.report.pages.wording import plain
+from fedsim.report.document.blocks import Block, Prose
+from fedsim.report.document.wording import plain
 from fedsim.report.sections.facts import (
     is_client,
     is_clipped,

@@ -4,9 +4,9 @@ from dataclasses import asdict
 
 from fedsim.audits.results.measured import ByClient, Series
 from fedsim.audits.results.report import Report
+from fedsim.report.document.blocks import Figure
+from fedsim.report.document.wording import number, percent
 from fedsim.report.figures import training_figures
-from fedsim.report.pages.blocks import Figure
-from fedsim.report.pages.wording import number, percent
 from fedsim.report.sections.facts import accuracies_in_full
 from fedsim.report.sections.section import Section, Transcript
 

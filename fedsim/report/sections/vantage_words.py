@@ -12,8 +12,8 @@ from fedsim.audits.results.verdict_states import (
     words_of,
 )
 from fedsim.audits.results.verdicts import AllowedThere, MeasuredThere, OwnLimit, VantageVerdict
-from fedsim.report.pages.blocks import Mark
-from fedsim.report.pages.wording import DASH, number, percent, plain, span, would_have_seen
+from fedsim.report.document.blocks import Mark
+from fedsim.report.document.wording import DASH, number, percent, plain, span, would_have_seen
 from fedsim.report.sections.facts import TITLES, clients_of, is_clipped, is_pac, score_caution
 
 NAMES = {

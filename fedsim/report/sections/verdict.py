@@ -2,8 +2,8 @@
 
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import VantageVerdict
-from fedsim.report.pages.blocks import Block, Cell, Group, Line, Listing, Mark, Prose, Table
-from fedsim.report.pages.wording import number, percent, span
+from fedsim.report.document.blocks import Block, Cell, Group, Line, Listing, Mark, Prose, Table
+from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections import vantage_words
 from fedsim.report.sections.answer import game
 from fedsim.report.sections.facts import accuracies_in_full, challenge_of, confidence_of, is_client
@@ -116,14 +116,14 @@ def _own_limits(report: Report) -> list[Block]:
     if not groups:
         return []
     grouped = [Group(title, lines) for title, lines in groups.items()]
-    return [Table(("Limits of the organisation", "Answer"), grouped, style="questions")]
+    return [Table(("Limits of the organisation", "Answer"), grouped, style="stacked questions")]
 
 
 def _words(report: Report) -> list[Block]:
     rows = [_line(report, verdict) for verdict in report.verdicts]
     implied = deployed(report)
     return [
-        Table(HEADINGS, [Group("", rows)], style="questions"),
+        Table(HEADINGS, [Group("", rows)], style="stacked questions"),
         *_own_limits(report),
         Listing(
             [

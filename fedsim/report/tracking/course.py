@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from fedsim.report.pages.wording import beside_accuracy, percent
+from fedsim.report.document.wording import beside_accuracy, percent
 
 Event = dict[str, Any]
 """A line of events.jsonl, as `fedsim.federation.runs.run_files.Event` checks it."""

@@ -10,11 +10,25 @@ from fedsim.audits.results.verdict_states import standing, words_of
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers import at_server
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.blocks import Mark
-from fedsim.report.pages.wording import DASH, number, percent, span
+from fedsim.report.document import html
+from fedsim.report.document.blocks import (
+    Block,
+    Code,
+    Document,
+    Label,
+    Link,
+    Listing,
+    Mark,
+    Part,
+    Picture,
+    Progress,
+    Prose,
+    Words,
+    tabulated,
+)
+from fedsim.report.document.wording import DASH, number, percent, span
 from fedsim.report.tracking import live_pictures
-from fedsim.report.tracking.course import Course, Event
+from fedsim.report.tracking.course import Course, Event, Look
 
 FILE = "live.html"
 
@@ -82,7 +96,12 @@ def render_finished(config: Config) -> str:
     Args:
         config: the experiment.
     """
-    return audit_page.render(MOVED, name=config.run.name)
+    name = config.run.name
+    link = ("This run has finished: ", Link("its report", "report.html"), ".")
+    refresh = "0; url=report.html"
+    return html.render(
+        Document(f"{name}, finished", "Finished run", name, (), [Prose(link)], refresh=refresh)
+    )
 
 
 def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> str:
@@ -94,34 +113,44 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
         phase: in which it is.
         resumed_by: the command that goes on with it where it has stopped; "" while it runs.
     """
-    planned = config.trials.count
+    planned, name = config.trials.count, config.run.name
     training = config.run.job == "training"
-    return audit_page.render(
-        PAGE,
-        name=config.run.name,
-        refresh="" if resumed_by else REFRESH,
-        phase=phase,
-        resumed_by=resumed_by,
-        at=f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S}",
-        done=_done(course, planned),
-        said=[] if training else _said(course, planned),
-        mark=_mark(config, course),
-        provisional=""
-        if training
-        else PROVISIONAL.format(confidence=percent(config.audit.confidence)),
-        entries=_entries(config, course),
-        figures=_figures(course, planned),
-        looks=[
-            [
-                str(one.trials),
-                number(one.advantage),
-                span(one.interval, number),
-                percent(one.belief),
-                percent(one.accuracy),
-            ]
-            for one in course.looks
-        ],
+    said: list[Words] = [] if training else [" ".join(_said(course, planned))]
+    if mark := _mark(config, course):
+        said.append(mark)
+    blocks: list[Block] = [Progress(_done(course, planned), "how much of the run is done")]
+    if resumed_by:
+        go_on = ("What is finished is kept; go on with ", Code(resumed_by))
+        blocks.append(Label("This run has stopped.", go_on))
+    if not training:
+        provisional = PROVISIONAL.format(confidence=percent(config.audit.confidence))
+        blocks.append(Label("Provisional: the run's report has the verdict.", provisional))
+    blocks += [Listing(_entries(config, course), several=True), *_figures(course, planned)]
+    if course.looks and not training:
+        headings = ("trials", "advantage", "interval", "worst belief", "accuracy")
+        table = tabulated(headings, map(_look, course.looks))
+        blocks.append(Part("After every batch of trials", [table], folded=True, heads=False))
+    return html.render(
+        Document(
+            title=f"{name}, {phase}",
+            kind="Run that goes on",
+            heading=name,
+            note=f"{phase}, {datetime.now().astimezone():%Y-%m-%d %H:%M:%S}",
+            verdict=said,
+            blocks=blocks,
+            refresh="" if resumed_by else str(REFRESH),
+        )
     )
+
+
+def _look(one: Look) -> list[str]:
+    return [
+        str(one.trials),
+        number(one.advantage),
+        span(one.interval, number),
+        percent(one.belief),
+        percent(one.accuracy),
+    ]
 
 
 def _done(course: Course, planned: int) -> float:
@@ -178,64 +207,13 @@ def _entries(config: Config, course: Course) -> list[tuple[str, str]]:
     return [*found, ("Accuracy so far", course.accuracy_text or DASH)]
 
 
-def _figures(course: Course, planned: int) -> list[tuple[str, str]]:
-    pictures = (
-        (
-            "The adversary's advantage so far, after every batch of trials; dashed: the limit ρα.",
-            live_pictures.advantages(course.looks, planned, course.rho_alpha),
+def _figures(course: Course, planned: int) -> list[Block]:
+    pictures = {
+        "The adversary's advantage so far, after every batch of trials; dashed: the limit ρα.": (
+            live_pictures.advantages(course.looks, planned, course.rho_alpha)
         ),
-        (
-            "Accuracy on held-out records, in the first batch of trials.",
-            live_pictures.accuracies(course.accuracies, course.rounds),
+        "Accuracy on held-out records, in the first batch of trials.": (
+            live_pictures.accuracies(course.accuracies, course.rounds)
         ),
-    )
-    return [(caption, markup) for caption, markup in pictures if markup]
-
-
-PAGE = """\
-{% extends "frame" %}
-{% from "parts" import drawn, settings, tabulated %}
-{% block head %}
-{% if refresh %}<meta http-equiv="refresh" content="{{ refresh }}">{% endif %}
-{% endblock %}
-{% block title %}{{ name }}, {{ phase }}{% endblock %}
-{% block kind %}Run that goes on{% endblock %}
-{% block heading %}{{ name }}{% endblock %}
-{% block meta %}<p class="meta">{{ phase }}, {{ at }}</p>{% endblock %}
-{% block body %}
-<p><progress style="width: 100%" value="{{ done }}" max="1"
-aria-label="how much of the run is done"></progress></p>
-{% if resumed_by %}
-<div class="label"><strong>This run has stopped.</strong> What is finished is kept; go on with
-<code>{{ resumed_by }}</code></div>
-{% endif %}
-{% if said %}
-<section class="verdict">
-<p>{{ said | join(" ") }}</p>
-{% if mark %}<p><span class="mark {{ mark.kind }}">{{ mark.text }}.</span></p>{% endif %}
-</section>
-{% endif %}
-{% if provisional %}
-<div class="label"><strong>Provisional: the run's report has the verdict.</strong>
-{{ provisional }}</div>
-{% endif %}
-{{ settings(entries) }}
-{{ drawn(figures) }}
-{% if looks and said %}
-<details><summary>After every batch of trials</summary>
-{{ tabulated(["trials", "advantage", "interval", "worst belief", "accuracy"], looks) }}
-</details>
-{% endif %}
-{% endblock %}
-"""
-
-MOVED = """\
-{% extends "frame" %}
-{% block head %}<meta http-equiv="refresh" content="0; url=report.html">{% endblock %}
-{% block title %}{{ name }}, finished{% endblock %}
-{% block kind %}Finished run{% endblock %}
-{% block heading %}{{ name }}{% endblock %}
-{% block body %}
-<p>This run has finished: <a href="report.html">its report</a>.</p>
-{% endblock %}
-"""
+    }
+    return [Picture("", markup, "", caption) for caption, markup in pictures.items() if markup]

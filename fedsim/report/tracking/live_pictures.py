@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from fedsim.report.pages.wording import number, percent, span
+from fedsim.report.document.wording import number, percent, span
 from fedsim.report.tracking.course import Look
 
 WIDTH, HEIGHT = 640, 200

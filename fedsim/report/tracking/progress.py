@@ -20,7 +20,7 @@ from rich.progress import (
 from fedsim.audits.results import report as results
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.report.pages.wording import percent, span
+from fedsim.report.document.wording import percent, span
 from fedsim.report.tracking.course import Course, Event
 from fedsim.report.tracking.following import Watcher, following
 

@@ -6,16 +6,25 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
 from fedsim import config as configuration
 from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.runs.run_directory import SUMMARY
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.wording import DASH, number, percent, span
+from fedsim.report.document import terminal
+from fedsim.report.document.blocks import (
+    Block,
+    Bullets,
+    Code,
+    Document,
+    Figure,
+    Heading,
+    Prose,
+    tabulated,
+)
+from fedsim.report.document.html import render
+from fedsim.report.document.wording import DASH, number, percent, span
 from fedsim.studies.choose import choose, choose_words, sweep
 from fedsim.studies.choose.choose import Candidate
 from fedsim.studies.choose.choose_search import KIND, Found
@@ -29,21 +38,11 @@ HEADINGS = (
 )
 
 
-def table(found: Found) -> Table:
+def table(found: Found) -> RenderableType:
     """Return the settings as the terminal shows them."""
-    drawn = Table(
-        title=f"Settings; the limit: {choose_words.limit(found)}",
-        title_justify="left",
-        caption=choose_words.caption(found),
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=0,
-    )
-    for place, heading in enumerate(HEADINGS):
-        drawn.add_column(heading, justify="left" if place == 0 else "right")
-    for row in _cells(found):
-        drawn.add_row(*map(Text, row))
-    return drawn
+    title = f"Settings; the limit: {choose_words.limit(found)}"
+    settings = tabulated(HEADINGS, _cells(found))
+    return terminal.table(settings, title, choose_words.caption(found), dense=True)
 
 
 def document(found: Found) -> dict[str, Any]:
@@ -114,29 +113,10 @@ def write(found: Found, directory: Path) -> Path:
     Raises:
         InputError, OSError: as of `report_directory.write_report`.
     """
-    from fedsim.report.figures import canvas  # noqa: PLC0415
-    from fedsim.report.pages.pictures import inline  # noqa: PLC0415  (matplotlib is slow to import)
+    from fedsim.report.figures import canvas  # noqa: PLC0415  (matplotlib is slow to import)
 
-    name = found.config.run.name
     made, figure = document(found), _figure(found)
-    caption = (
-        "Accuracy of the model against how often the adversary is right at most, a point for each "
-        f"setting; upright lines are intervals of the mean accuracy. {choose_words.caption(found)}"
-    )
-    page = audit_page.render(
-        PAGE,
-        name=name,
-        sentences=choose_words.sentences(found),
-        found=found.choice.state == "chosen",
-        commands=commands(found, directory) if found.choice.chosen else [],
-        headings=HEADINGS,
-        rows=_cells(found),
-        runs=found.outcomes,
-        figures=[(caption, inline(figure, "frontier", caption))] if figure else [],
-        costs=choose_words.cost(found),
-        no_guarantee=choose_words.NO_GUARANTEE,
-        told=list(choose_words.told(found)),
-    )
+    page = _page(found, directory, figure)
     files = {SUMMARY: sweep.as_csv(made["settings"])}
     if figure:
         files |= {"figures/frontier.svg": canvas.to_svg(figure)}
@@ -150,6 +130,31 @@ def write(found: Found, directory: Path) -> Path:
     else:  # of a search that found one
         (directory / CONFIG).unlink(missing_ok=True)
     return place
+
+
+def _page(found: Found, directory: Path, figure: Any) -> str:
+    name = found.config.run.name
+    caption = (
+        "Accuracy of the model against how often the adversary is right at most, a point for each "
+        f"setting; upright lines are intervals of the mean accuracy. {choose_words.caption(found)}"
+    )
+    to_do = commands(found, directory) if found.choice.chosen else []
+    blocks: list[Block] = [Prose((f"{what}: ", Code(command))) for what, command in to_do]
+    blocks.append(Heading("Accuracy against the adversary"))
+    if figure:
+        blocks.append(Figure("frontier", figure, "", caption))
+    blocks += [
+        Heading("The settings"),
+        tabulated(HEADINGS, _cells(found)),
+        sweep.runs(found.outcomes),
+        Heading("What the search itself costs in privacy"),
+        Prose(choose_words.NO_GUARANTEE),
+        tabulated(("How", "ε", "What it assumes"), choose_words.cost(found)),
+        Heading("What this does not say"),
+        Bullets(list(choose_words.told(found))),
+    ]
+    sentences = choose_words.sentences(found)
+    return render(Document(f"Choosing ε for {name}", "Choice of noise", name, sentences, blocks))
 
 
 def commands(found: Found, directory: Path) -> list[tuple[str, str]]:
@@ -235,38 +240,3 @@ def _with_ends(point: str, ends: str) -> str:
 
 def _named(each: Candidate | None) -> str | None:
     return None if each is None else each.name
-
-
-PAGE = """\
-{% extends "frame" %}
-{% from "parts" import drawn, concluded, tabulated %}
-{% block title %}Choosing ε for {{ name }}{% endblock %}
-{% block kind %}Choice of noise{% endblock %}
-{% block heading %}{{ name }}{% endblock %}
-{% block body %}
-{{ concluded(sentences) }}
-{% for what, command in commands %}
-<p>{{ what }}: <code>{{ command }}</code></p>
-{% endfor %}
-<h2>Accuracy against the adversary</h2>
-{{ drawn(figures) }}
-<h2>The settings</h2>
-{{ tabulated(headings, rows) }}
-<ul>
-{% for outcome in runs %}
-<li>{% if outcome.failure %}{{ outcome.point.name }}: {{ outcome.failure }}\
-{% else %}<a href="{{ outcome.point.name | urlencode }}/report.html">{{ outcome.point.name }}</a>\
-{% endif %}</li>
-{% endfor %}
-</ul>
-<h2>What the search itself costs in privacy</h2>
-<p>{{ no_guarantee }}</p>
-{{ tabulated(("How", "ε", "What it assumes"), costs) }}
-<h2>What this does not say</h2>
-<ul>
-{% for sentence in told %}
-<li>{{ sentence }}</li>
-{% endfor %}
-</ul>
-{% endblock %}
-"""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedsim.privacy.private_selection import SearchCost
-from fedsim.report.pages.wording import beside_accuracy, number, percent, plain, span
+from fedsim.report.document.wording import beside_accuracy, number, percent, plain, span
 from fedsim.report.sections.vantage_words import WHO
 from fedsim.studies.choose.choose import (
     BELIEF,

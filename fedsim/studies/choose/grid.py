@@ -17,7 +17,7 @@ from fedsim.audits.results.report import Report
 from fedsim.common import private_files
 from fedsim.config import KNOWN_KEYS, Scalar
 from fedsim.federation.runs.run_directory import SUMMARY, RunDirectory
-from fedsim.report.pages.wording import plain
+from fedsim.report.document.wording import plain
 
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.federation.server.plan import Plan

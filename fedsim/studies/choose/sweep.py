@@ -6,10 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-from rich import box
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
 from adversaries.statistics.estimators import epsilon_from_advantage
 from fedsim.audits.results.report import Report
@@ -17,8 +14,18 @@ from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.runs.run_directory import SUMMARY
 from fedsim.report import comparison
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.wording import DASH, number, percent, plain, span
+from fedsim.report.document import terminal
+from fedsim.report.document.blocks import (
+    Block,
+    Bullets,
+    Document,
+    Figure,
+    Heading,
+    Link,
+    tabulated,
+)
+from fedsim.report.document.html import render
+from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.sections.facts import TITLES
 from fedsim.studies.choose.grid import BOUND_COLUMN, ESTIMATES, Outcome
 
@@ -113,27 +120,19 @@ def _reported(report: Report) -> dict[str, Any]:
     )
 
 
-def table(outcomes: Sequence[Outcome]) -> Table:
+def table(outcomes: Sequence[Outcome]) -> RenderableType:
     """Return the runs as the terminal shows them: the paper's estimates below each other."""
-    swept, own = len(outcomes[0].point.values), len(ESTIMATES)
+    own = len(ESTIMATES)
     levels = sorted({row["confidence"] for row in rows(outcomes)} - {None})
     said = [f"intervals and bounds at {' or '.join(map(percent, levels))}"] if levels else []
     said.append(f"ε′, which proves nothing, from {', '.join(ESTIMATES.values())}")
     if any(outcome.report and outcome.report.released for outcome in outcomes):
         said.append(comparison.ADD_UP)
-    drawn = Table(
-        title="Runs of the sweep",
-        title_justify="left",
-        caption="; ".join(said),
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=0,
+    block = tabulated(
+        [*headings(outcomes)[:-own], "ε′"],
+        [[*row[:-own], "\n".join(row[-own:])] for row in cells(outcomes)],
     )
-    for place, heading in enumerate([*headings(outcomes)[:-own], "ε′"]):
-        drawn.add_column(heading, justify="left" if place < swept else "right")
-    for row in cells(outcomes):
-        drawn.add_row(*map(Text, [*row[:-own], "\n".join(row[-own:])]))
-    return drawn
+    return terminal.table(block, "Runs of the sweep", "; ".join(said), dense=True)
 
 
 def _majority(row: Mapping[str, Any]) -> str:
@@ -191,7 +190,6 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
         InputError, OSError: as of `report_directory.write_report`.
     """
     from fedsim.report.figures import canvas  # noqa: PLC0415
-    from fedsim.report.pages.pictures import inline  # noqa: PLC0415
     from fedsim.studies.choose import sweep_figures  # noqa: PLC0415  (matplotlib is slow to import)
 
     found = rows(outcomes)
@@ -199,7 +197,7 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
     summary: Mapping[str, Any] = strict_json({"kind": KIND, "name": name, "runs": found})
     places = comparison.compare([outcome.report for outcome in outcomes if outcome.report])
     document = {**summary, "vantages": strict_json(places)}
-    drawn: list[tuple[str, Markup]] = []
+    drawn: list[Block] = []
     files: dict[str, str] = {}
     for key in outcomes[0].point.values:
         figure = sweep_figures.along(key, found, _others(key, outcomes), SHOWN)
@@ -210,20 +208,33 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
                 f"Advantage, accuracy and epsilon along {key}: intervals, lower bounds and the "
                 "paper's estimates of each run, beside what its noise allows."
             )
-            drawn.append((caption, inline(figure, file, caption)))
+            drawn.append(Figure(file, figure, "", caption))
     files[SUMMARY] = as_csv(found)
-    page = audit_page.render(
-        PAGE,
-        name=name,
-        headings=headings(outcomes),
-        rows=[(outcome, row) for outcome, row in zip(outcomes, cells(outcomes), strict=True)],
-        figures=drawn,
-        places=[_place(row) for row in places],
-    )
+    blocks: list[Block] = [
+        Heading("The runs"),
+        tabulated(headings(outcomes), cells(outcomes)),
+        runs(outcomes),
+        *drawn,
+        Heading("To whom the person is identifiable"),
+        tabulated(PLACES, map(_place, places)),
+    ]
+    page = render(Document(f"Sweep of {name}", "Sweep", name, (), blocks))
     private_files.make_directory(directory / "figures")
     for path, content in files.items():
         private_files.write(directory / path, content.encode())
     return report_directory.write_report(directory, document, page)
+
+
+def runs(outcomes: Sequence[Outcome]) -> Bullets:
+    """Return a link to the page of each run, or why it failed."""
+    return Bullets(
+        [
+            f"{one.point.name}: {one.failure}"
+            if one.failure
+            else Link(one.point.name, f"{one.point.name}/report.html")
+            for one in outcomes
+        ]
+    )
 
 
 def as_csv(found: Sequence[Mapping[str, Any]]) -> str:
@@ -233,6 +244,9 @@ def as_csv(found: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(found)
     return text.getvalue()
+
+
+PLACES = ("Run", "Trust, vantage", "z", "ε", "ρα", "Predicted", "Measured", "Verdict")
 
 
 def _place(row: Mapping[str, Any]) -> list[str]:
@@ -259,28 +273,3 @@ def _others(key: str, outcomes: Sequence[Outcome]) -> list[str]:
         )
         for outcome in outcomes
     ]
-
-
-PAGE = """\
-{% extends "frame" %}
-{% from "parts" import drawn, tabulated %}
-{% block title %}Sweep of {{ name }}{% endblock %}
-{% block kind %}Sweep{% endblock %}
-{% block heading %}{{ name }}{% endblock %}
-{% block body %}
-<h2>The runs</h2>
-{{ tabulated(headings, rows | map("last")) }}
-<ul>
-{% for outcome, row in rows %}
-<li>{% if outcome.failure %}{{ outcome.point.name }}: {{ outcome.failure }}\
-{% else %}<a href="{{ outcome.point.name | urlencode }}/report.html">{{ outcome.point.name }}</a>\
-{% endif %}</li>
-{% endfor %}
-</ul>
-{{ drawn(figures) }}
-
-<h2>To whom the person is identifiable</h2>
-{{ tabulated(["Run", "Trust, vantage", "z", "ε", "ρα", "Predicted", "Measured", "Verdict"],
-places) }}
-{% endblock %}
-"""

@@ -6,10 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rich.box import SIMPLE
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 from scipy.special import stdtrit
 
 import fedsim
@@ -22,10 +19,19 @@ from fedsim.common.strict_json import strict_json
 from fedsim.config import Config
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.report.document import terminal
+from fedsim.report.document.blocks import (
+    Document,
+    Figure,
+    Heading,
+    Label,
+    Listing,
+    Prose,
+    tabulated,
+)
+from fedsim.report.document.html import render
+from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.figures import membership_figures
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.pictures import inline
-from fedsim.report.pages.wording import DASH, number, percent, plain, span
 from fedsim.studies.membership import membership_game
 from fedsim.studies.membership.membership_game import Floats, Game, most_true_positives
 
@@ -259,12 +265,8 @@ def _rates(report: Report) -> list[float]:
 
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows."""
-    table = Table(box=SIMPLE, padding=0, show_edge=False)
-    for i, heading in enumerate(headings(report)):
-        table.add_column(heading, justify="right" if i else "left", overflow="fold")
-    for row in rows(report):
-        table.add_row(*row)
-    return Group(*map(Text, verdict(report)), table, Text(LABEL))
+    table = terminal.table(tabulated(headings(report), rows(report)), dense=True)
+    return terminal.shown(*map(Prose, verdict(report)), table, Prose(LABEL))
 
 
 def write(report: Report, directory: Path) -> Path:
@@ -292,19 +294,34 @@ def render_html(report: Report) -> str:
     }
     allowed = report["bounds"]["roc"]
     bound = None if allowed is None else (allowed["false_positive"], allowed["true_positive"])
-    figure = inline(membership_figures.roc(curves, bound), "roc", caption)
-    return audit_page.render(
-        PAGE,
-        report=report,
-        verdict=verdict(report),
-        headings=headings(report),
-        rows=rows(report),
-        figures=[(caption, figure)],
-        sources=[
-            (row["title"], f"{row['source']}; threshold {row['threshold']}")
-            for row in report["attacks"].values()
-        ],
-        settings=_settings(report),
+    sources = [
+        (row["title"], f"{row['source']}; threshold {row['threshold']}")
+        for row in report["attacks"].values()
+    ]
+    how = (
+        f"Intervals of {100 * report['confidence']:g}%: Student's t across {report['games']} "
+        "attacked models for the advantage, a bootstrap over them for the rest. Every record of D "
+        "is in a model's training data by a fair coin; the other "
+        f"{report['shadow_models']} models are shadows, who also choose the thresholds."
+    )
+    return render(
+        Document(
+            title=f"Membership inference on {report['name']}",
+            kind="Membership inference",
+            heading=report["name"],
+            verdict=verdict(report),
+            blocks=[
+                Label("An attack, not a guarantee.", report["label"]),
+                Heading("What the attacks achieve"),
+                tabulated(headings(report), rows(report)),
+                Prose(how, small=True),
+                Figure("roc", membership_figures.roc(curves, bound), "", caption),
+                Heading("The attacks"),
+                Listing(sources, several=True),
+                Heading("What was played"),
+                Listing(_settings(report), several=True),
+            ],
+        )
     )
 
 
@@ -315,30 +332,3 @@ def _settings(report: Report) -> list[tuple[str, str]]:
     settings = [(key.replace("_", " "), plain(report[key])) for key in keys]
     settings.append(("accuracy on held-out records", percent(report["accuracy"])))
     return [*settings, ("seconds", number(report["seconds"]))]
-
-
-PAGE = """\
-{% extends "frame" %}
-{% from "parts" import concluded, drawn, settings as listed, tabulated %}
-{% block title %}Membership inference on {{ report.name }}{% endblock %}
-{% block kind %}Membership inference{% endblock %}
-{% block heading %}{{ report.name }}{% endblock %}
-{% block body %}
-{{ concluded(verdict) }}
-<div class="label"><strong>An attack, not a guarantee.</strong> {{ report.label }}</div>
-
-<h2>What the attacks achieve</h2>
-{{ tabulated(headings, rows) }}
-<p class="meta">Intervals of {{ "%g" | format(100 * report.confidence) }}%: Student's t across
-{{ report.games }} attacked models for the advantage, a bootstrap over them for the rest. Every
-record of D is in a model's training data by a fair coin; the other {{ report.shadow_models }}
-models are shadows, who also choose the thresholds.</p>
-{{ drawn(figures) }}
-
-<h2>The attacks</h2>
-{{ listed(sources) }}
-
-<h2>What was played</h2>
-{{ listed(settings) }}
-{% endblock %}
-"""

@@ -7,9 +7,19 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from fedsim.common import private_files
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.pictures import embedded
-from fedsim.report.pages.wording import DASH, number, span
+from fedsim.report.document import html
+from fedsim.report.document.blocks import (
+    Block,
+    Code,
+    Document,
+    Heading,
+    Part,
+    Picture,
+    Prose,
+    tabulated,
+)
+from fedsim.report.document.markdown import render as markdown_of
+from fedsim.report.document.wording import DASH, number, span
 from fedsim.studies.reproduction.findings.finding import Number, agreement
 from fedsim.studies.reproduction.registry import SOURCES
 from fedsim.studies.reproduction.session import Made
@@ -94,13 +104,16 @@ def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:
         made: the items.
         skipped: titles of those that were not made, and how to have them.
     """
-    return audit_page.render(
-        TEMPLATE,
-        sources=[(SOURCES[key], [_section(item) for item in of]) for key, of in by_source(made)],
-        headings=HEADINGS,
-        concluding=[counted(made), *([SMOKE] if _smoke(made) else [CHANCE])],
-        skipped=dict(skipped),
-    )
+    blocks: list[Block] = []
+    if skipped:
+        table = tabulated(["item", "why, and how to have it"], skipped.items())
+        blocks.append(Part("Not made", [table]))
+    for key, items in by_source(made):
+        blocks.append(Part(SOURCES[key], [block for item in items for block in _section(item)]))
+    smoke = any(item.scale == "smoke" for item in made)
+    title = "The sources, made again"
+    verdict = [counted(made), SMOKE if smoke else CHANCE]
+    return html.render(Document(title, "Reproduction", title, verdict, blocks))
 
 
 def by_source(made: Sequence[Made]) -> list[tuple[str, list[Made]]]:
@@ -113,16 +126,15 @@ def by_source(made: Sequence[Made]) -> list[tuple[str, list[Made]]]:
     return [(key, [item for item in made if item.source == key]) for key in keys]
 
 
-def _section(item: Made) -> dict[str, Any]:
-    return {
-        "item": item,
-        "anchor": f"{item.source}-{item.name}",
-        "rows": rows(item),
-        "pictures": [
-            (one.caption, embedded(one.svg, f"{item.source}-{one.name}", one.caption))
-            for one in item.finding.pictures
-        ],
-    }
+def _section(item: Made) -> Iterator[Block]:
+    place = f"{item.source}-{item.name}"
+    yield Heading(item.title, place)
+    yield Prose(item.finding.conclusion)
+    for one in item.finding.pictures:
+        yield Picture(f"{item.source}-{one.name}", one.svg, "", one.caption)
+    yield from _tables(item)
+    made = f", {item.seconds:.0f} s, fedsim {item.fedsim}."
+    yield Prose((Code(item.command), made), small=True)
 
 
 def markdown(made: Sequence[Made]) -> str:
@@ -131,7 +143,11 @@ def markdown(made: Sequence[Made]) -> str:
     Args:
         made: the items.
     """
-    return "\n".join(_markdown(made)) + "\n"
+    parts = [
+        Part(SOURCES[source], [block for item in items for block in _item(item)])
+        for source, items in by_source(made)
+    ]
+    return markdown_of([Prose(counted(made)), Prose(CHANCE), *parts], level=2) + "\n"
 
 
 MARKS = "<!-- reproduction -->", "<!-- /reproduction -->"
@@ -153,60 +169,16 @@ def write_markdown(path: Path, made: Sequence[Made]) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _markdown(made: Sequence[Made]) -> Iterator[str]:
-    yield from (counted(made), "", CHANCE, "")
-    for source, items in by_source(made):
-        yield from (f"## {SOURCES[source]}", "")
-        for item in items:
-            yield from _item(item)
+def _item(item: Made) -> Iterator[Block]:
+    yield Heading(item.title)
+    yield Prose(f"    {item.command}")
+    yield Prose(item.finding.conclusion)
+    yield from _tables(item)
 
 
-def _item(item: Made) -> Iterator[str]:
-    yield from (f"### {item.title}", "", f"    {item.command}", "", item.finding.conclusion, "")
+def _tables(item: Made) -> Iterator[Block]:
     if item.finding.numbers:
-        yield from _table(HEADINGS, rows(item))
+        yield tabulated(HEADINGS, rows(item))
     for grid in item.finding.grids:
-        yield from (grid.title, "", *_table(grid.headings, grid.rows))
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield from (f"| {' | '.join(headings)} |", "|---" * len(headings) + "|")
-    yield from (f"| {' | '.join(row)} |" for row in rows)
-    yield ""
-
-
-def _smoke(made: Sequence[Made]) -> bool:
-    return any(item.scale == "smoke" for item in made)
-
-
-TEMPLATE = """\
-{% extends "frame" %}
-{% from "parts" import concluded, drawn, tabulated %}
-{% block title %}The sources, made again{% endblock %}
-{% block kind %}Reproduction{% endblock %}
-{% block heading %}The sources, made again{% endblock %}
-{% block body %}
-{{ concluded(concluding) }}
-{% if skipped %}
-<h2>Not made</h2>
-{{ tabulated(["item", "why, and how to have it"], skipped.items()) }}
-{% endif %}
-{% for source, sections in sources %}
-<h2>{{ source }}</h2>
-{% for section in sections %}
-<h3 id="{{ section.anchor }}">{{ section.item.title }}</h3>
-<p>{{ section.item.finding.conclusion }}</p>
-{{ drawn(section.pictures) }}
-{% if section.rows %}
-{{ tabulated(headings, section.rows) }}
-{% endif %}
-{% for grid in section.item.finding.grids %}
-<p>{{ grid.title }}</p>
-{{ tabulated(grid.headings, grid.rows) }}
-{% endfor %}
-<p class="meta"><code>{{ section.item.command }}</code>, {{ "%.0f" | format(section.item.seconds) }}
-s, fedsim {{ section.item.fedsim }}.</p>
-{% endfor %}
-{% endfor %}
-{% endblock %}
-"""
+        yield Prose(grid.title)
+        yield tabulated(grid.headings, grid.rows)

@@ -8,18 +8,25 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-from rich.box import SIMPLE
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
 from fedsim.common import report_directory
+from fedsim.report.document import terminal
+from fedsim.report.document.blocks import (
+    Block,
+    Document,
+    Figure,
+    Heading,
+    Label,
+    Listing,
+    Part,
+    Prose,
+    tabulated,
+)
+from fedsim.report.document.html import render
+from fedsim.report.document.wording import DASH, number, percent, plain
 from fedsim.report.figures import sensitivity_figures, training_figures
 from fedsim.report.figures.sensitivity_figures import Followed, Relation
-from fedsim.report.pages import audit_page
-from fedsim.report.pages.pictures import inline
-from fedsim.report.pages.wording import DASH, number, percent, plain
 from fedsim.studies.sensitivity import record_display
 from fedsim.studies.sensitivity.sensitivity_study import CHOICES, LABEL, Study
 
@@ -181,34 +188,28 @@ def measures(report: Report) -> list[list[str]]:
 
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows."""
-    pairs = Table(
-        box=SIMPLE,
-        title="Pairs, and their local sensitivity (LS)",
-        title_justify="left",
-        padding=0,
-        show_edge=False,
-    )
-    for i, heading in enumerate(headings(report)):
-        pairs.add_column(heading, justify="right" if i else "left", overflow="fold")
-    for row in rows(report):
-        pairs.add_row(*row)
     steps = [f"LS in step {view['step']}" for view in report["views"]]
-    correlations = Table(
-        box=SIMPLE, title=f"Rank correlation, of {_compared(report)}", title_justify="left"
-    )
-    for heading in ("dissimilarity", *steps):
-        correlations.add_column(heading)
-    without = []
+    shown, without = [], []
     for name, *cells in measures(report):
         refused = ["refusal" in view["measures"][name] for view in report["views"]]
         if all(refused):
             without.append(name)
         else:
-            shown = (DASH if no else cell for no, cell in zip(refused, cells, strict=True))
-            correlations.add_row(name, *shown)
-    end = [Text(f"No correlation, as the page explains: {', '.join(without)}.")] if without else []
-    said = map(Text, verdict(report))
-    return Group(*said, pairs, Text(LEGEND), correlations, *end, Text(LABEL))
+            known = (DASH if no else cell for no, cell in zip(refused, cells, strict=True))
+            shown.append([name, *known])
+    explained = f"No correlation, as the page explains: {', '.join(without)}."
+    pairs, correlations = (
+        tabulated(headings(report), rows(report)),
+        tabulated(["dissimilarity", *steps], shown),
+    )
+    return terminal.shown(
+        *map(Prose, verdict(report)),
+        terminal.table(pairs, "Pairs, and their local sensitivity (LS)", dense=True),
+        Prose(LEGEND),
+        terminal.table(correlations, f"Rank correlation, of {_compared(report)}", dense=True),
+        *([Prose(explained)] if without else []),
+        Prose(LABEL),
+    )
 
 
 LEGEND = (
@@ -227,29 +228,57 @@ def render_html(study: Study, report: Report) -> str:
         report: the same, as of `assemble`.
     """
     is_image = study.known.split.dataset.kind == "image"
-    return audit_page.render(
-        PAGE,
-        report=report,
-        subject=_subject(report),
-        verdict=verdict(report),
-        headings=headings(report),
-        rows=rows(report),
-        legend=LEGEND,
-        stepwise=["Dissimilarity", *(f"LS in step {view['step']}" for view in report["views"])],
-        measures=measures(report),
-        compared=_compared(report),
-        pictures=_pictures(study) if is_image else [],
-        attributes=[] if is_image else list(_attributes(study, report)),
-        courses=_courses(study, report),
-        settings=_settings(report),
-        against="Typical of D" if report["neighbouring"] == "add-remove" else "Replacement",
-        seconds=[(name, f"{value:.1f} s") for name, value in report["seconds"].items()],
+    several = report["compared"]["replacements"]
+    shared = " and over replacements, because pairs share them" if several else ""
+    subject = _subject(report)
+    seconds = [(name, f"{value:.1f} s") for name, value in report["seconds"].items()]
+    stepwise = ["Dissimilarity", *(f"LS in step {view['step']}" for view in report["views"])]
+    blocks: list[Block] = [
+        Label("A measurement.", report["label"]),
+        Part(
+            "The pairs",
+            [
+                tabulated(headings(report), rows(report)),
+                Prose(
+                    f"{LEGEND} RMS LS: root mean square over {report['trials']} trainings of "
+                    f"{report['steps']} steps.",
+                    small=True,
+                ),
+                *(_pictures(study) if is_image else _attributes(study, report)),
+            ],
+        ),
+        Heading("Which dissimilarity predicts local sensitivity"),
+        tabulated(stepwise, measures(report)),
+        Prose(
+            f"Spearman's rank correlation with local sensitivity, of {_compared(report)}. "
+            f"Intervals are bootstrapped over records{shared}; each has its confidence by itself, "
+            "and that best and second were picked on the same data flatters the lead somewhat.",
+            small=True,
+        ),
+        Part("Local sensitivity during training", _courses(study, report)),
+        Part(
+            "What was studied",
+            [
+                Listing(_settings(report), several=True),
+                Heading("Where the time went"),
+                Listing(seconds, several=True),
+            ],
+        ),
+    ]
+    return render(
+        Document(
+            title=f"Dataset sensitivity of {subject}",
+            kind="Dataset sensitivity",
+            heading=subject,
+            verdict=verdict(report),
+            blocks=blocks,
+        )
     )
 
 
-def _pictures(study: Study) -> list[tuple[str, Markup]]:
+def _pictures(study: Study) -> list[Block]:
     """Return a figure of the pairs of each choice, with its caption."""
-    drawn = []
+    drawn: list[Block] = []
     for choice in dict.fromkeys(candidate.choice for candidate in study.candidates):
         candidates = study.of(choice)
         pairs = [record_display.images(study.known.split, one.pair) for one in candidates]
@@ -263,13 +292,12 @@ def _pictures(study: Study) -> list[tuple[str, Markup]]:
             " Above the record of D, below what replaces it." if pairs[0][1] is not None else ""
         )
         caption = f"{CHOICES[choice].capitalize()}.{replaced}"
-        drawn.append(
-            (caption, inline(training_figures.record_pairs(titles, pairs), choice, caption))
-        )
+        drawing = training_figures.record_pairs(titles, pairs)
+        drawn.append(Figure(choice, drawing, "", caption))
     return drawn
 
 
-def _courses(study: Study, report: Report) -> list[tuple[str, Markup]]:
+def _courses(study: Study, report: Report) -> list[Block]:
     """Return the distribution of local sensitivity for pairs, and its course for the challenge."""
     bound, names = report["global_sensitivity"], map(_name, report["pairs"])
     followed = [
@@ -287,21 +315,25 @@ def _courses(study: Study, report: Report) -> list[tuple[str, Markup]]:
     )
     relation = Relation(report["neighbouring"], study.candidates[0].course, bound)
     return [
-        (
-            distributions,
-            inline(sensitivity_figures.by_pair(followed, bound), "by-pair", distributions),
-        ),
-        (course, inline(sensitivity_figures.over_training([relation]), "course", course)),
+        Figure("by-pair", sensitivity_figures.by_pair(followed, bound), "", distributions),
+        Figure("course", sensitivity_figures.over_training([relation]), "", course),
     ]
 
 
-def _attributes(study: Study, report: Report) -> Iterator[tuple[str, list[list[str]], int]]:
-    """Yield each pair's name, in what its records differ most, and in how many attributes."""
+def _attributes(study: Study, report: Report) -> Iterator[Block]:
+    """Yield for each pair a table of what its records differ most in."""
+    against = "Typical of D" if report["neighbouring"] == "add-remove" else "Replacement"
     for row, candidate in zip(report["pairs"], study.candidates, strict=True):
-        if candidate.choice != "client":
-            found = record_display.differences(study.known.split, candidate.pair)
-            rows = [[one.name, one.value, one.other] for one in found.attributes]
-            yield _name(row), rows, found.differing
+        if candidate.choice == "client":
+            continue
+        found, name = record_display.differences(study.known.split, candidate.pair), _name(row)
+        rows = [[one.name, one.value, one.other] for one in found.attributes]
+        yield Heading(name[0].upper() + name[1:])
+        yield tabulated(["Attribute", "Record", against], rows, "stacked attributes")
+        yield Prose(
+            f"{len(rows)} of {found.differing} attributes that differ, those that differ most.",
+            small=True,
+        )
 
 
 def _settings(report: Report) -> list[tuple[str, str]]:
@@ -309,43 +341,3 @@ def _settings(report: Report) -> list[tuple[str, str]]:
     keys += ["dissimilarity", "choice", "trials", "steps", "seed"]
     settings = [(key.replace("_", " "), plain(report[key])) for key in keys]
     return [*settings, ("peak memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB")]
-
-
-PAGE = """\
-{% extends "frame" %}
-{% from "parts" import concluded, drawn, settings as listed, tabulated %}
-{% block title %}Dataset sensitivity of {{ subject }}{% endblock %}
-{% block kind %}Dataset sensitivity{% endblock %}
-{% block heading %}{{ subject }}{% endblock %}
-{% block body %}
-{{ concluded(verdict) }}
-<div class="label"><strong>A measurement.</strong> {{ report.label }}</div>
-
-<h2>The pairs</h2>
-{{ tabulated(headings, rows) }}
-<p class="meta">{{ legend }} RMS LS: root mean square over {{ report.trials }} trainings of
-{{ report.steps }} steps.</p>
-{{ drawn(pictures) }}
-{% for name, rows, differing in attributes %}
-<h3>{{ name[0] | upper }}{{ name[1:] }}</h3>
-{{ tabulated(["Attribute", "Record", against], rows, "stacked attributes") }}
-<p class="meta">{{ rows | length }} of {{ differing }} attributes that differ, those that differ
-most.</p>
-{% endfor %}
-
-<h2>Which dissimilarity predicts local sensitivity</h2>
-{{ tabulated(stepwise, measures) }}
-<p class="meta">Spearman's rank correlation with local sensitivity, of {{ compared }}. Intervals are
-bootstrapped over records{% if report.compared.replacements %} and over replacements, because pairs
-share them{% endif %}; each has its confidence by itself, and that best and second were picked on
-the same data flatters the lead somewhat.</p>
-
-<h2>Local sensitivity during training</h2>
-{{ drawn(courses) }}
-
-<h2>What was studied</h2>
-{{ listed(settings) }}
-<h3>Where the time went</h3>
-{{ listed(seconds) }}
-{% endblock %}
-"""

@@ -12,8 +12,8 @@ from adversaries.errors import InputError
 from fedsim.audits.results.measured import AtVantage
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import Released
-from fedsim.report import comparison, comparison_page
-from fedsim.report.pages.wording import percent
+from fedsim.report import comparison
+from fedsim.report.document.wording import percent
 from fedsim.report.sections.verdict import states
 
 from .conftest import Runs
@@ -115,7 +115,7 @@ def test_privacy_stands_beside_what_it_costs(of: Of, tmp_path: Path) -> None:
     assert row["accuracy"] == report.utility.accuracy.mean[-1]
     assert (row["tail_limit"], row["delta"]) == (allowed.passed, allowed.delta)
     shown = " ".join(_shown([report]).split())
-    page = comparison_page.write(rows, tmp_path / "page").read_text()
+    page = comparison.write(rows, tmp_path / "page").read_text()
     for words in (shown, page):
         for value in (row["rho_beta"], row["tail_limit"], row["accuracy"]):
             assert percent(value) in words

@@ -14,9 +14,9 @@ from fedsim.audits.results.report import decode, encode
 from fedsim.audits.results.verdict_states import State
 from fedsim.audits.results.verdicts import Answer, Basis, OwnLimit
 from fedsim.config import Config, flatten, from_run_config, to_run_config
+from fedsim.report.document.blocks import Table
+from fedsim.report.document.wording import number, percent
 from fedsim.report.page import Pictures, render_html, write_figures
-from fedsim.report.pages.blocks import Table
-from fedsim.report.pages.wording import number, percent
 from fedsim.report.sections import lower_bounds, lowering, vantage_words, verdict
 from fedsim.report.sections.facts import TITLES
 from fedsim.report.summary import summary
@@ -223,7 +223,7 @@ def test_rich_markup_in_a_name_is_shown_as_it_is(report):
 @pytest.mark.slow
 def test_a_figure_too_large_for_svg_becomes_an_embedded_png(written, tmp_path, monkeypatch):
     run = written("central")
-    monkeypatch.setattr("fedsim.report.pages.pictures.LARGEST_SVG", 1_000)
+    monkeypatch.setattr("fedsim.report.document.pictures.LARGEST_SVG", 1_000)
     pictures = Pictures(run.report, run.transcript)
     page = Page(render_html(run.report, pictures))
     sources = [value for name, value in page.attributes if name == "src"]

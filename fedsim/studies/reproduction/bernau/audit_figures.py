@@ -14,8 +14,8 @@ from adversaries.statistics import estimators
 from fedsim.api import Run
 from fedsim.audits.results.measured import Empirical, MembershipAttack
 from fedsim.privacy import identifiability
+from fedsim.report.document.wording import number, span
 from fedsim.report.figures import canvas
-from fedsim.report.pages.wording import number, span
 from fedsim.studies.reproduction.bernau.experiments import BELIEFS, TITLES, Cell, play
 from fedsim.studies.reproduction.findings.finding import (
     CONFIDENCE,

@@ -8,9 +8,9 @@ import numpy as np
 
 from fedsim.game import federation
 from fedsim.learning.training.optimizers import ServerOptimizer
+from fedsim.report.document.wording import percent
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.report.pages.wording import percent
 from fedsim.studies.reproduction.bernau.experiments import DELTAS, TITLES, configured
 from fedsim.studies.reproduction.findings.finding import CONFIDENCE, Finding, Number, Picture
 from fedsim.studies.reproduction.findings.item import Means

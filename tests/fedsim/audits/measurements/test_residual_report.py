@@ -27,7 +27,7 @@ from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.report import page
-from fedsim.report.pages.wording import number
+from fedsim.report.document.wording import number
 from fedsim.report.sections import residuals as section
 
 Make = Callable[..., Config]

@@ -17,9 +17,8 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
-from fedsim.game.mechanisms.step import Step, join
+from fedsim.game.mechanisms.step import Step, UnknownNoise, join
 from fedsim.game.observers.disclosed_noise import measure
-from fedsim.game.observers.seat import UnknownNoise
 from fedsim.privacy.trust.model import Vantage
 
 Make = Callable[..., Config]

@@ -5,9 +5,10 @@ import numpy.typing as npt
 import pytest
 from matplotlib.collections import LineCollection, PolyCollection
 
+from fedsim.report.document import html
+from fedsim.report.document.blocks import Figure
 from fedsim.report.figures import canvas, sensitivity_figures
 from fedsim.report.figures.sensitivity_figures import Followed, Relation
-from fedsim.report.pages.pictures import inline
 
 Floats = npt.NDArray[np.float64]
 
@@ -68,6 +69,7 @@ def test_the_same_numbers_draw_the_same_picture_inside_a_page(measured: Floats) 
 
     assert draw() == draw()
     pair = Followed("<1>", 1.0, "median", measured)
-    page = inline(sensitivity_figures.by_pair([pair]), "pairs", "Local sensitivity, pair by pair")
+    figure = Figure("pairs", sensitivity_figures.by_pair([pair]), "", "Pair by pair")
+    page = html.fragment([figure])
     assert "&lt;1&gt;" in page
     assert "<1>" not in page

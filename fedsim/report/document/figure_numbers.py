@@ -1,13 +1,13 @@
 """The numbers behind a figure in words: what is seen in it, and its tables."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
 
+from fedsim.report.document.blocks import Block, Prose, tabulated
+from fedsim.report.document.wording import number
 from fedsim.report.figures.numbers import Numbers, Place, Series
-from fedsim.report.pages.wording import number
 
 MOST_ROWS = 60
 """Beyond which a series is summed up instead of listed."""
@@ -16,21 +16,6 @@ MOST_SAID = 6
 """Of how many series a text alternative speaks."""
 
 SUMMED_UP = ("series", "values", "first", "least", "greatest", "last")
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A table of numbers behind a figure.
-
-    Attributes:
-        title: of the axes, "" for none.
-        headings: of the columns.
-        rows: worded, in the order of the headings.
-    """
-
-    title: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
 
 
 def seen(numbers: Numbers) -> str:
@@ -51,12 +36,13 @@ def unvarying(numbers: Numbers) -> str:
     return f"Nothing varies, so nothing is drawn: {'; '.join(said.values())}."
 
 
-def tables(numbers: Numbers) -> list[Listed]:
+def tables(numbers: Numbers) -> list[Block]:
     """Return the numbers behind a figure: a table for all series that stand at the same places.
 
     Series of more than `MOST_ROWS` values are summed up.
     """
-    listed, long = [], []
+    listed: list[Block] = []
+    long = []
     for (panel, across, at), group in groupby(
         sorted(numbers.series, key=_where), key=lambda one: (one.panel, one.across, one.at)
     ):
@@ -67,13 +53,18 @@ def tables(numbers: Numbers) -> list[Listed]:
             headings = [across or "at", *(one.name for one in series)]
             values = zip(*(one.values for one in series), strict=True)
             rows = [[_place(x), *map(number, y)] for x, y in zip(at, values, strict=True)]
-            listed.append(Listed(panel, headings, rows))
+            listed += _listed(panel, headings, rows)
         else:
             rows = [[one.name, number(one.values[0])] for one in series]
-            listed.append(Listed(panel, ["line", "at"], rows))
+            listed += _listed(panel, ["line", "at"], rows)
     if long:
-        listed.append(Listed("", SUMMED_UP, [_summed_up(one) for one in long]))
+        listed += _listed("", SUMMED_UP, [_summed_up(one) for one in long])
     return listed
+
+
+def _listed(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Block]:
+    table = tabulated(headings, rows, "compact")
+    return [Prose(title), table] if title else [table]
 
 
 def _where(one: Series) -> tuple[str, int, str]:

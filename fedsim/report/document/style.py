@@ -100,7 +100,7 @@ details { margin: .8rem 0; }
 summary { cursor: pointer; color: var(--blue); }
 summary h2 { display: inline; border: 0; }
 #specialists { margin-top: 2.8rem; padding-top: .9rem; border-top: 1px solid var(--line); }
-.numbers { font-size: .92rem; margin: .3rem 0; }
+figure details { font-size: .92rem; margin: .3rem 0; }
 code { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: .88em;
   overflow-wrap: anywhere; }
 .all td, .all th { padding: .2rem .9rem .2rem 0; font-weight: 400; }

@@ -3,9 +3,7 @@
 import base64
 import io
 import re
-from dataclasses import dataclass
 from html import unescape
-from typing import ClassVar
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
@@ -13,8 +11,6 @@ from PIL import Image
 
 from fedsim.report.figures import canvas
 from fedsim.report.figures.numbers import Numbers, decode
-from fedsim.report.pages import figure_numbers
-from fedsim.report.pages.audit_page import PARTS_MODULE
 
 LARGEST_SVG = 500_000
 """Characters above which a figure is a PNG instead."""
@@ -34,62 +30,24 @@ THEMED = {
 COLOUR = re.compile(r"#[0-9a-f]{6}\b", re.I)
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A figure as it stands in the page.
-
-    Attributes:
-        kind: by which the template lays it out.
-        title: a few words with a full stop.
-        caption: sentences.
-        markup: what shows it, and the numbers behind it.
-    """
-
-    kind: ClassVar = "figure"
-    title: str
-    caption: str
-    markup: Markup
-
-
-def inline(figure: Figure, name: str, alternative: str) -> Markup:
-    """Return the figure as HTML: inline SVG with ids of its own, or an embedded PNG.
-
-    Args:
-        figure: is drawn by this.
-        name: no other figure of the page has it: its ids begin with it.
-        alternative: the beginning of what a reader who sees no pictures is told.
-    """
-    return embedded(picture(figure), name, alternative)
-
-
 def picture(figure: Figure) -> str | bytes:
     """Return the figure as an SVG document, or as a PNG where that would be too large."""
     svg = canvas.to_svg(figure)
     return svg if len(svg) <= LARGEST_SVG else canvas.to_png(figure)
 
 
-def embedded(drawn: str | bytes, name: str, alternative: str) -> Markup:
-    """Return a `picture` as HTML, with the numbers behind it folded away below.
-
-    Where nothing varies there is a sentence instead.
+def embedded(drawn: str | bytes, name: str, told: str) -> Markup:
+    """Return a `picture` as HTML: inline SVG with ids of its own, or an embedded PNG.
 
     Args:
-        drawn: an SVG document as text, or a PNG as bytes, with its numbers.
+        drawn: an SVG document as text, or a PNG as bytes.
         name: no other figure of the page has it: its ids begin with it.
-        alternative: the beginning of what a reader who sees no pictures is told; what is seen
-            follows.
+        told: what a reader who sees no pictures is told.
     """
-    numbers = _numbers(drawn)
-    if numbers.flat:
-        sentence = figure_numbers.unvarying(numbers)
-        return Markup('<p class="unvarying">{}</p>').format(sentence)
-    told = f"{alternative} {figure_numbers.seen(numbers)}".strip()
-    shown = _png(drawn, told) if isinstance(drawn, bytes) else _svg(drawn, name, told)
-    behind = PARTS_MODULE.behind(figure_numbers.tables(numbers))
-    return Markup('<div class="scroll">{}</div>\n{}').format(shown, behind)
+    return _png(drawn, told) if isinstance(drawn, bytes) else _svg(drawn, name, told)
 
 
-def _numbers(drawn: str | bytes) -> Numbers:
+def numbers(drawn: str | bytes) -> Numbers:
     """Return the numbers that lie in a figure's file."""
     if isinstance(drawn, bytes):
         return decode(Image.open(io.BytesIO(drawn)).info["Description"])

@@ -4,50 +4,47 @@ import re
 
 import numpy as np
 import pytest
-from markupsafe import Markup
 
+from fedsim.report.document import html, pictures
+from fedsim.report.document.blocks import (
+    Document,
+    Figure,
+    Heading,
+    Part,
+    Prose,
+    tabulated,
+)
 from fedsim.report.figures import canvas, training_figures
-from fedsim.report.pages import audit_page, pictures
-
-PAGE = """\
-{% extends "frame" %}
-{% from "parts" import tabulated, drawn %}
-{% block title %}{{ name }}{% endblock %}
-{% block kind %}Test{% endblock %}
-{% block heading %}{{ name }}{% endblock %}
-{% block body %}
-<h2>How sure?</h2>
-<p>{{ text }}</p>
-<h2>How sure?</h2>
-{{ tabulated(["", "ε"], [["a", 1], ["b", none]]) }}
-<h3>Pictures</h3>
-{{ drawn(figures) }}
-{% endblock %}
-"""
 
 
 def page(text="", figures=(), name="ρβ & <b>"):
-    return audit_page.render(PAGE, text=text, figures=figures, name=name)
+    blocks = [
+        Heading("How sure?"),
+        Prose(text),
+        Part("How sure?", [tabulated(["", "ε"], [["a", "1"], ["b", None]]), Heading("Pictures")]),
+        *figures,
+    ]
+    return html.render(Document(name, "Test", name, (), blocks))
 
 
 def test_headings_have_anchors_that_the_contents_lead_to():
-    html = page()
-    contents = re.search("<nav.*?</nav>", html, re.S)[0]
+    made = page()
+    contents = re.search("<nav.*?</nav>", made, re.S)[0]
     assert re.findall('href="#([^"]*)"', contents) == [
         *("how-sure", "how-sure-2", "pictures", "terms")
     ]
     for anchor in ("how-sure", "how-sure-2", "pictures"):
-        assert len(re.findall(f'<h[23] id="{anchor}">', html)) == 1
+        assert len(re.findall(f'<h[23] id="{anchor}">', made)) == 1
 
 
 def test_a_symbol_leads_to_its_meaning_from_where_it_first_stands_and_nowhere_else():
-    html = page("an advantage of ρα, and ρα again; <code>δ′</code>")
-    assert html.count('href="#term-rho-alpha"') == html.count('id="term-rho-alpha"') == 1
+    made = page("an advantage of ρα, and ρα again; <code>δ′</code>")
+    assert made.count('href="#term-rho-alpha"') == made.count('id="term-rho-alpha"') == 1
     # Of a column's heading there is the meaning, without a link; of what is absent, none.
-    assert (html.count('href="#term-epsilon"'), html.count('id="term-epsilon"')) == (0, 1)
-    assert 'id="term-mu"' not in html
-    assert "ρ<sub>α</sub> again" in html
-    assert "&lt;code&gt;" in html
+    assert (made.count('href="#term-epsilon"'), made.count('id="term-epsilon"')) == (0, 1)
+    assert 'id="term-mu"' not in made
+    assert "ρ<sub>α</sub> again" in made
+    assert "&lt;code&gt;" in made
 
 
 def test_titles_stay_as_they_are_written_and_escaped():
@@ -56,9 +53,9 @@ def test_titles_stay_as_they_are_written_and_escaped():
 
 
 def test_what_may_be_wider_than_the_screen_is_reached_by_keyboard_under_a_name_of_its_own():
-    figure = pictures.inline(training_figures.distribution(np.eye(3, dtype=int)), "d", "Records.")
-    html = page("", [("", figure)])
-    regions = re.findall('role="region" tabindex="0" aria-label="([^"]*)"', html)
+    figure = Figure("d", training_figures.distribution(np.eye(3, dtype=int)), "", "Records.")
+    made = page("", [figure])
+    regions = re.findall('role="region" tabindex="0" aria-label="([^"]*)"', made)
     assert regions == ["Table 1: How sure?", "Figure 1: Pictures", "Table 2: Pictures"]
 
 
@@ -73,7 +70,7 @@ def drawn(values):
         axes.plot(range(len(values)), values, color=canvas.BLUE, label="belief")
         axes.set_ylim(0, 1)
         axes.set_xlabel("round")
-    return pictures.inline(figure, "one", "Beliefs.")
+    return html.fragment([Figure("one", figure, "", "Beliefs.")])
 
 
 def test_a_figure_is_told_in_words_and_has_its_numbers_below():
@@ -90,17 +87,17 @@ def test_many_numbers_are_summed_up():
 
 
 def test_a_figure_of_which_nothing_varies_is_a_sentence():
-    assert drawn([0.5, 0.5, 0.5]) == Markup(
-        '<p class="unvarying">Nothing varies, so nothing is drawn: belief is 0.500 at every round.'
-        "</p>"
-    )
+    sentence = "Nothing varies, so nothing is drawn: belief is 0.500 at every round."
+    markup = drawn([0.5, 0.5, 0.5])
+    assert f'<p class="unvarying">{sentence}</p>' in markup
+    assert "<svg" not in markup
 
 
 def test_figures_take_the_colours_of_the_page_or_stand_on_white():
     assert "var(--series-blue)" in drawn([0, 1]) and 'class="themed"' in drawn([0, 1])
     assert not re.search("#[0-9a-f]{6}", drawn([0, 1]))
-    others = pictures.inline(training_figures.distribution(np.eye(3, dtype=int)), "d", "Records.")
-    assert 'class="plate"' in others
+    others = Figure("d", training_figures.distribution(np.eye(3, dtype=int)), "", "Records.")
+    assert 'class="plate"' in html.fragment([others])
 
 
 def test_numbers_stay_with_a_figure_that_is_too_large_for_svg(monkeypatch: pytest.MonkeyPatch):

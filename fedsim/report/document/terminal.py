@@ -1,0 +1,124 @@
+"""Blocks on the terminal. Text is never read as rich's markup: it may be somebody else's."""
+
+import re
+from collections.abc import Sequence
+
+import rich.table
+from rich import box
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from fedsim.report.document.blocks import (
+    Block,
+    Cell,
+    Code,
+    Label,
+    Link,
+    Listing,
+    Mark,
+    Prose,
+    Table,
+    Words,
+)
+
+COLOURS = {"good": "green", "caution": "yellow", "alarm": "bold red", "note": "dim"}
+"""Of texts and marks, by their kinds."""
+
+KEPT = 14
+"""Characters that a column keeps where room is short: no shorter number or word is cut."""
+
+
+def shown(*blocks: Block | RenderableType) -> RenderableType:
+    """Return blocks as the terminal shows them: in their order, without figures."""
+    return Group(*map(_shown, blocks))
+
+
+def _shown(block: Block | RenderableType) -> RenderableType:
+    match block:
+        case Prose():
+            return Text(_plain(block.text), "dim" if block.small else "")
+        case Label():
+            colour = COLOURS["alarm"] if block.alarming else "bold"
+            return Text(f"{block.title} {_plain(block.text)}".strip(), colour)
+        case Listing():
+            return listing(block)
+        case Table():
+            return table(block)
+        case str() | Text() | rich.table.Table() | Group():
+            return block
+    raise TypeError(f"{type(block).__name__} has no place on the terminal")
+
+
+def listing(block: Listing, caption: str = "") -> rich.table.Table:
+    """Return names and values as the terminal shows them.
+
+    Args:
+        block: the names and values.
+        caption: below them; "" for none.
+    """
+    drawn = rich.table.Table(show_header=False, caption=caption or None)
+    for name, value in block.entries:
+        drawn.add_row(Text(name), Text(value))
+    return drawn
+
+
+def table(
+    block: Table, title: str = "", caption: str = "", dense: bool = False
+) -> rich.table.Table:
+    """Return a table as the terminal shows it: columns of numbers are flush right.
+
+    Args:
+        block: the table.
+        title: above it; "" for none.
+        caption: below it; "" for none.
+        dense: whether it has many columns, which need the room of lines between them.
+    """
+    drawn = rich.table.Table(
+        title=Text(title) if title else None,
+        title_justify="left",
+        caption=Text(caption) if caption else None,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD if dense else box.HEAVY_HEAD,
+        padding=0 if dense else (0, 1),
+    )
+    lines = [[line.name, *line.cells] for group in block.groups for line in group.lines]
+    for place, heading in enumerate(block.headings):
+        column = [_lines(cells[place]) for cells in lines]
+        numbers = any(column) and all(map(_is_number, column))
+        drawn.add_column(
+            Text(heading),
+            justify="right" if numbers else "left",
+            min_width=_widest(column, numbers),
+            overflow="fold",
+        )
+    for group in block.groups:
+        drawn.add_section()
+        for line in group.lines:
+            drawn.add_row(*(Text("\n".join(_lines(cell))) for cell in [line.name, *line.cells]))
+    return drawn
+
+
+def _lines(cell: Cell) -> list[str]:
+    text = f"{cell.mark.text}. {_plain(cell.text)}" if cell.mark else _plain(cell.text)
+    return [*text.split("\n"), *([cell.detail] if cell.detail else [])] if text else []
+
+
+def _is_number(lines: Sequence[str]) -> bool:
+    """Return whether a cell begins with a number, or is a dash or empty."""
+    return not lines or re.match(r"[≥≤<>−+ -]*[\d∞–]", lines[0]) is not None
+
+
+def _widest(column: Sequence[Sequence[str]], numbers: bool) -> int:
+    """Return the length of the longest line of numbers, or of the longest word."""
+    lines = [line for cell in column for line in cell]
+    pieces = lines if numbers else [word for line in lines for word in line.split()]
+    return max((len(piece) for piece in pieces if len(piece) <= KEPT), default=0)
+
+
+def _plain(words: Words) -> str:
+    match words:
+        case str():
+            return words
+        case Code() | Link() | Mark():
+            return words.text
+    return "".join(map(_plain, words))
