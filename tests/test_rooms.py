@@ -153,6 +153,15 @@ def _loaded(module: str) -> set[str]:
     return seen
 
 
+def test_the_page_for_contributors_names_every_room() -> None:
+    page = (ROOT / "docs/how-to/extending.md").read_text()
+    folders = [room.replace(".", "/") for room in ROOMS if (ROOT / room.replace(".", "/")).is_dir()]
+    whole = ("fedsim/studies", "fedsim/cli")  # one row each
+    wings = {"fedsim", "adversaries", "fedsim/learning", "fedsim/federation", "fedsim/audits"}
+    rooms = [room for room in folders if room not in wings and not room.startswith(whole)]
+    assert [room for room in (*rooms, *whole) if f"`{room}/`" not in page] == []
+
+
 def test_every_module_is_in_a_room_and_imports_only_from_rooms_before_it() -> None:
     for module in SOURCES:
         here = ROOMS.index(_room(module))

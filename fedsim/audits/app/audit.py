@@ -190,6 +190,7 @@ class AppAudit:
                 "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
             },
             "findings": [asdict(finding) for finding in self.findings],
+            "alarms": sum(finding.breaks for finding in self.findings),
             "configuration": asdict(self.configuration),
             "vantage": self.vantage.value,
             "neighbouring": self.neighbouring.value,

@@ -116,6 +116,7 @@ class Auditor:
             "canary": measured.canary,
             "filtered": measured.filtered,
             "findings": findings,
+            "alarms": sum(one["severity"] == "alarm" for one in findings),
         }
 
     def _observe_mechanism(self, observed: ObservedRound) -> None:

@@ -29,10 +29,11 @@ if TYPE_CHECKING:  # Flower takes a second
     from fedsim.audits.app.rules import Finding
 
 CONTRADICTION = (
-    "theory supports the claim and the attack disproves it: the app does something that theory "
-    "does not know of, theory is wrong, or the one audit in a thousand came up that chance allows"
+    "theory supports the claim and the attack disproves it: the code does something that theory "
+    "does not know of, theory is wrong, or this is the one audit in "
+    f"{round(1 / (1 - ALARM_CONFIDENCE)):,} that chance allows"
 )
-"""What is said of a conviction against theory."""
+"""Describes a conviction that contradicts theory."""
 
 STYLES = {"convicted": "bold red", "suspect": "bold yellow", "supported": "bold green"}
 

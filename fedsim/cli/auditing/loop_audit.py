@@ -122,7 +122,7 @@ def results(outcome: "LoopAudit") -> list[tuple[str, str]]:
         ("Runs", f"{outcome.runs} of the loop"),
     ]
     if outcome.contradictory:
-        rows.append(("Contradiction", CONTRADICTION.replace("the app", "the loop")))
+        rows.append(("Contradiction", CONTRADICTION))
     return rows
 
 
