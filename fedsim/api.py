@@ -338,7 +338,7 @@ def audit(
     Raises:
         InputError: a path to neither; options that do not fit what is there.
     """
-    from fedsim.audits.app.configuration import claim_given  # noqa: PLC0415
+    from fedsim.audits.judgement.claim import claim_given  # noqa: PLC0415
 
     path, claim = Path(path), claim_given(claimed_epsilon, claimed_delta, claimed_unit)
     of_apps = {

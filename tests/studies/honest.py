@@ -22,9 +22,9 @@ from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim import client_app, server_app
 from fedsim.audits.app.audit import audit as audit_app
-from fedsim.audits.app.configuration import Claim, Scope
 from fedsim.audits.app.execution import opened
 from fedsim.audits.app.loading import loaded
+from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.audits.judgement.verdict import Verdict, verdict_of
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit

@@ -16,10 +16,12 @@ from adversaries.statistics.estimators import Advantage
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound, significance
 from fedsim.audits.app import attack, power, training
 from fedsim.audits.app import guarantee as theory
-from fedsim.audits.app.configuration import Claim, Configuration, Scope, claim_of
+from fedsim.audits.app.configuration import Configuration, claim_of
 from fedsim.audits.app.guarantee import Guarantee
 from fedsim.audits.app.measurement import App
 from fedsim.audits.app.rules import Finding, findings
+from fedsim.audits.judgement.claim import Claim, Scope
+from fedsim.audits.judgement.judge import Evidence, Judgement, judge
 from fedsim.audits.judgement.verdict import Verdict
 from fedsim.common.strict_json import strict_json
 from fedsim.privacy.delta import ASSUMED
@@ -112,27 +114,27 @@ class AppAudit:
         return None if self.guarantee is None else self.guarantee.epsilon(self.delta)
 
     @property
+    def judgement(self) -> Judgement:
+        """What the audit concludes about the claim, and why it does not judge it."""
+        strategies = " > ".join(self.configuration.strategies)
+        evidence = Evidence(
+            incomparable=self.training_unseen,
+            refuted=self.claim is not None and self.proven.epsilon > self.claim.epsilon,
+            unknown=[UNKNOWN.format(strategies)] if self.epsilon is None else [],
+            exceeded=not self._supported,
+            unsure=[OWN_NOISE.format(strategies)] if self._own_noise else [],
+        )
+        return judge(self.claim, evidence)
+
+    @property
     def verdict(self) -> Verdict:
         """What the audit concludes about the claim."""
-        if self.claim is None:
-            return Verdict.NO_CLAIM
-        if self.training_unseen:
-            return Verdict.NOT_JUDGED
-        if self.proven.epsilon > self.claim.epsilon:
-            return Verdict.CONVICTED
-        if self.epsilon is None:
-            return Verdict.NOT_JUDGED
-        if not self._supported:
-            return Verdict.SUSPECT
-        return Verdict.NOT_JUDGED if self._own_noise else Verdict.SUPPORTED
+        return self.judgement.verdict
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why the claim is not judged, and what would let it be; () if it is, or if none is."""
-        if self.verdict is not Verdict.NOT_JUDGED:
-            return ()
-        unknown = UNKNOWN if self.epsilon is None else OWN_NOISE
-        return (self.training_unseen or unknown.format(" > ".join(self.configuration.strategies)),)
+        return self.judgement.reasons
 
     @property
     def training_unseen(self) -> str:
@@ -157,7 +159,7 @@ class AppAudit:
     def _supported(self) -> bool:
         if self.claim is None or self.epsilon is None:
             return False
-        return self.epsilon <= self.claim.epsilon * (1 + 1e-6)
+        return self.claim.allows(self.epsilon)
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""

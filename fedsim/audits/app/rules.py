@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from fedsim.audits.app import guarantee as theory
 from fedsim.audits.app import training
-from fedsim.audits.app.configuration import Claim, Configuration, Scope, claim_of, local_claim
+from fedsim.audits.app.configuration import Configuration, claim_of, local_claim
+from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.trust.model import Vantage
 
@@ -272,7 +273,7 @@ def _noise_below_claim(subject: Subject) -> Finding | None:
     if claim is None or guarantee is None or training.unseen(subject.configuration, claim):
         return None
     epsilon = guarantee.epsilon(claim.delta, claim.scope)
-    if epsilon <= claim.epsilon * (1 + 1e-6):
+    if claim.allows(epsilon):
         return None
     steps = len(guarantee.multipliers) if claim.scope is Scope.RUN else 1
     least = min(guarantee.multipliers)
@@ -298,7 +299,7 @@ def _local_below_claim(subject: Subject) -> Finding | None:
     if guarantee is None:
         return None
     epsilon = guarantee.epsilon(said.delta, said.scope)
-    if epsilon <= said.epsilon * (1 + 1e-6):
+    if said.allows(epsilon):
         return None
     return Finding(
         "local-below-claim",

@@ -14,7 +14,7 @@ from scipy.special import expit, logit
 from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.app.configuration import Claim
+from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.live import live_claim, live_power
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_rounds import Belief

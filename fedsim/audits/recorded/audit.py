@@ -23,13 +23,14 @@ from dataclasses import asdict
 from typing import Any
 
 from adversaries.errors import InputError
+from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.recorded import client_noise, transcript_claim
 from fedsim.audits.recorded.client_noise import Epsilon
 from fedsim.audits.recorded.loop_steps import LoopSteps
 from fedsim.audits.recorded.participant_rounds import ParticipantRounds
 from fedsim.audits.recorded.recorded_noise import NUMBERS, unbelievable
 from fedsim.audits.recorded.server_rounds import ServerRounds
-from fedsim.audits.recorded.transcript_claim import Claimed, Evidence
+from fedsim.audits.recorded.transcript_claim import Recorded
 from fedsim.audits.recorded.transcript_findings import Asked, Notes, finding
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.federation.transcripts.records import LOOP, Facts, ObservedRound, Transcript
@@ -100,8 +101,8 @@ class Auditor:
         claim = None
         if claimed_epsilon is not None:
             alarms = any(one["severity"] == "alarm" for one in findings)
-            evidence = Evidence(self._mechanism, measured, reported, missing, alarms)
-            claimed = Claimed(claimed_epsilon, delta, claimed_unit)
+            evidence = Recorded(self._mechanism, measured, reported, missing, alarms)
+            claimed = Claim(claimed_epsilon, delta, unit=claimed_unit)
             claim = transcript_claim.judge(claimed, evidence, findings)
         return {
             "kind": "transcript audit",

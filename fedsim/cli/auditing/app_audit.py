@@ -14,7 +14,7 @@ from rich.text import Text
 
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.app.configuration import Scope
+from fedsim.audits.judgement.claim import Scope
 from fedsim.audits.judgement.verdict import Verdict
 from fedsim.cli.auditing.options import OfApps, OfEvery, given
 from fedsim.cli.terminal import Terminal

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from adversaries.errors import InputError
-from fedsim.audits.app.configuration import claim_given
+from fedsim.audits.judgement.claim import claim_given
 from fedsim.audits.judgement.verdict import Verdict, exit_status
 from fedsim.cli import gate
 from fedsim.cli.auditing import following, options

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.app.configuration import claim_given
+from fedsim.audits.judgement.claim import claim_given
 from fedsim.cli import gate
 from fedsim.cli.auditing import options
 from fedsim.cli.auditing.app_audit import (

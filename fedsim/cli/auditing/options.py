@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from fedsim.audits.app.configuration import Claim
+from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.verdict import Verdict, exit_status
 from fedsim.cli.gate import Gate
 from fedsim.cli.options import CLIENTS, DATA_ROOT, DEFAULT_CONFIDENCE, ROUNDS, TRIALS

@@ -79,7 +79,7 @@ NAMES: Mapping[str, Mapping[str, tuple[str, ...] | str]] = {
         **OF_TRIALS,
         "belief": ("belief.highest",),
         "epsilon": ("released.epsilon", "bounds.epsilon"),
-        "epsilon.low": "an auditor's node states an upper bound of epsilon, and proves no lower one",
+        "epsilon.low": "an auditor's node states an upper bound of epsilon, and no lower one",
         "accuracy": NO_RECORDS,
         "alarms": ("alarms.#",),
     },

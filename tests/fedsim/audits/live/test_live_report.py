@@ -16,7 +16,7 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.design import Design
 from fedsim import client_app, server_app
-from fedsim.audits.app.configuration import Claim, Scope
+from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.audits.live import live_claim, live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.config import Config, to_run_config
