@@ -14,8 +14,8 @@ import pytest
 from adversaries.statistics.intervals import LowerBound
 from fedsim.audits.app.audit import AppAudit
 from fedsim.audits.app.configuration import CentralNoise, Configuration
-from fedsim.audits.app.rules import Finding
 from fedsim.audits.judgement.claim import Claim, Scope
+from fedsim.audits.judgement.finding import Finding
 from fedsim.audits.judgement.verdict import Verdict, exit_status, verdict_of
 from fedsim.audits.live import live_claim
 from fedsim.audits.loop.audit import LoopAudit
@@ -79,7 +79,7 @@ def _claim(unit: str | None = None) -> Claim:
 
 
 def _findings(broken: bool) -> tuple[Finding, ...]:
-    return (Finding("a-rule", True, "why", "mend"),) if broken else ()
+    return (Finding("alarm", "a-rule", "why", "mend"),) if broken else ()
 
 
 # Exit statuses, of every audit but runs

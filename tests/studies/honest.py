@@ -304,7 +304,7 @@ def _of_app(app: App, seed: int) -> Said:
 
 
 def _alarms(report: dict[str, Any]) -> list[str]:
-    return [one["text"][:60] for one in report["findings"] if one["severity"] == "alarm"]
+    return [one["why"][:60] for one in report["findings"] if one["severity"] == "alarm"]
 
 
 def _play_app(folder: str, changes: Changes, seed: int, reporting: bool = False) -> None:

@@ -19,8 +19,9 @@ from fedsim.audits.app import guarantee as theory
 from fedsim.audits.app.configuration import Configuration, claim_of
 from fedsim.audits.app.guarantee import Guarantee
 from fedsim.audits.app.measurement import App
-from fedsim.audits.app.rules import Finding, findings
+from fedsim.audits.app.rules import findings
 from fedsim.audits.judgement.claim import Claim, Scope
+from fedsim.audits.judgement.finding import Finding, alarms
 from fedsim.audits.judgement.judge import Evidence, Judgement, judge
 from fedsim.audits.judgement.verdict import Verdict
 from fedsim.common.strict_json import strict_json
@@ -191,8 +192,8 @@ class AppAudit:
                 "seen_below": self.seen_below,
                 "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
             },
-            "findings": [asdict(finding) for finding in self.findings],
-            "alarms": sum(finding.breaks for finding in self.findings),
+            "findings": [finding.as_json() for finding in self.findings],
+            "alarms": alarms(self.findings),
             "configuration": asdict(self.configuration),
             "vantage": self.vantage.value,
             "neighbouring": self.neighbouring.value,

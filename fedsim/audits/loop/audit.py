@@ -15,8 +15,8 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
 from fedsim.audits.app.audit import check
 from fedsim.audits.app.directory import LONGEST_TIME
-from fedsim.audits.app.rules import Finding
 from fedsim.audits.judgement.claim import Claim, Scope
+from fedsim.audits.judgement.finding import Finding, alarms
 from fedsim.audits.judgement.judge import Evidence, Judgement, judge
 from fedsim.audits.judgement.verdict import Verdict
 from fedsim.audits.loop import guarantee, scoring
@@ -144,7 +144,7 @@ class LoopAudit:
     @property
     def alarms(self) -> int:
         """How many rules found a guarantee broken, whatever room a claim leaves."""
-        return sum(each.breaks for each in self.findings)
+        return alarms(self.findings)
 
     @property
     def contradictory(self) -> bool:
@@ -187,7 +187,7 @@ class LoopAudit:
                 "contradicts_theory": self.contradictory,
                 "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
             },
-            "findings": [asdict(finding) for finding in self.findings],
+            "findings": [finding.as_json() for finding in self.findings],
             "alarms": self.alarms,
             "watched": {
                 "steps": len(steps),

@@ -24,6 +24,7 @@ from typing import Any
 
 from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.finding import Finding, alarms
 from fedsim.audits.recorded import client_noise, transcript_claim
 from fedsim.audits.recorded.client_noise import Epsilon
 from fedsim.audits.recorded.loop_steps import LoopSteps
@@ -31,7 +32,7 @@ from fedsim.audits.recorded.participant_rounds import ParticipantRounds
 from fedsim.audits.recorded.recorded_noise import NUMBERS, unbelievable
 from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.audits.recorded.transcript_claim import Recorded
-from fedsim.audits.recorded.transcript_findings import Asked, Notes, finding
+from fedsim.audits.recorded.transcript_findings import Asked, Notes
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.federation.transcripts.records import LOOP, Facts, ObservedRound, Transcript
 
@@ -97,11 +98,10 @@ class Auditor:
         reported = client_noise.composed(self._reported.values())
         if reported is not None:
             short = claimed_epsilon is not None and reported.total > claimed_epsilon
-            findings.append(finding("caution" if short else "note", str(reported)))
+            findings.append(Finding("caution" if short else "note", "", str(reported)))
         claim = None
         if claimed_epsilon is not None:
-            alarms = any(one["severity"] == "alarm" for one in findings)
-            evidence = Recorded(self._mechanism, measured, reported, missing, alarms)
+            evidence = Recorded(self._mechanism, measured, reported, missing, alarms(findings) > 0)
             claimed = Claim(claimed_epsilon, delta, unit=claimed_unit)
             claim = transcript_claim.judge(claimed, evidence, findings)
         return {
@@ -116,8 +116,8 @@ class Auditor:
             "release": measured.release,
             "canary": measured.canary,
             "filtered": measured.filtered,
-            "findings": findings,
-            "alarms": sum(one["severity"] == "alarm" for one in findings),
+            "findings": [each.as_json() for each in findings],
+            "alarms": alarms(findings),
         }
 
     def _observe_mechanism(self, observed: ObservedRound) -> None:
@@ -164,10 +164,10 @@ def audit(
     }
     if transcript.incomplete:
         text = f"the transcript is incomplete: {transcript.incomplete}"
-        report["findings"].insert(0, finding("caution", text))
+        report["findings"].insert(0, Finding("caution", "", text).as_json())
     if transcript.torn:
         text = "the last round was not finished when the recorder stopped; it was dropped"
-        report["findings"].append(finding("note", text))
+        report["findings"].append(Finding("note", "", text).as_json())
     return report
 
 

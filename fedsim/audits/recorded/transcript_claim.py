@@ -15,10 +15,11 @@ from typing import Any
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement import judge as judgement
 from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.finding import Finding
 from fedsim.audits.judgement.judge import Evidence
 from fedsim.audits.recorded.client_noise import Reported
 from fedsim.audits.recorded.noise_shape import ALIKE
-from fedsim.audits.recorded.transcript_findings import Measured, finding
+from fedsim.audits.recorded.transcript_findings import Measured
 from fedsim.federation.transcripts.records import UNITS
 
 Part = Mapping[str, Any]
@@ -80,7 +81,7 @@ class Recorded:
     alarms: bool
 
 
-def judge(claim: Claim, recorded: Recorded, findings: list[dict[str, Any]]) -> dict[str, Any]:
+def judge(claim: Claim, recorded: Recorded, findings: list[Finding]) -> dict[str, Any]:
     """Return the claim with its verdict, and the reasons of one that is not judged.
 
     Args:
@@ -97,7 +98,9 @@ def judge(claim: Claim, recorded: Recorded, findings: list[dict[str, Any]]) -> d
     elif unit in (None, recorded.measured.unit):
         refuted, evidence = _of_updates(claim, unit, recorded)
     findings += [
-        finding("alarm", f"the claim of epsilon {claim.epsilon:g} at delta {claim.delta:g} {text}")
+        Finding(
+            "alarm", "", f"the claim of epsilon {claim.epsilon:g} at delta {claim.delta:g} {text}"
+        )
         for text in refuted
     ]
     found = judgement.judge(claim, evidence)

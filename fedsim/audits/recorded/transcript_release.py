@@ -12,10 +12,11 @@ from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
 from adversaries.statistics import gaussian, lower_bounds
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.judgement.finding import Finding, alarms
 from fedsim.audits.recorded import noise_level, noise_shape
 from fedsim.audits.recorded.left_over import SIMULATION_SEED
 from fedsim.audits.recorded.noise_level import Ends, NoiseLevel
-from fedsim.audits.recorded.transcript_findings import Asked, finding
+from fedsim.audits.recorded.transcript_findings import Asked
 from fedsim.privacy.identifiability import rho_beta_of_epsilon
 
 BYSTANDERS = 20
@@ -64,10 +65,10 @@ def measured(
         # be said of every array.
         shape = noise_shape.check(releases, measured_stds, declared=declared)
         findings += shape
-        normal = _claimed(releases) and all(one["severity"] != "alarm" for one in shape)
+        normal = _claimed(releases) and not alarms(shape)
         empirical = _empirical(releases, stds, delta, confidence, normal=normal)
         if empirical is None:
-            findings.append(finding("note", NO_SCORES))
+            findings.append(Finding("note", "", NO_SCORES))
     return {
         "towards": towards,
         **noise_values(releases, level, shown, confidence),

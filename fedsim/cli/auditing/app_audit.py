@@ -26,7 +26,7 @@ from fedsim.report.pages.wording import would_have_seen
 
 if TYPE_CHECKING:  # Flower takes a second
     from fedsim.audits.app.audit import AppAudit
-    from fedsim.audits.app.rules import Finding
+    from fedsim.audits.judgement.finding import Finding
 
 CONTRADICTION = (
     "theory supports the claim and the attack disproves it: the code does something that theory "

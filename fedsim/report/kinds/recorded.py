@@ -246,7 +246,7 @@ def _sentence(finding: Report) -> str:
     rounds = finding["rounds"]
     shown = ", ".join(map(str, rounds[:8])) + (", ..." if len(rounds) > 8 else "")
     where = f" (round {shown})" if rounds else ""
-    return f"{finding['severity'].capitalize()}: {finding['text']}{where}."
+    return f"{finding['severity'].capitalize()}: {finding['why']}{where}."
 
 
 def render_html(report: Report) -> str:

@@ -59,7 +59,7 @@ def _train(
 
 
 def _alarms(report: dict[str, Any]) -> str:
-    return " ".join(one["text"] for one in report["findings"] if one["severity"] == "alarm")
+    return " ".join(one["why"] for one in report["findings"] if one["severity"] == "alarm")
 
 
 def test_a_loop_keeps_what_it_claims_or_is_convicted(tmp_path: Path) -> None:
