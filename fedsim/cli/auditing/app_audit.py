@@ -16,10 +16,9 @@ from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Scope
 from fedsim.audits.judgement.verdict import Verdict
-from fedsim.cli.auditing.options import OfApps, OfEvery, given
+from fedsim.cli.auditing.options import OfEvery
 from fedsim.cli.terminal import Terminal
 from fedsim.common import report_directory
-from fedsim.config import parse_overrides
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
 from fedsim.report.pages.wording import would_have_seen
@@ -38,7 +37,7 @@ CONTRADICTION = (
 STYLES = {"convicted": "bold red", "suspect": "bold yellow", "supported": "bold green"}
 
 
-def audit_app(app: Path, every: OfEvery, options: OfApps) -> int:
+def audit_app(app: Path, every: OfEvery) -> int:
     """Audit the app in a directory, print the outcome, and return the exit status.
 
     Has the app's code run in a process of its own.
@@ -46,7 +45,6 @@ def audit_app(app: Path, every: OfEvery, options: OfApps) -> int:
     Args:
         app: the directory of the app.
         every: how it is audited.
-        options: how it is run.
 
     Raises:
         InputError: the options contradict each other, and as `audit_directory` does.
@@ -55,7 +53,7 @@ def audit_app(app: Path, every: OfEvery, options: OfApps) -> int:
     from fedsim.report.evidence import digests  # noqa: PLC0415
 
     console, code = Terminal(stderr=True), digests.of_app(app)
-    outcome = _outcome(app, every, options, console)
+    outcome = _outcome(app, every, console)
     from fedsim.report.kinds.app_or_loop import render_html  # noqa: PLC0415
 
     page = render_html(outcome, results(outcome))
@@ -106,20 +104,20 @@ def leave(
     return every.exit_status(verdict, document)
 
 
-def _outcome(app: Path, every: OfEvery, options: OfApps, console: Console) -> "AppAudit":
+def _outcome(app: Path, every: OfEvery, console: Console) -> "AppAudit":
     """Run the audit, and show what the app prints meanwhile."""
     from fedsim.audits.app.directory import TRIALS, audit_directory  # noqa: PLC0415
 
     def show(text: str) -> None:  # so that nobody takes it for the audit's
         console.print(f"app: {text}", soft_wrap=True, highlight=False)
 
-    asked = given(options) | {"run_config": parse_overrides(options.run_config)}
+    asked = every.options.taken("a Flower app")
     with trials_shown(asked.get("trials", TRIALS), console) as progress:
         return audit_directory(
             app,
             **asked,
-            claim=every.claim,
-            confidence=every.level,
+            claim=every.options.claim,
+            confidence=every.options.level,
             show=show,
             progress=progress,
         )

@@ -70,6 +70,6 @@ def _check_unsigned(path: Path, directory: Path) -> None:
 
 def _values(every: OfEvery) -> tuple[float, float, float | None, str | None]:
     """Return delta, confidence and the claim, as functions of `transcript_audit` take them."""
-    claim = every.claim
+    options, claim = every.options, every.options.claim
     epsilon, unit = (None, None) if claim is None else (claim.epsilon, claim.unit)
-    return every.stated_at, every.level, epsilon, unit
+    return options.stated_at, options.level, epsilon, unit
