@@ -149,10 +149,9 @@ def test_the_python_api_says_the_same(
     federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded, worlds = federation / "transcripts" / f"{RUN_ID}.fedt", federation / "run"
-    claim = {"claimed_epsilon": 2.2, "claimed_delta": 0.005}
     options = "--claimed-epsilon", 2.2, "--claimed-delta", 0.005, "--worlds", worlds
     command(recorded, "--json", "--out", tmp_path / "audit", *options)
-    found = api.audit(recorded, **claim, worlds=worlds)
+    found = api.audit(recorded, claimed_epsilon=2.2, claimed_delta=0.005, worlds=worlds)
     assert json.loads(capsys.readouterr().out) == report_json(found.report)
     assert found.verdict.value == found.report["claim"]["verdict"]
     assert (found.epsilon, found.proven) == (found.report["bounds"]["epsilon"], None)
