@@ -12,6 +12,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from adversaries import registry
 from adversaries.errors import InputError
+from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
 from fedsim.cli.main import main
 from fedsim.config import Config, Scalar
@@ -57,7 +58,7 @@ def lay_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LayDown:
 
 def _report(tmp_path: Path, number: int = 0) -> Report:
     """Return the report of a run of the fixture `run`."""
-    return RunDirectory.open(tmp_path / f"run-{number}").read_report()
+    return results.read(RunDirectory.open(tmp_path / f"run-{number}"))
 
 
 def test_a_membership_attack_is_played_in_a_run(

@@ -16,7 +16,6 @@ from fedsim.learning.training.sampling import groups
 from fedsim.learning.training.schedules import factor
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.noise.mechanism import Bools
-from fedsim.privacy.noise.pac_release import halves, pair
 
 
 def contribution(
@@ -190,6 +189,8 @@ def candidate_masks(
         bool [m, n], or [1, n] where all candidates have the same; [m, n + 1] where the client of
         the challenge also has a replacement, the last column.
     """
+    from fedsim.privacy.noise.pac_release import halves, pair  # noqa: PLC0415  (PAC noise alone)
+
     positions = federation.owned_by(client)
     if config.privacy.pac_prior == "halves" and not adversary:
         return halves(config.run.seed, client, len(positions), config.candidates)

@@ -10,6 +10,7 @@ digest. `--save` keeps what the other tree gave; `--saved` takes it instead of m
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -53,11 +54,19 @@ def main() -> int:
             print(f"{kind.name}: skipped, since {kind.skipped}")
     with tempfile.TemporaryDirectory() as temporary, _other(options) as other:
         places = Path(temporary)
-        with ThreadPoolExecutor(options.jobs) as pool:
-            there = [pool.submit(_reference, kind, other, options, places) for kind in made]
-            here = [pool.submit(result, kind, ROOT, places / "here" / kind.name) for kind in made]
-            pairs = zip(made, there, here, strict=True)
+        pool = ThreadPoolExecutor(options.jobs)
+        try:
+            pairs = [
+                (
+                    kind,
+                    pool.submit(_reference, kind, other, options, places),
+                    pool.submit(result, kind, ROOT, places / "here" / kind.name),
+                )
+                for kind in made
+            ]
             equal = [_compared(kind, old.result(), new.result()) for kind, old, new in pairs]
+        finally:
+            pool.shutdown(cancel_futures=True)
     return 0 if all(equal) else 1
 
 
@@ -203,4 +212,5 @@ def _text(value: Any) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the worktree is removed
     sys.exit(main())

@@ -39,6 +39,7 @@ from fedsim.game.canary import Canaries
 from fedsim.game.mechanisms.composition import adds_up
 from fedsim.game.observers import participant
 from fedsim.game.observers.known_round import KnownRound
+from fedsim.game.observers.memory import Memory
 from fedsim.game.observers.noise_watch import NoiseWatch, claimed_std, watchable
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.data import BUNDLED
@@ -103,7 +104,7 @@ class LiveAudit:
             seen = training.rounds if training is not None and adds_up(config) else 0
             training = Training(
                 trials,
-                participant.Memory.empty(len(trials)),
+                Memory.empty(len(trials)),
                 request["noise-multiplier"],
                 max(request["earlier"], seen),
                 request["released"],
@@ -307,7 +308,7 @@ def _remembered(
     before: ObservedRound,
     now: ObservedRound,
     present: Collection[int],
-) -> participant.Memory:
+) -> Memory:
     """Return the memory after the sum of the round before, to which these clients added.
 
     The same as a participant's, of somebody who sent nothing and knows no noise.

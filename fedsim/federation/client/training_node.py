@@ -17,9 +17,9 @@ from fedsim.common.randomness import Role as SeedRole
 from fedsim.common.randomness import generator
 from fedsim.config import Config, from_run_config
 from fedsim.config.federation import OWN
-from fedsim.federation.client import admission, adversary_node, inputs
-from fedsim.federation.client.adversary_node import Received
+from fedsim.federation.client import admission, inputs
 from fedsim.federation.client.disclosure import disclosed, distances
+from fedsim.federation.client.inputs import Received
 from fedsim.federation.client.preparation import configured, known_to, prepared
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.messages import Request, Role
@@ -140,6 +140,8 @@ def train(message: Message, context: Context) -> Message:
     content = {messages.REPLY: messages.array_record(sum=reply)}
     content |= disclosed(config, known, request, partition, parameters, coins[0], noises, masks)
     if request.role == Role.ADVERSARY:
+        from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
+
         adversary_node.follow(received, parameters, sent, coins[0])
     content |= distances(config, known, request, partition, parameters)
     seconds = _seconds(context, start)
@@ -155,6 +157,8 @@ def _looked_on(received: Received, parameters: torch.Tensor, start: float) -> Me
     if request.role == Role.ADVERSARY:
         sent = torch.zeros_like(parameters, dtype=torch.float64)
         coins = participation.coins(config, received.known, request.game)
+        from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
+
         adversary_node.follow(received, parameters, sent, coins)
     partition, seconds = messages.partition(received.context), _seconds(received.context, start)
     return messages.reply(message, partition, seconds=seconds, round=request.round)
@@ -220,6 +224,8 @@ def evaluate(message: Message, context: Context) -> Message:
     start = time.perf_counter()
     config, known, request = prepared(message, context)
     if request.role == Role.ADVERSARY:
+        from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
+
         adversary_node.conclude(Received(message, context, config, known, request))
     return messages.reply(message, messages.partition(context), seconds=_seconds(context, start))
 
@@ -236,6 +242,8 @@ def findings(message: Message, context: Context) -> Message:
     """
     config = from_run_config(context.run_config)
     consent.check(context.node_config, {consent.ADVERSARY: "an adversary's findings are asked for"})
+    from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
+
     records = adversary_node.findings(context, config)
     return messages.reply(message, messages.partition(context), records)
 
