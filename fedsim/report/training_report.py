@@ -73,10 +73,12 @@ def assemble(directory: RunDirectory) -> Report:
             who = event.get("dropped", event.get("silent"))
             missing.append({"client": who, "of": event["of"], "reason": event["reason"]})
     course = [_of_round(event) for _, event in sorted(rounds.items())]
+    contradictions = _alarms(course[-1]) if course else []
     return {
         "kind": KIND,
         "name": directory.config.run.name,
-        "alarms": _alarms(course[-1]) if course else [],
+        "alarms": len(contradictions),
+        "contradictions": contradictions,
         "rounds": course,
         "missing": missing,
     }
@@ -177,7 +179,7 @@ PAGE = """\
 {% block heading %}{{ report.name }}{% endblock %}
 {% block body %}
 {{ concluded(said) }}
-{% for text in report.alarms %}
+{% for text in report.contradictions %}
 <div class="label alarm">{{ text }}</div>
 {% endfor %}
 <p>{{ public }}</p>

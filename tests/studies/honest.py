@@ -245,7 +245,7 @@ def kinds() -> Iterator[Kind]:
 def _of_run(variant: Variant, seed: int) -> Said:
     with tempfile.TemporaryDirectory() as folder:
         report = play(variant, Path(folder) / "run", TRIALS, ROUNDS, seed=seed).report
-    return Said(list(report["alarms"]), report["chance_alarms"])
+    return Said(list(report["contradictions"]), report["chance_alarms"])
 
 
 def _of_live(seed: int) -> Said:
@@ -266,7 +266,7 @@ def _of_live(seed: int) -> Said:
     delta = config.privacy.delta
     claim = Claim(PLD.epsilon(audit.everything(), delta), delta, Scope.RUN, "the truth")
     report = live_report.assemble(audit, recorded.facts, 0.95, worlds, claim, recorded.ended)
-    return Said(report["alarms"], verdict=verdict_of(report))
+    return Said(report["contradictions"], verdict=verdict_of(report))
 
 
 def _of_membership(seed: int) -> Said:

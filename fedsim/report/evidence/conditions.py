@@ -58,13 +58,13 @@ NAMES: Mapping[str, Mapping[str, tuple[str, ...] | str]] = {
         "epsilon": ("released.epsilon", "bounds.tight_epsilon"),
         "epsilon.low": ("empirical.headline.epsilon",),
         "accuracy": ("utility.accuracy.mean.-1",),
-        "alarms": ("alarms.#",),
+        "alarms": ("alarms",),
     },
     TRAINING: {
         **dict.fromkeys((*OF_TRIALS, "belief", "epsilon.low"), NO_TRIALS),
         "epsilon": ("rounds.-1.epsilon",),
         "accuracy": ("rounds.-1.accuracy",),
-        "alarms": ("alarms.#",),
+        "alarms": ("alarms",),
     },
     APP: ATTACKED,
     LOOP: ATTACKED,
@@ -81,7 +81,7 @@ NAMES: Mapping[str, Mapping[str, tuple[str, ...] | str]] = {
         "epsilon": ("released.epsilon", "bounds.epsilon"),
         "epsilon.low": "an auditor's node states an upper bound of epsilon, and no lower one",
         "accuracy": NO_RECORDS,
-        "alarms": ("alarms.#",),
+        "alarms": ("alarms",),
     },
 }
 """For each kind of report, every short name of a number.

@@ -154,7 +154,7 @@ def summary(report: Report) -> RenderableType:
     rows = Table(show_header=False)
     for name, value in _rows(report):
         rows.add_row(name, value)
-    alarms = [Text(f"Alarm: {text}", "bold red") for text in report["alarms"]]
+    alarms = [Text(f"Alarm: {text}", "bold red") for text in report["contradictions"]]
     return Group(Text(verdict(report)), rows, *alarms)
 
 
@@ -284,7 +284,7 @@ PAGE = """\
 {% block heading %}Run {{ report.facts.run }}{% endblock %}
 {% block body %}
 <section class="verdict{{ ' alarm' if report.alarms else '' }}"><p>{{ verdict }}</p></section>
-{% for text in report.alarms %}
+{% for text in report.contradictions %}
 <div class="label alarm">{{ text }}</div>
 {% endfor %}
 {{ drawn(figures) }}

@@ -11,7 +11,7 @@ REPORT = {
     "empirical": {"advantage": None, "advantage_interval": [0.12, 0.4], "trials": 40},
     "released": None,
     "bounds": {"tight_epsilon": "Infinity"},
-    "alarms": {"a": "noise"},
+    "alarms": 1,
     "job": "experiment",
 }
 
