@@ -18,7 +18,7 @@ from adversaries.statistics.intervals import Interval
 from fedsim import config as configuration
 from fedsim.audits.judgement.claim import claim_given
 from fedsim.audits.judgement.options import CONFIDENCE, AuditOptions
-from fedsim.audits.judgement.verdict import Verdict, verdict_of
+from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import VantageVerdict
@@ -31,10 +31,8 @@ if TYPE_CHECKING:  # slow to import
     from rich.console import Console
     from torch.nn import Module
 
-    from fedsim.audits.app.audit import AppAudit
-    from fedsim.audits.loop.audit import LoopAudit
-
 Floats = npt.NDArray[np.float64]
+Audit = AuditReport
 
 
 @dataclass(frozen=True)
@@ -280,29 +278,6 @@ def load(path: Path | str) -> Run:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Audit:
-    """What an audit of a federation or a training loop concludes.
-
-    Attributes:
-        verdict: on the claim.
-        reasons: why, or why it cannot tell.
-        epsilon: what the noise gives the least protected client or record at delta: as measured in
-            a recorded transcript, as configured in an app or a loop, as the server says it to an
-            auditor's node. Infinite without noise, None where unknown.
-        proven: an epsilon that is exceeded as surely as a conviction takes; None where unmeasured.
-        delta: at which both are stated.
-        report: what `fedsim audit … --json` prints; of a transcript, infinity is a number here.
-    """
-
-    verdict: Verdict
-    reasons: tuple[str, ...]
-    epsilon: float | None
-    proven: float | None
-    delta: float
-    report: Mapping[str, Any] = field(repr=False)
-
-
 def audit(
     path: Path | str,
     *,
@@ -396,7 +371,7 @@ def _of_app(path: Path, options: AuditOptions) -> Audit:
     asked = options.taken("a Flower app")
     code = digests.of_app(path)  # as it is now: it is run from now on
     found = audit_directory(path, **asked, claim=options.claim, confidence=options.level)
-    return _of_code(found, code)
+    return found.report(code)
 
 
 def _of_loop(function: str, options: AuditOptions) -> Audit:
@@ -408,19 +383,7 @@ def _of_loop(function: str, options: AuditOptions) -> Audit:
         raise InputError("a training loop protects records; leave claimed_unit out")
     code = digests.of_function(function)
     found = audit_loop(function, **asked, claim=options.claim, confidence=options.level)
-    return _of_code(found, code)
-
-
-def _of_code(found: "AppAudit | LoopAudit", code: Mapping[str, str]) -> Audit:
-    """Return the conclusion on code that was run, an app or a loop."""
-    return Audit(
-        verdict=found.verdict,
-        reasons=found.reasons,
-        epsilon=found.epsilon,
-        proven=found.proven.epsilon,
-        delta=found.delta,
-        report=found.as_json() | {"code": code},
-    )
+    return found.report(code)
 
 
 def _of_transcript(path: Path, options: AuditOptions) -> Audit:
@@ -428,35 +391,16 @@ def _of_transcript(path: Path, options: AuditOptions) -> Audit:
     from fedsim.audits.recorded import audit as transcript_audit  # noqa: PLC0415
     from fedsim.federation.transcripts.reader import Reader  # noqa: PLC0415
     from fedsim.federation.transcripts.records import AUDITOR  # noqa: PLC0415
-    from fedsim.report.kinds.recorded import worst  # noqa: PLC0415
 
     with Reader(path) as reader:
-        auditors = reader.facts.recorder == AUDITOR
-    claim = options.claim
-    least = proven = None
-    if auditors:
-        report = from_transcript.audited(path, options)
-        spent = report["released"] or report["bounds"]
-        least = None if spent is None else spent["epsilon"]
-    else:
-        options.taken("a recorded transcript")
-        epsilon, unit = (None, None) if claim is None else (claim.epsilon, claim.unit)
-        with Reader(path) as reader:
-            report = transcript_audit.audit(reader, options.stated_at, options.level, epsilon, unit)
-        release, canary = report["release"], report["canary"]
-        if release is not None:
-            least = worst(release)["epsilon"]["point"]
-            proven = release["proven"]["epsilon"]
-        elif canary is not None:
-            proven = canary["proven"]["epsilon_all_rounds"]
-    return Audit(
-        verdict=verdict_of(report),
-        reasons=() if report["claim"] is None else tuple(report["claim"]["reasons"]),
-        epsilon=least,
-        proven=proven,
-        delta=options.stated_at if report["delta"] is None else report["delta"],
-        report=report,
-    )
+        if reader.facts.recorder != AUDITOR:
+            options.taken("a recorded transcript")
+            claim, at = options.claim, options.stated_at
+            epsilon, unit = (None, None) if claim is None else (claim.epsilon, claim.unit)
+            return transcript_audit.concluded(
+                transcript_audit.audit(reader, at, options.level, epsilon, unit)
+            )
+    return from_transcript.audited(path, options)
 
 
 def configured(

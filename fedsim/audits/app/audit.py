@@ -1,7 +1,7 @@
 """The audit of a Flower app: what it claims, what theory says of it, and what an attack proves."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
@@ -23,6 +23,7 @@ from fedsim.audits.app.rules import findings
 from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.audits.judgement.finding import Finding, alarms
 from fedsim.audits.judgement.judge import Evidence, Judgement, judge
+from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.judgement.verdict import Verdict
 from fedsim.common.strict_json import strict_json
 from fedsim.privacy.delta import ASSUMED
@@ -161,6 +162,21 @@ class AppAudit:
         if self.claim is None or self.epsilon is None:
             return False
         return self.claim.allows(self.epsilon)
+
+    def report(self, code: Mapping[str, str]) -> AuditReport:
+        """Return the report of the audit.
+
+        Args:
+            code: the digests of what was run, from before it ran.
+        """
+        return AuditReport(
+            verdict=self.verdict,
+            reasons=self.reasons,
+            epsilon=self.epsilon,
+            proven=self.proven.epsilon,
+            delta=self.delta,
+            report=self.as_json() | {"code": code},
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +10,7 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import significance
 from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.judgement.report import AuditReport, of_transcript
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.config import Config, Scalar, to_run_config
@@ -74,7 +74,7 @@ class AuditorsTranscript:
                 "give their seeds with --canary-seed-file, or leave --no-challenge out"
             )
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> AuditReport:
         """Return the report so far. Raises InputError where the worlds are of another run."""
         worlds: npt.NDArray[np.bool_] | None = None
         if self.run is not None:
@@ -82,7 +82,9 @@ class AuditorsTranscript:
         with Reader(self.path) as reader:
             facts = reader.facts
         options, ended = self.options, has_ended(self.path)
-        return live_report.assemble(self.audit, facts, options.level, worlds, options.claim, ended)
+        found = live_report.assemble(self.audit, facts, options.level, worlds, options.claim, ended)
+        spent = found["released"] or found["bounds"]
+        return of_transcript(found, spent and spent["epsilon"], None)
 
 
 def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
@@ -108,7 +110,7 @@ def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
     return AuditorsTranscript(path, options, audit, run)
 
 
-def audited(path: Path, options: AuditOptions) -> dict[str, Any]:
+def audited(path: Path, options: AuditOptions) -> AuditReport:
     """Return the report of a whole transcript of an auditor's node.
 
     Args:

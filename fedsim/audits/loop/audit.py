@@ -1,7 +1,7 @@
 """The audit of a training loop: what it claims, what theory says of it, what an attack proves."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from fedsim.audits.app.directory import LONGEST_TIME
 from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.audits.judgement.finding import Finding, alarms
 from fedsim.audits.judgement.judge import Evidence, Judgement, judge
+from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.judgement.verdict import Verdict
 from fedsim.audits.loop import guarantee, scoring
 from fedsim.audits.loop.guarantee import Observation
@@ -161,6 +162,21 @@ class LoopAudit:
         if self.claim is None or self.epsilon is None:
             return False
         return self.claim.allows(self.epsilon)
+
+    def report(self, code: Mapping[str, str]) -> AuditReport:
+        """Return the report of the audit.
+
+        Args:
+            code: the digests of what was run, from before it ran.
+        """
+        return AuditReport(
+            verdict=self.verdict,
+            reasons=self.reasons,
+            epsilon=self.epsilon,
+            proven=self.proven.epsilon,
+            delta=self.delta,
+            report=self.as_json() | {"code": code},
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""

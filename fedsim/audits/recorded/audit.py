@@ -25,6 +25,7 @@ from typing import Any
 from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.finding import Finding, alarms
+from fedsim.audits.judgement.report import AuditReport, of_transcript
 from fedsim.audits.recorded import client_noise, transcript_claim
 from fedsim.audits.recorded.client_noise import Epsilon
 from fedsim.audits.recorded.loop_steps import LoopSteps
@@ -33,6 +34,7 @@ from fedsim.audits.recorded.recorded_noise import NUMBERS, unbelievable
 from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.audits.recorded.transcript_claim import Recorded
 from fedsim.audits.recorded.transcript_findings import Asked, Notes
+from fedsim.audits.recorded.transcript_release import worst
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.federation.transcripts.records import LOOP, Facts, ObservedRound, Transcript
 
@@ -169,6 +171,19 @@ def audit(
         text = "the last round was not finished when the recorder stopped; it was dropped"
         report["findings"].append(Finding("note", "", text).as_json())
     return report
+
+
+def concluded(report: dict[str, Any]) -> AuditReport:
+    """Return what a report says of the claim, as every audit does.
+
+    Args:
+        report: as of `audit`.
+    """
+    release, canary = report["release"], report["canary"]
+    if release is not None:
+        least, proven = worst(release)["epsilon"]["point"], release["proven"]["epsilon"]
+        return of_transcript(report, least, proven)
+    return of_transcript(report, None, canary and canary["proven"]["epsilon_all_rounds"])
 
 
 def _missing(transcript: Transcript | Reader) -> str:

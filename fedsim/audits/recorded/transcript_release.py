@@ -1,7 +1,7 @@
 """What the releases of a recorded run say of the noise, and of every client's privacy under it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -286,3 +286,21 @@ def _empirical(
         "false_positives": sum(score > 0 for score in bystanders),
         "lower_bounds": {name: asdict(bound) for name, bound in bounds.items()},
     }
+
+
+def worst(release: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the client with the largest epsilon; of equals, the one that is believed in most.
+
+    Args:
+        release: as of `measured`.
+    """
+    clients: Sequence[Mapping[str, Any]] = release["clients"]
+    return max(
+        clients,
+        key=lambda client: (
+            client["unbounded"],
+            float(f"{client['epsilon']['point']:.6g}"),  # rounding parts no clients
+            client["belief"][-1],
+            client["log_odds"][-1],
+        ),
+    )

@@ -2,10 +2,10 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -15,6 +15,7 @@ from rich.text import Text
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Scope
+from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.judgement.verdict import Verdict
 from fedsim.cli.auditing.options import OfEvery
 from fedsim.cli.terminal import Terminal
@@ -57,7 +58,7 @@ def audit_app(app: Path, every: OfEvery) -> int:
     from fedsim.report.kinds.app_or_loop import render_html  # noqa: PLC0415
 
     page = render_html(outcome, results(outcome))
-    return leave(outcome.as_json() | {"code": code}, page, summary(outcome), outcome.verdict, every)
+    return leave(outcome.report(code), page, summary(outcome), every)
 
 
 def check_out(out: Path | None) -> None:
@@ -76,32 +77,29 @@ def check_out(out: Path | None) -> None:
     report_directory.check(out)
 
 
-def leave(
-    document: Mapping[str, Any], page: str, shown: Group, verdict: Verdict, every: OfEvery
-) -> int:
+def leave(found: AuditReport, page: str, shown: Group, every: OfEvery) -> int:
     """Print the outcome of an audit, write its report, and return the exit status.
 
     Args:
-        document: report.json.
+        found: the report.
         page: report.html.
         shown: the outcome for a terminal.
-        verdict: of the audit.
         every: how it was audited, and where it reports.
 
     Raises:
         InputError: the directory cannot be written.
     """
     if every.as_json:
-        print(json.dumps(document, indent=2, allow_nan=False))
+        print(json.dumps(found.report, indent=2, allow_nan=False))
     else:
         Terminal().print(shown)
     if every.out is not None:
         with report_directory.refusing(every.out):
-            written = report_directory.write_report(every.out, document, page)
+            written = report_directory.write_report(every.out, found.report, page)
         if not every.as_json:
             console = Terminal(stderr=True)
             console.print(f"Report: {written}", soft_wrap=True, highlight=False)
-    return every.exit_status(verdict, document)
+    return every.exit_status(found)
 
 
 def _outcome(app: Path, every: OfEvery, console: Console) -> "AppAudit":

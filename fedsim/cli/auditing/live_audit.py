@@ -9,7 +9,6 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from fedsim.audits.judgement.verdict import verdict_of
 from fedsim.audits.live import from_transcript
 from fedsim.audits.live.live_rounds import Belief, Look
 from fedsim.cli.auditing.options import OfEvery
@@ -61,7 +60,8 @@ def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = Non
                     print(line, flush=True)
                 seen.append(belief)
                 show(live_words.table(seen))
-        report = found.report()
+        concluded = found.report()
+        report = concluded.report
         page = live_words.write(report, directory, found.audit.looks)
     if streaming:
         print(json.dumps(report_json(report), allow_nan=False), flush=True)
@@ -69,7 +69,7 @@ def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = Non
         print_json(report_json(report))
     console.print(live_words.summary(report))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
-    return every.exit_status(verdict_of(report), report_json(report))
+    return every.exit_status(concluded)
 
 
 def _rounds(path: Path, stop: Callable[[], bool] | None) -> Iterator[ObservedRound]:

@@ -91,7 +91,7 @@ def _audit(function: str, every: OfEvery) -> int:
     rows, verdict = results(outcome), outcome.verdict
     page = render_loop(outcome.loop, verdict, outcome.reasons, rows, outcome.findings)
     shown = tabulated(verdict, rows, outcome.findings)
-    return leave(outcome.as_json() | {"code": code}, page, shown, verdict, every)
+    return leave(outcome.report(code), page, shown, every)
 
 
 def results(outcome: "LoopAudit") -> list[tuple[str, str]]:

@@ -1,16 +1,17 @@
 """The options of `fedsim audit`, as a user gives them, and what belongs together among them."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from fedsim.audits.judgement.options import AuditOptions
-from fedsim.audits.judgement.verdict import Verdict, exit_status
+from fedsim.audits.judgement.report import AuditReport
+from fedsim.audits.judgement.verdict import exit_status
 from fedsim.cli.gate import Gate
 from fedsim.cli.options import CLIENTS, DATA_ROOT, ROUNDS, TRIALS
+from fedsim.common.strict_json import report_json
 from fedsim.privacy.mechanism import Neighbouring
 
 Recorded = Annotated[
@@ -159,14 +160,14 @@ class OfEvery:
     strict: bool
     gate: Gate
 
-    def exit_status(self, verdict: Verdict, report: Mapping[str, Any]) -> int:
+    def exit_status(self, found: AuditReport) -> int:
         """Return the exit status of an audit: the larger of its verdict's and the gate's.
 
         Args:
-            verdict: of the audit.
-            report: of it, as report.json has it.
+            found: the audit's report.
         """
-        return max(exit_status(verdict, self.strict), self.gate.status(report))
+        shut = self.gate.status(report_json(found.report))
+        return max(exit_status(found.verdict, self.strict), shut)
 
     def directory(self, transcript: Path) -> Path:
         """Return where the report of a transcript goes: beside it, unless the user names one."""

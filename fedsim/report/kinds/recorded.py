@@ -3,7 +3,7 @@
 It words what `fedsim.audits.recorded.audit` found; it computes nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedsim.audits.judgement.verdict import stated
+from fedsim.audits.recorded.transcript_release import worst
 from fedsim.audits.results import verdict_states as states
 from fedsim.audits.results.verdict_states import StateWords
 from fedsim.common import report_directory
@@ -99,20 +100,6 @@ def _of_steps(release: Report, delta: float) -> str:
         f"Of a {release['unit']}, {release['towards']}, learns epsilon "
         f"{number(release['epsilon']['point'])} at delta {delta:g} at most in "
         f"{release['steps']} steps, {how}."
-    )
-
-
-def worst(release: Report) -> Report:
-    """Return the client with the largest epsilon; of equals, the one that is believed in most."""
-    clients: Sequence[Report] = release["clients"]
-    return max(
-        clients,
-        key=lambda client: (
-            client["unbounded"],
-            float(f"{client['epsilon']['point']:.6g}"),  # rounding parts no clients
-            client["belief"][-1],
-            client["log_odds"][-1],
-        ),
     )
 
 

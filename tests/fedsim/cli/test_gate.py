@@ -7,6 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.judgement.verdict import Verdict
 from fedsim.cli import gate
 from fedsim.cli.auditing.options import OfEvery
@@ -94,4 +95,7 @@ def test_of_an_audits_verdict_and_its_gate_the_larger_status_counts(
     checked = gate.asked(["epsilon.low > 3"], "app audit")
     every = OfEvery(AuditOptions(), None, False, strict, checked)
     report = {"kind": "app audit", "measured": {"epsilon_lower_bound": 4.0 if shut else 2.0}}
-    assert every.exit_status(verdict, report) == status
+    found = AuditReport(
+        verdict=verdict, reasons=(), epsilon=None, proven=None, delta=1e-5, report=report
+    )
+    assert every.exit_status(found) == status
