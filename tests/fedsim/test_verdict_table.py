@@ -16,7 +16,8 @@ from fedsim.audits.app.audit import AppAudit
 from fedsim.audits.app.configuration import CentralNoise, Configuration
 from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.audits.judgement.finding import Finding
-from fedsim.audits.judgement.verdict import Verdict, exit_status, verdict_of
+from fedsim.audits.judgement.report import of_transcript
+from fedsim.audits.judgement.verdict import Verdict, exit_status
 from fedsim.audits.live import live_claim
 from fedsim.audits.loop.audit import LoopAudit
 from fedsim.audits.loop.support import MeasuredNoise
@@ -80,6 +81,10 @@ def _claim(unit: str | None = None) -> Claim:
 
 def _findings(broken: bool) -> tuple[Finding, ...]:
     return (Finding("alarm", "a-rule", "why", "mend"),) if broken else ()
+
+
+def _verdict_on(claim: Mapping[str, Any] | None) -> str:
+    return of_transcript({"claim": claim, "delta": DELTA}, None, None).verdict.value
 
 
 # Exit statuses, of every audit but runs
@@ -240,7 +245,7 @@ RECORDED: list[Row] = [
 
 def _recorded(evidence: Evidence) -> str:
     if not evidence["claim"]:
-        return verdict_of({"claim": None}).value
+        return _verdict_on(None)
     release = {
         "noise": "measured",
         "claimed_std": [1.0],
@@ -278,7 +283,7 @@ def _recorded(evidence: Evidence) -> str:
     )
     unit = None if "not declared" in evidence["unit"] else evidence["unit"]
     claim = transcript_claim.judge(_claim(unit), told, [])
-    return verdict_of({"claim": claim}).value
+    return _verdict_on(claim)
 
 
 def _epsilon_or_none(size: str) -> Any:
@@ -318,7 +323,7 @@ LIVE: list[Row] = [
 
 def _live(evidence: Evidence, protecting: Config, failing: Config, mechanism: Mechanism) -> str:
     if not evidence["claim"]:
-        return verdict_of({"claim": None}).value
+        return _verdict_on(None)
     config = failing if evidence["no guarantee"] else protecting
     audit: Any = SimpleNamespace(
         config=config if evidence["round seen"] else None,
@@ -334,7 +339,7 @@ def _live(evidence: Evidence, protecting: Config, failing: Config, mechanism: Me
         config.trials.count,
         evidence["ended"],
     )
-    return verdict_of({"claim": claim}).value
+    return _verdict_on(claim)
 
 
 def test_live_federations(small: Callable[..., Config], monkeypatch: pytest.MonkeyPatch) -> None:
