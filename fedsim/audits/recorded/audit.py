@@ -181,8 +181,9 @@ def concluded(report: dict[str, Any]) -> AuditReport:
     """
     release, canary = report["release"], report["canary"]
     if release is not None:
-        least, proven = worst(release)["epsilon"]["point"], release["proven"]["epsilon"]
-        return of_transcript(report, least, proven)
+        # A training loop has one unit of privacy, a federation one for each client.
+        told = release if "steps" in release else worst(release)
+        return of_transcript(report, told["epsilon"]["point"], release["proven"]["epsilon"])
     return of_transcript(report, None, canary and canary["proven"]["epsilon_all_rounds"])
 
 
