@@ -16,13 +16,15 @@ from scipy.special import expit
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval
 from fedsim import config as configuration
-from fedsim.audits.judgement.verdict import Verdict, verdict_of
+from fedsim.audits.judgement.claim import claim_given
+from fedsim.audits.judgement.options import CONFIDENCE, AuditOptions
+from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import VantageVerdict
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.privacy.delta import ASSUMED
+from fedsim.privacy.mechanism import Neighbouring
 
 if TYPE_CHECKING:  # slow to import
     from matplotlib.figure import Figure
@@ -30,6 +32,7 @@ if TYPE_CHECKING:  # slow to import
     from torch.nn import Module
 
 Floats = npt.NDArray[np.float64]
+Audit = AuditReport
 
 
 @dataclass(frozen=True)
@@ -275,28 +278,6 @@ def load(path: Path | str) -> Run:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Audit:
-    """What an audit of a federation concludes.
-
-    Attributes:
-        verdict: on the claim.
-        reasons: why, or why it cannot tell.
-        epsilon: what the noise that was measured (of a transcript) or configured (of an app) gives
-            the least protected client at delta; infinite without noise, None where unknown.
-        proven: an epsilon that is exceeded as surely as a conviction takes; None where unmeasured.
-        delta: at which both are stated.
-        report: what `fedsim audit … --json` prints; of a transcript, infinity is a number here.
-    """
-
-    verdict: Verdict
-    reasons: tuple[str, ...]
-    epsilon: float | None
-    proven: float | None
-    delta: float
-    report: Mapping[str, Any] = field(repr=False)
-
-
 def audit(
     path: Path | str,
     *,
@@ -304,115 +285,122 @@ def audit(
     claimed_delta: float | None = None,
     claimed_unit: Literal["client", "record"] | None = None,
     delta: float | None = None,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     trials: int | None = None,
+    neighbouring: Literal["add-remove", "replace"] | None = None,
+    seed: int | None = None,
+    time_limit: float | None = None,
     rounds: int | None = None,
     clients: int | None = None,
     run_config: Mapping[str, Scalar] | None = None,
-    seed: int | None = None,
-    time_limit: float | None = None,
+    data: str | None = None,
+    records: int | None = None,
+    target: Literal["crafted", "real"] | None = None,
+    data_root: Path | str | None = None,
+    canary_seed_file: Path | str | None = None,
+    no_challenge: bool = False,
+    worlds: Path | str | None = None,
 ) -> Audit:
-    """Audit a transcript of `fedsim.recording`, or a Flower app by its directory.
+    """Audit a transcript, a Flower app by its directory, or a training loop by its function.
 
-    An app is run again and again under attack, in a process of its own with your rights: only name
-    code that you would run yourself.
+    A transcript is one of `fedsim.recording`, or of an auditor's node. An app or a loop is run
+    again and again, in a process of its own with your rights: only name code that you would run
+    yourself.
 
     Args:
-        path: a transcript's file, or an app's directory.
-        claimed_epsilon: what somebody claims of the whole run; together with claimed_delta or not
-            at all.
-        claimed_delta: at which epsilon is claimed.
+        path: a transcript's file, an app's directory, or "file.py:function" or "module:function".
+        claimed_epsilon: an epsilon of the whole run; needs claimed_delta.
+        claimed_delta: the delta of claimed_epsilon.
         claimed_unit: whom the claim protects; None as it can be told.
-        delta: at which a transcript's epsilons are stated without a claim; None for 1e-5.
+        delta: at which a recorded transcript's epsilons are stated without a claim; None for 1e-5.
         confidence: of every interval, in (0, 1).
-        trials: of an app, how often it is run under attack; None for the default of
-            `audit_directory`, as of what follows.
+        trials: of an app or a loop, runs under attack; None for the default, as for what follows.
+        neighbouring: of an app or a loop, how the other world differs.
+        seed: of an app or a loop, of every random number.
+        time_limit: of an app or a loop, seconds that one answer may take.
         rounds: of an app, its num-server-rounds; None for its own.
         clients: of an app, how many.
-        run_config: of an app, keys of its run configuration that are to be otherwise.
-        seed: of an app, of every random number.
-        time_limit: of an app, seconds that one run of it may take.
+        run_config: of an app, keys of its run configuration that change.
+        data: of a loop, what it trains on.
+        records: of a loop, the number of records in D.
+        target: of a loop, the worst of three crafted pairs, or a record of the data.
+        data_root: of an auditor's transcript, where this machine has the run's dataset.
+        canary_seed_file: of an auditor's transcript, the seeds of clients' canaries.
+        no_challenge: of an auditor's transcript, whether beliefs, which need the data, are left
+            out.
+        worlds: of an auditor's transcript, the run directory that tells the worlds.
 
     Returns:
         The conclusion, with the whole report.
 
     Raises:
-        InputError: a path to neither; options that do not fit what is there.
+        InputError: a path to nothing that can be audited; options that do not fit what is there.
     """
-    from fedsim.audits.app.configuration import claim_given  # noqa: PLC0415
+    options = AuditOptions(
+        claim=claim_given(claimed_epsilon, claimed_delta, claimed_unit),
+        delta=delta,
+        confidence=confidence,
+        trials=trials,
+        neighbouring=None if neighbouring is None else Neighbouring(neighbouring),
+        seed=seed,
+        time_limit=time_limit,
+        rounds=rounds,
+        clients=clients,
+        run_config=run_config,
+        data=data,
+        records=records,
+        target=target,
+        data_root=None if data_root is None else Path(data_root),
+        canary_seed_file=None if canary_seed_file is None else Path(canary_seed_file),
+        no_challenge=no_challenge,
+        worlds=None if worlds is None else Path(worlds),
+    )
+    if Path(path).is_dir():
+        return _of_app(Path(path), options)
+    if ":" in Path(path).name and not Path(path).exists():
+        return _of_loop(str(path), options)
+    return _of_transcript(Path(path), options)
 
-    path, claim = Path(path), claim_given(claimed_epsilon, claimed_delta, claimed_unit)
-    of_apps = {
-        "trials": trials,
-        "rounds": rounds,
-        "clients": clients,
-        "run_config": run_config,
-        "seed": seed,
-        "time_limit": time_limit,
-    }
-    given = {name: value for name, value in of_apps.items() if value is not None}
-    if claim is not None and delta is not None:
-        raise InputError("with a claim every epsilon is stated at its delta; leave delta out")
-    if path.is_dir():
-        if RunDirectory(path).has("config.toml"):
-            raise InputError(f"'{path}' is a run directory; read it with fedsim.load")
-        if delta is not None:
-            raise InputError("delta is for transcripts; of an app, give claimed_delta")
-        return _of_app(path, {**given, "claim": claim, "confidence": confidence})
-    if given:
-        raise InputError(f"{', '.join(given)}: for a Flower app's directory; '{path}' is none")
-    at = ASSUMED if delta is None else delta
-    at = at if claim is None else claim.delta
-    return _of_transcript(path, at, confidence, claimed_epsilon, claimed_unit)
 
-
-def _of_app(path: Path, options: Mapping[str, Any]) -> Audit:
+def _of_app(path: Path, options: AuditOptions) -> Audit:
     from fedsim.audits.app.directory import audit_directory  # noqa: PLC0415
     from fedsim.report.evidence import digests  # noqa: PLC0415
 
+    if RunDirectory(path).has("config.toml"):
+        raise InputError(f"'{path}' is a run directory; read it with fedsim.load")
+    asked = options.taken("a Flower app")
     code = digests.of_app(path)  # as it is now: it is run from now on
-    found = audit_directory(path, **options)
-    return Audit(
-        verdict=found.verdict,
-        reasons=found.reasons,
-        epsilon=found.epsilon,
-        proven=found.proven.epsilon,
-        delta=found.delta,
-        report=found.as_json() | {"code": code},
-    )
+    found = audit_directory(path, **asked, claim=options.claim, confidence=options.level)
+    return found.report(code)
 
 
-def _of_transcript(
-    path: Path, delta: float, confidence: float, epsilon: float | None, unit: str | None
-) -> Audit:
+def _of_loop(function: str, options: AuditOptions) -> Audit:
+    from fedsim.audits.loop.audit import audit_loop  # noqa: PLC0415
+    from fedsim.report.evidence import digests  # noqa: PLC0415
+
+    asked = options.taken("a training loop")
+    if options.claim is not None and options.claim.unit == "client":
+        raise InputError("a training loop protects records; leave claimed_unit out")
+    code = digests.of_function(function)
+    found = audit_loop(function, **asked, claim=options.claim, confidence=options.level)
+    return found.report(code)
+
+
+def _of_transcript(path: Path, options: AuditOptions) -> Audit:
+    from fedsim.audits.live import from_transcript  # noqa: PLC0415
     from fedsim.audits.recorded import audit as transcript_audit  # noqa: PLC0415
     from fedsim.federation.transcripts.reader import Reader  # noqa: PLC0415
     from fedsim.federation.transcripts.records import AUDITOR  # noqa: PLC0415
-    from fedsim.report.kinds.recorded import worst  # noqa: PLC0415
 
     with Reader(path) as reader:
-        if reader.facts.recorder == AUDITOR:
-            raise InputError(
-                f"'{path}' is of an auditor's node, whose beliefs take the run's data; audit it "
-                f"with fedsim audit transcript {path} --data-root DIRECTORY"
+        if reader.facts.recorder != AUDITOR:
+            options.taken("a recorded transcript")
+            claim, at = options.claim, options.stated_at
+            epsilon, unit = (None, None) if claim is None else (claim.epsilon, claim.unit)
+            return transcript_audit.concluded(
+                transcript_audit.audit(reader, at, options.level, epsilon, unit)
             )
-        report = transcript_audit.audit(reader, delta, confidence, epsilon, unit)
-    release, canary, claim = report["release"], report["canary"], report["claim"]
-    reasons = () if claim is None else tuple(claim["reasons"])
-    least = proven = None
-    if release is not None:
-        least = worst(release)["epsilon"]["point"]
-        proven = release["proven"]["epsilon"]
-    elif canary is not None:
-        proven = canary["proven"]["epsilon_all_rounds"]
-    return Audit(
-        verdict=verdict_of(report),
-        reasons=reasons,
-        epsilon=least,
-        proven=proven,
-        delta=delta,
-        report=report,
-    )
+    return from_transcript.audited(path, options)
 
 
 def configured(

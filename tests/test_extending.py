@@ -94,7 +94,7 @@ def test_a_seat_at_the_server_concludes_and_raises_no_alarm(
     np.testing.assert_allclose(np.diff(by_world)[:, 0], effect, rtol=1e-4)
     report = _report(tmp_path, 1)
     assert not report.vantages["server"].exact_posterior
-    assert report.alarms == {}
+    assert report.contradictions == {}
 
 
 def test_a_trust_model_is_one_that_every_vantage_goes_by(
@@ -177,7 +177,7 @@ def test_a_noise_mechanism_is_run_and_hides_more_of_the_target(
     np.testing.assert_array_equal(arrays["noise_stds"], isotropic["noise_stds"])
     assert np.isfinite(arrays["log_odds"]).all()
     report = _report(tmp_path, 1)
-    assert report.alarms == {}
+    assert report.contradictions == {}
     assert report.mechanism.mu > report.prediction.mu
 
 

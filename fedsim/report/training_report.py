@@ -80,10 +80,12 @@ def assemble(directory: RunDirectory) -> Report:
             who = event.get("dropped", event.get("silent"))
             missing.append({"client": who, "of": event["of"], "reason": event["reason"]})
     course = [_of_round(event) for _, event in sorted(rounds.items())]
+    contradictions = _alarms(course[-1]) if course else []
     return {
         "kind": KIND,
         "name": directory.config.run.name,
-        "alarms": _alarms(course[-1]) if course else [],
+        "alarms": len(contradictions),
+        "contradictions": contradictions,
         "rounds": course,
         "missing": missing,
     }
@@ -125,7 +127,7 @@ def render_html(report: Report, card: ModelCard) -> str:
         said.insert(1, f"No guarantee of differential privacy. {card.privacy.note}")
     if card.utility is not None:
         said.append(model_card.learning(card.utility))
-    blocks: list[Block] = [Label("", text, alarming=True) for text in report["alarms"]]
+    blocks: list[Block] = [Label("", text, alarming=True) for text in report["contradictions"]]
     blocks += [Prose(PUBLIC), Prose(CONFIDENTIAL), *_figures(report)]
     if report["missing"]:
         missing = [

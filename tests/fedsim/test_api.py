@@ -124,6 +124,29 @@ def test_an_app_is_audited_as_by_the_command(printed: Callable[..., object]) -> 
     assert (found.verdict, found.delta) == (Verdict.SUPPORTED, 1e-5)
 
 
+LOOP = """
+import torch
+
+def train(features, labels, seed):
+    torch.manual_seed(seed)
+    total = features.sum(0).flatten()
+    return total + 100 * torch.randn(len(total))
+"""
+
+
+@pytest.mark.slow
+def test_a_loop_is_audited_as_by_the_command(
+    printed: Callable[..., object], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(LOOP)
+    function = f"{tmp_path / 'mine.py'}:train"
+    found = fedsim.audit(function, claimed_epsilon=1, claimed_delta=1e-5, trials=20, records=20)
+    options = "--trials 20 --records 20 --claimed-epsilon 1 --claimed-delta 1e-5 --json"
+    assert printed("audit", "loop", function, *options.split()) == found.report
+    assert (found.verdict, found.delta) == (Verdict.NOT_JUDGED, 1e-5)
+    assert len(found.reasons) == 1
+
+
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
@@ -139,7 +162,8 @@ def test_an_app_is_audited_as_by_the_command(printed: Callable[..., object]) -> 
             "trust is 'nobody'; give one of central",
         ),
         (lambda: fedsim.audit("."), "has no pyproject.toml"),
-        (lambda: fedsim.audit("server.fedt", trials=3), "for a Flower app's directory"),
+        (lambda: fedsim.audit("mine.py:train", rounds=3), "rounds: for a Flower app; this is a tr"),
+        (lambda: fedsim.audit("mine.py:train", trials=20), "mine.py"),
         (lambda: fedsim.audit("server.fedt"), "server.fedt"),
     ],
 )

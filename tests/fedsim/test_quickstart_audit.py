@@ -20,7 +20,7 @@ def report_of(transcript: Transcript) -> Report:
 
 
 def alarms(report: Report) -> list[str]:
-    return [one["text"] for one in report["findings"] if one["severity"] == "alarm"]
+    return [one["why"] for one in report["findings"] if one["severity"] == "alarm"]
 
 
 @pytest.mark.parametrize("privacy", ["server", "client"])
@@ -46,7 +46,7 @@ def test_clients_that_weigh_more_than_the_noise_presumes_are_noticed(
     quickstart: Quickstart,
 ) -> None:
     report = report_of(quickstart(privacy="server")["server"])
-    said = " ".join(one["text"] for one in report["findings"])
+    said = " ".join(one["why"] for one in report["findings"])
     assert "a client weighs up to 0.5, while the noise presumes 0.333 of each" in said
 
 

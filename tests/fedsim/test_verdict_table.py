@@ -13,9 +13,11 @@ import pytest
 
 from adversaries.statistics.intervals import LowerBound
 from fedsim.audits.app.audit import AppAudit
-from fedsim.audits.app.configuration import CentralNoise, Claim, Configuration, Scope
-from fedsim.audits.app.rules import Finding
-from fedsim.audits.judgement.verdict import Verdict, exit_status, verdict_of
+from fedsim.audits.app.configuration import CentralNoise, Configuration
+from fedsim.audits.judgement.claim import Claim, Scope
+from fedsim.audits.judgement.finding import Finding
+from fedsim.audits.judgement.report import of_transcript
+from fedsim.audits.judgement.verdict import Verdict, exit_status
 from fedsim.audits.live import live_claim
 from fedsim.audits.loop.audit import LoopAudit
 from fedsim.audits.loop.support import MeasuredNoise
@@ -78,7 +80,11 @@ def _claim(unit: str | None = None) -> Claim:
 
 
 def _findings(broken: bool) -> tuple[Finding, ...]:
-    return (Finding("a-rule", True, "why", "mend"),) if broken else ()
+    return (Finding("alarm", "a-rule", "why", "mend"),) if broken else ()
+
+
+def _verdict_on(claim: Mapping[str, Any] | None) -> str:
+    return of_transcript({"claim": claim, "delta": DELTA}, None, None).verdict.value
 
 
 # Exit statuses, of every audit but runs
@@ -168,7 +174,7 @@ LOOP: list[Row] = [
     ({"broken rule": True}, "suspect"),
     ({"theory": "unknown"}, "not judged"),
     ({"theory": ("above", "infinite")}, "suspect"),
-    ({"at measured noise": "below"}, "supported"),
+    ({"at measured noise": ("below", "rounding")}, "supported"),
     ({}, "not judged"),
 ]
 
@@ -183,7 +189,7 @@ def _loop(evidence: Evidence) -> str:
         loop="a test",
         data="digits",
         target="crafted",
-        observation=unused,
+        observation=SimpleNamespace(beside=(), steps=(), one_scale=True),
         claim=_claim() if evidence["claim"] else None,
         delta=DELTA,
         epsilon=_epsilon(evidence["theory"]),
@@ -239,7 +245,7 @@ RECORDED: list[Row] = [
 
 def _recorded(evidence: Evidence) -> str:
     if not evidence["claim"]:
-        return verdict_of({"claim": None}).value
+        return _verdict_on(None)
     release = {
         "noise": "measured",
         "claimed_std": [1.0],
@@ -268,7 +274,7 @@ def _recorded(evidence: Evidence) -> str:
         unmeasured="nothing was recorded",
     )
     reports = "clients report" in evidence["unit"]
-    told = transcript_claim.Evidence(
+    told = transcript_claim.Recorded(
         mechanism={},
         measured=measured,
         reported=Reported(3, 0.5, 1.5, False, ("epsilon",)) if reports else None,
@@ -276,8 +282,8 @@ def _recorded(evidence: Evidence) -> str:
         alarms=evidence["alarm"],
     )
     unit = None if "not declared" in evidence["unit"] else evidence["unit"]
-    claim = transcript_claim.judge(transcript_claim.Claimed(EPSILON, DELTA, unit), told, [])
-    return verdict_of({"claim": claim}).value
+    claim = transcript_claim.judge(_claim(unit), told, [])
+    return _verdict_on(claim)
 
 
 def _epsilon_or_none(size: str) -> Any:
@@ -307,7 +313,7 @@ LIVE: list[Row] = [
     ({"unit": "another"}, "not judged"),
     ({"alarm": True}, "suspect"),
     ({"no guarantee": True}, "suspect"),
-    ({"theory": ("rounding", "above", "infinite")}, "suspect"),
+    ({"theory": ("above", "infinite")}, "suspect"),
     ({"ended": False}, "not judged"),
     ({"trials missed": True}, "not judged"),
     ({"could be refuted": False}, "not judged"),
@@ -317,7 +323,7 @@ LIVE: list[Row] = [
 
 def _live(evidence: Evidence, protecting: Config, failing: Config, mechanism: Mechanism) -> str:
     if not evidence["claim"]:
-        return verdict_of({"claim": None}).value
+        return _verdict_on(None)
     config = failing if evidence["no guarantee"] else protecting
     audit: Any = SimpleNamespace(
         config=config if evidence["round seen"] else None,
@@ -333,7 +339,7 @@ def _live(evidence: Evidence, protecting: Config, failing: Config, mechanism: Me
         config.trials.count,
         evidence["ended"],
     )
-    return verdict_of({"claim": claim}).value
+    return _verdict_on(claim)
 
 
 def test_live_federations(small: Callable[..., Config], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,7 +386,7 @@ def _run(evidence: Evidence) -> str:
         "noise": ["noise_of_sums"],
     }[evidence["alarm"]]
     vantage = "participant" if evidence["audited here"] else "server"
-    report: Any = SimpleNamespace(vantage=vantage, alarms=dict.fromkeys(alarms, "why"))
+    report: Any = SimpleNamespace(vantage=vantage, contradictions=dict.fromkeys(alarms, "why"))
     measured: Any = None
     if evidence["interval"] is not None:
         measured = SimpleNamespace(
@@ -395,5 +401,5 @@ def test_runs() -> None:
 
 
 def test_no_state_of_a_run_changes_its_exit_status_but_for_conditions_of_the_user() -> None:
-    report = {"alarms": {"advantage_server": "above"}, "verdicts": [{"state": "above"}]}
+    report = {"alarms": 1, "verdicts": [{"state": "above"}]}
     assert gate.asked(None, "run").status(report) == 0

@@ -112,7 +112,7 @@ def play(
         )
         report = json.loads((directory / "report.json").read_text(encoding="utf-8"))
         alarming = (count for count in sorted(fewer) if _alarms(config, run, count))
-        convicting = next(alarming, trials if report["alarms"] else None)
+        convicting = next(alarming, trials if report["contradictions"] else None)
     return Outcome(report, convicting)
 
 
@@ -129,7 +129,7 @@ def _alarms(config: Config, run: RunDirectory, trials: int) -> dict[str, str]:
     found = audit.assemble(
         few, run.read_json("facts.json"), transcript, 0.95, config.privacy.delta, ledger.read(run)
     )
-    return found.alarms
+    return found.contradictions
 
 
 Rows = np.ndarray

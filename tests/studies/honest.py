@@ -22,10 +22,11 @@ from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim import client_app, server_app
 from fedsim.audits.app.audit import audit as audit_app
-from fedsim.audits.app.configuration import Claim, Scope
 from fedsim.audits.app.execution import opened
 from fedsim.audits.app.loading import loaded
-from fedsim.audits.judgement.verdict import Verdict, verdict_of
+from fedsim.audits.judgement.claim import Claim, Scope
+from fedsim.audits.judgement.report import of_transcript
+from fedsim.audits.judgement.verdict import Verdict
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.recorded import audit as transcript_audit
@@ -245,7 +246,7 @@ def kinds() -> Iterator[Kind]:
 def _of_run(variant: Variant, seed: int) -> Said:
     with tempfile.TemporaryDirectory() as folder:
         report = play(variant, Path(folder) / "run", TRIALS, ROUNDS, seed=seed).report
-    return Said(list(report["alarms"]), report["chance_alarms"])
+    return Said(list(report["contradictions"]), report["chance_alarms"])
 
 
 def _of_live(seed: int) -> Said:
@@ -266,7 +267,7 @@ def _of_live(seed: int) -> Said:
     delta = config.privacy.delta
     claim = Claim(PLD.epsilon(audit.everything(), delta), delta, Scope.RUN, "the truth")
     report = live_report.assemble(audit, recorded.facts, 0.95, worlds, claim, recorded.ended)
-    return Said(report["alarms"], verdict=verdict_of(report))
+    return Said(report["contradictions"], verdict=of_transcript(report, None, None).verdict)
 
 
 def _of_membership(seed: int) -> Said:
@@ -290,7 +291,7 @@ def _of_recorded(app: App, seed: int) -> Said:
         path = Path(folder) / "server.fedt"
         _play_app(app.folder, app.changes | {"transcript": str(path)}, seed, app.reporting)
         report = transcript_audit.audit(read(path), DELTA, 0.95, app.epsilon, app.unit)
-    return Said(_alarms(report), verdict=verdict_of(report))
+    return Said(_alarms(report), verdict=of_transcript(report, None, None).verdict)
 
 
 def _of_app(app: App, seed: int) -> Said:
@@ -304,7 +305,7 @@ def _of_app(app: App, seed: int) -> Said:
 
 
 def _alarms(report: dict[str, Any]) -> list[str]:
-    return [one["text"][:60] for one in report["findings"] if one["severity"] == "alarm"]
+    return [one["why"][:60] for one in report["findings"] if one["severity"] == "alarm"]
 
 
 def _play_app(folder: str, changes: Changes, seed: int, reporting: bool = False) -> None:

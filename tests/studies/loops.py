@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 from tables import Table, Value
 
-from fedsim.audits.app.configuration import Claim, Scope
+from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.audits.judgement.verdict import Verdict
 from fedsim.audits.loop import worker
 from fedsim.audits.loop.audit import LoopAudit, audited

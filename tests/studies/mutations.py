@@ -74,7 +74,7 @@ def _repeated(variant: Variant, repeats: int) -> tuple[Value, ...]:
     for seed in range(1000, 1000 + repeats):
         with tempfile.TemporaryDirectory() as folder:
             report = play(variant, Path(folder) / "run", *SMALL, seed=seed).report
-        alarms, chances = report["alarms"], max(chances, report["chance_alarms"])
+        alarms, chances = report["contradictions"], max(chances, report["chance_alarms"])
         reports += bool(alarms)
         accused += alarms
     return variant.name, reports, chances, ", ".join(sorted(set(accused))) or "none"
@@ -90,7 +90,7 @@ def _row(variant: Variant, trials: int, rounds: int, seed: int) -> tuple[Value, 
         directory = Path(folder) / "run"
         fewer = [count for count in FEWER if count < trials]
         outcome = play(variant, directory, trials, rounds, fewer, seed)
-    alarms = ", ".join(outcome.report["alarms"]) or "none"
+    alarms = ", ".join(outcome.report["contradictions"]) or "none"
     return variant.name, outcome.convicting_trials, alarms, f"{_smallest(outcome.report):.2g}"
 
 

@@ -24,10 +24,10 @@ from fedsim.audits.app.configuration import (
     CentralNoise,
     Configuration,
     Observation,
-    Scope,
 )
 from fedsim.audits.app.guarantee import Guarantee
 from fedsim.audits.app.measurement import App, Execution, Script
+from fedsim.audits.judgement.claim import Scope
 from fedsim.common.randomness import Role, generator
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage

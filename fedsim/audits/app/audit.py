@@ -1,7 +1,7 @@
 """The audit of a Flower app: what it claims, what theory says of it, and what an attack proves."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
@@ -16,10 +16,14 @@ from adversaries.statistics.estimators import Advantage
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound, significance
 from fedsim.audits.app import attack, power, training
 from fedsim.audits.app import guarantee as theory
-from fedsim.audits.app.configuration import Claim, Configuration, Scope, claim_of
+from fedsim.audits.app.configuration import Configuration, claim_of
 from fedsim.audits.app.guarantee import Guarantee
 from fedsim.audits.app.measurement import App
-from fedsim.audits.app.rules import Finding, findings
+from fedsim.audits.app.rules import findings
+from fedsim.audits.judgement.claim import Claim, Scope
+from fedsim.audits.judgement.finding import Finding, alarms
+from fedsim.audits.judgement.judge import Evidence, Judgement, judge
+from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.judgement.verdict import Verdict
 from fedsim.common.strict_json import strict_json
 from fedsim.privacy.delta import ASSUMED
@@ -112,27 +116,27 @@ class AppAudit:
         return None if self.guarantee is None else self.guarantee.epsilon(self.delta)
 
     @property
+    def judgement(self) -> Judgement:
+        """What the audit concludes about the claim, and why it does not judge it."""
+        strategies = " > ".join(self.configuration.strategies)
+        evidence = Evidence(
+            incomparable=self.training_unseen,
+            refuted=self.claim is not None and self.proven.epsilon > self.claim.epsilon,
+            unknown=[UNKNOWN.format(strategies)] if self.epsilon is None else [],
+            exceeded=not self._supported,
+            unsure=[OWN_NOISE.format(strategies)] if self._own_noise else [],
+        )
+        return judge(self.claim, evidence)
+
+    @property
     def verdict(self) -> Verdict:
         """What the audit concludes about the claim."""
-        if self.claim is None:
-            return Verdict.NO_CLAIM
-        if self.training_unseen:
-            return Verdict.NOT_JUDGED
-        if self.proven.epsilon > self.claim.epsilon:
-            return Verdict.CONVICTED
-        if self.epsilon is None:
-            return Verdict.NOT_JUDGED
-        if not self._supported:
-            return Verdict.SUSPECT
-        return Verdict.NOT_JUDGED if self._own_noise else Verdict.SUPPORTED
+        return self.judgement.verdict
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why the claim is not judged, and what would let it be; () if it is, or if none is."""
-        if self.verdict is not Verdict.NOT_JUDGED:
-            return ()
-        unknown = UNKNOWN if self.epsilon is None else OWN_NOISE
-        return (self.training_unseen or unknown.format(" > ".join(self.configuration.strategies)),)
+        return self.judgement.reasons
 
     @property
     def training_unseen(self) -> str:
@@ -157,7 +161,22 @@ class AppAudit:
     def _supported(self) -> bool:
         if self.claim is None or self.epsilon is None:
             return False
-        return self.epsilon <= self.claim.epsilon * (1 + 1e-6)
+        return self.claim.allows(self.epsilon)
+
+    def report(self, code: Mapping[str, str]) -> AuditReport:
+        """Return the report of the audit.
+
+        Args:
+            code: the digests of what was run, from before it ran.
+        """
+        return AuditReport(
+            verdict=self.verdict,
+            reasons=self.reasons,
+            epsilon=self.epsilon,
+            proven=self.proven.epsilon,
+            delta=self.delta,
+            report=self.as_json() | {"code": code},
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""
@@ -189,7 +208,8 @@ class AppAudit:
                 "seen_below": self.seen_below,
                 "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
             },
-            "findings": [asdict(finding) for finding in self.findings],
+            "findings": [finding.as_json() for finding in self.findings],
+            "alarms": alarms(self.findings),
             "configuration": asdict(self.configuration),
             "vantage": self.vantage.value,
             "neighbouring": self.neighbouring.value,

@@ -6,75 +6,13 @@ run of it showed is an `Observation`. A claim is what somebody says that the two
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 
-from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval
+from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.privacy.trust.model import Vantage
 
 UNBOUNDED_WEIGHT = 1e9
 """The number of examples that a client claims in order to outweigh all others."""
-
-
-class Scope(StrEnum):
-    """What a claim speaks of: everything that the run releases, or one message or round of it."""
-
-    RUN = "run"
-    ROUND = "round"
-
-
-@dataclass(frozen=True)
-class Claim:
-    """Somebody's statement that a run, or a round of it, is (epsilon, delta)-private.
-
-    Attributes:
-        epsilon: finite, at least 0.
-        delta: strictly between 0 and 1.
-        scope: the whole run, or each of its rounds or messages.
-        source: who says so, as the report words it.
-        vantage: towards whom; None where nobody said, so that the configuration decides.
-        unit: one of `fedsim.federation.transcripts.records.UNITS`, None where nobody said:
-        "client" is a
-            client's whole update as its training returns it, "record" a record of its data.
-
-    Raises:
-        InputError: epsilon or delta outside these ranges.
-    """
-
-    epsilon: float
-    delta: float
-    scope: Scope
-    source: str
-    vantage: Vantage | None = None
-    unit: str | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.epsilon < math.inf:
-            raise InputError(f"the claimed epsilon is {self.epsilon}; give a number of at least 0")
-        if not 0 < self.delta < 1:
-            raise InputError(
-                f"the claimed delta is {self.delta}; give a probability above 0 and below 1"
-            )
-
-
-def claim_given(epsilon: float | None, delta: float | None, unit: str | None) -> Claim | None:
-    """Return what somebody outside the app claims of a run, None for nothing.
-
-    Args:
-        epsilon: of the whole run, finite and at least 0.
-        delta: strictly between 0 and 1; needed with epsilon.
-        unit: "client" or "record", None where nobody says.
-
-    Raises:
-        InputError: a part of a claim, or numbers out of range.
-    """
-    if epsilon is None and delta is None and unit is None:
-        return None
-    if epsilon is None or delta is None:
-        raise InputError(
-            "a claim is an epsilon at a delta; give both the claimed epsilon and the claimed delta"
-        )
-    return Claim(epsilon, delta, Scope.RUN, "given", unit=unit)
 
 
 @dataclass(frozen=True)

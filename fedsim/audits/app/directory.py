@@ -5,8 +5,8 @@ from pathlib import Path
 
 from adversaries.errors import InputError
 from fedsim.audits.app.audit import AppAudit, audit, check
-from fedsim.audits.app.configuration import Claim
 from fedsim.audits.app.process import opened
+from fedsim.audits.judgement.claim import Claim
 from fedsim.config import Scalar
 from fedsim.privacy.mechanism import Neighbouring
 

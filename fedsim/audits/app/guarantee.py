@@ -17,11 +17,10 @@ from adversaries.statistics import gaussian
 from fedsim.audits.app.configuration import (
     UNBOUNDED_WEIGHT,
     CentralNoise,
-    Claim,
     Configuration,
     Observation,
-    Scope,
 )
+from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
 from fedsim.privacy.trust.model import Vantage

@@ -13,8 +13,10 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-from fedsim.audits.app.configuration import CentralNoise, Claim, Configuration, LocalNoise
-from fedsim.audits.app.rules import Finding, findings
+from fedsim.audits.app.configuration import CentralNoise, Configuration, LocalNoise
+from fedsim.audits.app.rules import findings
+from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.finding import Finding
 from fedsim.privacy.mechanism import Neighbouring
 
 CLIENT_SIDE = (

@@ -4,8 +4,9 @@ import math
 
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, significance
-from fedsim.audits.app.configuration import Claim, Observation, Scope
+from fedsim.audits.app.configuration import Observation
 from fedsim.audits.app.guarantee import Guarantee
+from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.audits.run import detectable
 
 

@@ -11,27 +11,11 @@ from dataclasses import dataclass
 
 from fedsim.audits.app import guarantee as theory
 from fedsim.audits.app import training
-from fedsim.audits.app.configuration import Claim, Configuration, Scope, claim_of, local_claim
+from fedsim.audits.app.configuration import Configuration, claim_of, local_claim
+from fedsim.audits.judgement.claim import Claim, Scope
+from fedsim.audits.judgement.finding import Finding
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.trust.model import Vantage
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One rule's objection.
-
-    Attributes:
-        rule: its name in `RULES`.
-        breaks: whether the guarantee is weaker than the configuration says because of it; a finding
-            that does not break one is advice.
-        why: what is wrong, with the numbers of this app.
-        mend: what to change in the app.
-    """
-
-    rule: str
-    breaks: bool
-    why: str
-    mend: str
 
 
 @dataclass(frozen=True)
@@ -61,8 +45,8 @@ def _local_sensitivity(subject: Subject) -> Finding | None:
     if local.sensitivity >= needed * (1 - 1e-9):
         return None
     return Finding(
+        "alarm",
         "local-sensitivity",
-        True,
         f"LocalDpMod clips to {local.clipping_norm:g}, so one client's update can differ by "
         f"{needed:g} ({subject.neighbouring.value}), but scales its noise to a sensitivity of "
         f"{local.sensitivity:g}: {needed / local.sensitivity:.3g} times too little noise"
@@ -80,8 +64,8 @@ def _local_formula(subject: Subject) -> Finding | None:
     z = local.std / local.sensitivity
     tight = theory.enough_noise(Claim(local.epsilon, local.delta, Scope.ROUND, ""), 1)
     return Finding(
+        "alarm" if z < tight else "note",
         "local-formula",
-        z < tight,
         f"LocalDpMod computes its noise by the classic formula, which is proved for epsilon <= 1; "
         f"here epsilon is {local.epsilon:g}, where it gives {z:.4g} times the sensitivity and "
         f"{tight:.4g} is needed",
@@ -104,8 +88,8 @@ def _weighted_average(subject: Subject) -> Finding | None:
         total = sum(seen.weights.values())
         effect += f" (with the weights of this run, up to {max(seen.weights.values()) / total:.3f})"
     return Finding(
+        "alarm" if seen is not None else "note",  # before the run, clients may yet send a constant
         "weighted-average",
-        seen is not None,  # before the run, clients may yet send a constant
         f"{central.strategy} divides its noise by {central.sampled_clients} clients, as if every "
         f"update counted 1/{central.sampled_clients}, but the average is weighted by "
         f"'{central.weighted_by}', which each client states itself and nothing bounds: {effect}",
@@ -123,8 +107,8 @@ def _sampled_clients(subject: Subject) -> Finding | None:
     if fewest == central.sampled_clients and max(seen.participants) == fewest:
         return None
     return Finding(
+        "alarm" if fewest < central.sampled_clients else "note",
         "sampled-clients",
-        fewest < central.sampled_clients,
         f"{central.strategy} divides its noise by num_sampled_clients={central.sampled_clients}, "
         f"but the smallest round averaged {fewest} replies",
         f"set num_sampled_clients={fewest}, and refuse rounds with fewer replies",
@@ -140,8 +124,8 @@ def _rebuilt_accountant(subject: Subject) -> Finding | None:
     if last.releases >= releases:
         return None
     return Finding(
+        "alarm",
         "rebuilt-accountant",
-        True,
         f"the accountant's last word (epsilon {last.epsilon:.4g} at delta {last.delta:g}) counts "
         f"{last.releases} of {releases} releases: it was built anew on the way and forgot the rest",
         "build one accountant before the first round and keep it, or restore it with "
@@ -156,8 +140,9 @@ def _inner_strategy(subject: Subject) -> Finding | None:
         return None
     inner = subject.configuration.strategies[-1]
     return Finding(
+        # Code of the app's own may yet be an average.
+        "alarm" if subject.configuration.known else "note",
         "inner-strategy",
-        subject.configuration.known,  # code of somebody's own may yet be an average
         f"{central.strategy} adds noise for the average of clipped updates to what {inner} makes "
         "of it, whose sensitivity is another and not known",
         "wrap a plain FedAvg, and apply the server optimiser to its noisy result",
@@ -171,8 +156,8 @@ def _client_clipping(subject: Subject) -> Finding | None:
         return None
     mod = "adaptiveclipping_mod" if central.adaptive else "fixedclipping_mod"
     return Finding(
+        "alarm",
         "client-clipping",
-        True,
         f"{central.strategy} leaves clipping to the clients, but a client's update far above the "
         "clipping norm arrived as it was: one client can change the average without limit",
         f"register {mod} on the train function: @app.train(mods=[{mod}])",
@@ -189,8 +174,8 @@ def _adaptive_clipping(subject: Subject) -> Finding | None:
     observed = subject.configuration.observation is not None and len(ratios) > 0
     span = f" (here {min(ratios):.4f} to {max(ratios):.4f} times it)" if observed else ""
     return Finding(
+        "alarm",
         "adaptive-clipping",
-        True,
         "updates are clipped to C_t but the noise is scaled to the already updated C_t+1"
         f"{span}, and the count of clipped updates, of which one client changes 1, has noise for "
         "a change of 1/2",
@@ -211,8 +196,8 @@ def _realised_noise(subject: Subject) -> Finding | None:
     least = min(different, key=lambda number: shares[number])
     ratio = seen.noise_ratios[least]
     return Finding(
+        "alarm" if ratio.high < 1 else "note",
         "realised-noise",
-        ratio.high < 1,
         f"the noise that was really added in round {least + 1} is {ratio.low:.3g} to "
         f"{ratio.high:.3g} times the configured one, and in {len(different)} of {len(shares)} "
         f"rounds another than it ({ratio.confidence:.1%} confidence for all rounds at once)",
@@ -226,8 +211,8 @@ def _seeded_noise(subject: Subject) -> Finding | None:
     if seen is None or not seen.seeded or subject.configuration.central is None:
         return None
     return Finding(
+        "alarm",
         "seeded-noise",
-        True,
         "the server sets the seed or the state of NumPy's global generator (numpy.random.seed, "
         "set_state), and Flower draws its noise from it: whoever knows the code, or the noise of "
         "another round, may know the noise",
@@ -243,8 +228,8 @@ def _no_noise(subject: Subject) -> Finding | None:
         return None
     if not configuration.known:
         return Finding(
+            "note",
             "unknown-strategy",
-            False,
             f"{configuration.strategies[0]} is not one of Flower's strategies: theory cannot tell "
             "what it adds, only the attack speaks",
             "state the claimed epsilon and delta",
@@ -253,8 +238,8 @@ def _no_noise(subject: Subject) -> Finding | None:
     # Before the run nobody knows what training does.
     trained = seen is not None and seen.training is not None and not training.unseen(configuration)
     return Finding(
+        "alarm" if trained else "note",
         "no-noise",
-        trained,
         "nothing adds noise: every update reaches every participant as it is, in the average"
         if trained
         else "nothing adds noise to an update on its way: it reaches every participant, in the "
@@ -272,13 +257,13 @@ def _noise_below_claim(subject: Subject) -> Finding | None:
     if claim is None or guarantee is None or training.unseen(subject.configuration, claim):
         return None
     epsilon = guarantee.epsilon(claim.delta, claim.scope)
-    if epsilon <= claim.epsilon * (1 + 1e-6):
+    if claim.allows(epsilon):
         return None
     steps = len(guarantee.multipliers) if claim.scope is Scope.RUN else 1
     least = min(guarantee.multipliers)
     return Finding(
+        "alarm",
         "noise-below-claim",
-        True,
         f"{steps} {'rounds' if steps > 1 else 'round'} of true noise multiplier {least:.4g} "
         f"{'is' if steps == 1 else 'are'} private at epsilon "
         f"{'infinity' if math.isinf(epsilon) else f'{epsilon:.4g}'}, delta {claim.delta:g}; "
@@ -298,11 +283,11 @@ def _local_below_claim(subject: Subject) -> Finding | None:
     if guarantee is None:
         return None
     epsilon = guarantee.epsilon(said.delta, said.scope)
-    if epsilon <= said.epsilon * (1 + 1e-6):
+    if said.allows(epsilon):
         return None
     return Finding(
+        "alarm",
         "local-below-claim",
-        True,
         f"LocalDpMod says epsilon {said.epsilon:.4g} of every message, towards the server; its "
         f"noise keeps {'no' if math.isinf(epsilon) else f'{epsilon:.4g}, not that'} epsilon "
         "(the verdict is on another claim)",

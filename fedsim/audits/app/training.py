@@ -11,7 +11,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from fedsim.audits.app.configuration import Claim, Configuration
+from fedsim.audits.app.configuration import Configuration
+from fedsim.audits.judgement.claim import Claim
 
 LIBRARIES = ("opacus", "tensorflow_privacy", "jax_privacy")
 """Packages that make training differentially private, by the name that they are imported by."""

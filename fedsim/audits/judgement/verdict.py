@@ -22,12 +22,6 @@ class Verdict(StrEnum):
     NO_CLAIM = "no claim"
 
 
-def verdict_of(report: Mapping[str, Any]) -> Verdict:
-    """Return the verdict of the report of a transcript."""
-    claim = report["claim"]
-    return Verdict.NO_CLAIM if claim is None else Verdict(claim["verdict"])
-
-
 def stated(report: Mapping[str, Any]) -> list[str]:
     """Return what the report of a transcript says of the claim, in sentences; [] without one."""
     claim = report["claim"]

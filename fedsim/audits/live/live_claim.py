@@ -8,8 +8,9 @@ the noise that the server says, and that something which could have contradicted
 from collections.abc import Sequence
 from typing import Any
 
-from fedsim.audits.app.configuration import Claim
-from fedsim.audits.judgement.verdict import Verdict
+from fedsim.audits.judgement import judge as judgement
+from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.judge import Evidence
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.run import cautions
 from fedsim.privacy.accounting import PLD
@@ -33,19 +34,19 @@ def judge(
         reported: how many trials whoever ran the federation reported; None before that.
         ended: whether the run did.
     """
-    verdict, reasons = Verdict.SUPPORTED, list[str]()
-    if incomparable := _incomparable(audit, claim):
-        verdict, reasons = Verdict.NOT_JUDGED, [incomparable]
-    elif against := [*alarms, *_against(audit, claim)]:
-        verdict, reasons = Verdict.SUSPECT, against
-    elif lacking := [*_unseen(audit, reported, ended), *unmeasured]:
-        verdict, reasons = Verdict.NOT_JUDGED, lacking
+    incomparable = _incomparable(audit, claim)
+    against = [] if incomparable else [*alarms, *_against(audit, claim)]
+    lacking = [] if incomparable else [*_unseen(audit, reported, ended), *unmeasured]
+    evidence = Evidence(
+        incomparable=incomparable, exceeded=bool(against), against=against, unsure=lacking
+    )
+    found = judgement.judge(claim, evidence)
     return {
         "epsilon": claim.epsilon,
         "delta": claim.delta,
         "unit": claim.unit,
-        "verdict": verdict.value,
-        "reasons": reasons,
+        "verdict": found.verdict.value,
+        "reasons": list(found.reasons),
     }
 
 
@@ -65,7 +66,7 @@ def _against(audit: LiveAudit, claim: Claim) -> list[str]:
     assert audit.config is not None and mechanism is not None
     reasons = cautions.dp_failings(audit.config)
     epsilon = PLD.epsilon(mechanism, claim.delta)
-    if epsilon > claim.epsilon:
+    if not claim.allows(epsilon):
         reasons.append(f"the noise that the server says allows epsilon {epsilon:.4g}")
     return reasons
 

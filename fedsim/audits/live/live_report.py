@@ -14,7 +14,7 @@ from scipy.special import expit, logit
 from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.app.configuration import Claim
+from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.live import live_claim, live_power
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_rounds import Belief
@@ -89,7 +89,8 @@ def assemble(
         "empirical": _empirical(audit, last, confidence, worlds),
         "canaries": _canaries(audit, confidence),
     }
-    report["alarms"] = _alarms(audit, last, report, worlds)
+    report["contradictions"] = _alarms(audit, last, report, worlds)
+    report["alarms"] = len(report["contradictions"])
     scored, bounds = _scored(last, worlds), report["bounds"]
     seen, bound = scored and scored[0], bounds and bounds["rho_alpha"]
     report["seen_below"] = live_power.seen_below(audit, worlds, seen)
@@ -97,7 +98,7 @@ def assemble(
     if claim is not None:
         unmeasured = live_power.lacking(audit, worlds, seen, bound)
         report["claim"] = live_claim.judge(
-            audit, claim, report["alarms"], unmeasured, reported, ended
+            audit, claim, report["contradictions"], unmeasured, reported, ended
         )
     return report
 

@@ -1,7 +1,7 @@
 """The audit of a training loop: what it claims, what theory says of it, what an attack proves."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -14,9 +14,11 @@ from adversaries.statistics.estimators import Advantage
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
 from fedsim.audits.app.audit import check
-from fedsim.audits.app.configuration import Claim, Scope
 from fedsim.audits.app.directory import LONGEST_TIME
-from fedsim.audits.app.rules import Finding
+from fedsim.audits.judgement.claim import Claim, Scope
+from fedsim.audits.judgement.finding import Finding, alarms
+from fedsim.audits.judgement.judge import Evidence, Judgement, judge
+from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.judgement.verdict import Verdict
 from fedsim.audits.loop import guarantee, scoring
 from fedsim.audits.loop.guarantee import Observation
@@ -115,45 +117,66 @@ class LoopAudit:
         return _largest(self.lower_bounds)
 
     @property
-    def verdict(self) -> Verdict:
-        """What the audit concludes about the claim."""
+    def judgement(self) -> Judgement:
+        """What the audit concludes about the claim, and why it does not judge it."""
         if self.claim is None:
-            return Verdict.NO_CLAIM
-        if self.proven.epsilon > self.claim.epsilon:
-            return Verdict.CONVICTED
-        if self.alarms:
-            return Verdict.SUSPECT
-        if self.epsilon is None:
-            return Verdict.NOT_JUDGED
-        if self.epsilon > self.claim.epsilon * (1 + 1e-6):
-            return Verdict.SUSPECT
+            return judge(None, Evidence())
         # Right as it is configured; what was really added is measured.
         sure = None if self.noise is None else self.noise.epsilon
-        supported = sure is not None and sure <= self.claim.epsilon
-        return Verdict.SUPPORTED if supported else Verdict.NOT_JUDGED
+        unsure = sure is None or not self.claim.allows(sure)
+        why = ""
+        if self.epsilon is None or unsure:
+            seen, claimed = self.observation, self.claim.epsilon
+            why = not_judged(seen, self.epsilon, self.noise, claimed, self.trials)
+        evidence = Evidence(
+            refuted=self.proven.epsilon > self.claim.epsilon,
+            broken=self.alarms > 0,
+            unknown=[why] if self.epsilon is None else [],
+            exceeded=not self._supported,
+            unsure=[why] if unsure else [],
+        )
+        return judge(self.claim, evidence)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the audit concludes about the claim."""
+        return self.judgement.verdict
 
     @property
     def alarms(self) -> int:
         """How many rules found a guarantee broken, whatever room a claim leaves."""
-        return sum(each.breaks for each in self.findings)
+        return alarms(self.findings)
 
     @property
     def contradictory(self) -> bool:
         """Whether the attack disproves a claim that theory supports."""
-        known = self.claim is not None and self.epsilon is not None
-        return (
-            known
-            and self.verdict is Verdict.CONVICTED
-            and (self.epsilon or 0) <= (self.claim.epsilon if self.claim else 0)
-        )
+        return self.verdict is Verdict.CONVICTED and self._supported
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why the claim is not judged; () if it is."""
-        if self.verdict is not Verdict.NOT_JUDGED:
-            return ()
-        claim = math.inf if self.claim is None else self.claim.epsilon
-        return (not_judged(self.observation, self.epsilon, self.noise, claim, self.trials),)
+        return self.judgement.reasons
+
+    @property
+    def _supported(self) -> bool:
+        if self.claim is None or self.epsilon is None:
+            return False
+        return self.claim.allows(self.epsilon)
+
+    def report(self, code: Mapping[str, str]) -> AuditReport:
+        """Return the report of the audit.
+
+        Args:
+            code: the digests of what was run, from before it ran.
+        """
+        return AuditReport(
+            verdict=self.verdict,
+            reasons=self.reasons,
+            epsilon=self.epsilon,
+            proven=self.proven.epsilon,
+            delta=self.delta,
+            report=self.as_json() | {"code": code},
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""
@@ -180,7 +203,7 @@ class LoopAudit:
                 "contradicts_theory": self.contradictory,
                 "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
             },
-            "findings": [asdict(finding) for finding in self.findings],
+            "findings": [finding.as_json() for finding in self.findings],
             "alarms": self.alarms,
             "watched": {
                 "steps": len(steps),

@@ -7,7 +7,7 @@ function and one entry in `RULES`.
 import math
 from collections.abc import Callable
 
-from fedsim.audits.app.rules import Finding
+from fedsim.audits.judgement.finding import Finding
 from fedsim.audits.loop.guarantee import Observation
 
 
@@ -16,8 +16,8 @@ def _data_dependent(seen: Observation) -> Finding | None:
     if not seen.unlike:
         return None
     return Finding(
+        "alarm",
         "data-dependent-divisor",
-        True,
         f"{'; '.join(seen.unlike)}: what is released tells how many records there are, and the "
         f"noise has another scale{_where(seen)}",
         "fix the batch size, the number of steps and optimizer.expected_batch_size beforehand, or "
@@ -66,8 +66,8 @@ def _data_dependent_records(seen: Observation) -> Finding | None:
     if seen.displaced <= 1:
         return None
     return Finding(
+        "alarm",
         "data-dependent-records",
-        True,
         f"{seen.displaced} of the records that the loader draws from differ where one of the data "
         "does: the loop reads the data before the first noisy step, to scale or to choose records",
         "take means, scales and choices from public data, or account for them",
@@ -81,8 +81,8 @@ def _sampler(seen: Observation) -> Finding | None:
         return None
     kind = seen.present[0].samplers
     return Finding(
+        "alarm",
         "sampler",
-        True,
         f"the accountant counts on Poisson sampling, and the loader's batches are {kind}: "
         + "; ".join(wrong.values()),
         "leave poisson_sampling=True, or account for every step without amplification",
@@ -95,8 +95,8 @@ def _rebuilt(seen: Observation) -> Finding | None:
     if said is None or said.steps >= told:
         return None
     return Finding(
+        "alarm",
         "rebuilt-accountant",
-        True,
         f"the accountant's last word counts {said.steps} steps of {told} that accountants were "
         "told of",
         "keep one PrivacyEngine, or load the accountant's state into the next one",
@@ -116,8 +116,8 @@ def _multiplier(seen: Observation) -> Finding | None:
         return None
     first = wrong[0]
     return Finding(
+        "alarm",
         "noise-norm",
-        True,
         f"noise of {first.noise_multiplier * first.noise_norm:g} hides a clipped gradient of at "
         f"most {first.sensitivity:g}, and the accountant was told a multiplier of "
         f"{first.told_multiplier:g}",
@@ -132,8 +132,8 @@ def _realised(seen: Observation) -> Finding | None:
         return None
     where, measured = off
     return Finding(
+        "alarm",
         "realised-noise",
-        True,
         f"{where} the noise is {measured.low:.3g} to {measured.high:.3g} of the configured one "
         "(chi-square, 99.99 % for all steps and tensors together)",
         "leave adding noise to Opacus's optimizer, once for each step",
@@ -146,8 +146,8 @@ def _clipping(seen: Observation) -> Finding | None:
     if not wrong:
         return None
     return Finding(
+        "alarm",
         "clipping",
-        True,
         f"in {len(wrong)} steps what was noised is not the sum of each record's clipped gradient",
         "clip every record's gradient before they are summed, as Opacus's optimizer does",
     )
@@ -158,8 +158,8 @@ def _adaptive(seen: Observation) -> Finding | None:
     if not any(step.adaptive for step in seen.steps):
         return _own_adaptive(seen)
     return Finding(
+        "alarm",
         "adaptive-clipping",
-        True,
         "the clipping norm follows the share of unclipped gradients, whose denominator, the true "
         "size of the batch, has no noise and is in no accountant",
         "divide by the expected size of a batch, or fix the clipping norm",
@@ -170,8 +170,8 @@ def _own_adaptive(seen: Observation) -> Finding | None:
     if "clipping norm" not in seen.varied:
         return None
     return Finding(
+        "alarm",
         "adaptive-clipping",
-        True,
         "the clipping norm of one and the same step is another in other runs: it follows the "
         "data, and no accountant was told",
         "fix the clipping norm or its schedule beforehand, or add noise to what it follows and "
@@ -184,7 +184,7 @@ def _no_noise(seen: Observation) -> Finding | None:
     if not seen.steps or all(step.noise_multiplier > 0 for step in seen.steps):
         return None
     return Finding(
-        "no-noise", True, "a step has a noise multiplier of 0", "set a noise multiplier above 0"
+        "alarm", "no-noise", "a step has a noise multiplier of 0", "set a noise multiplier above 0"
     )
 
 
@@ -192,8 +192,8 @@ def _untold(seen: Observation) -> Finding | None:
     """Steps that no accountant was told of."""
     if unnoised := seen.present[0].unnoised:
         return Finding(
+            "alarm",
             "untold-steps",
-            True,
             f"an ordinary optimizer took {unnoised} steps on the model, without noise",
             "step with Opacus's optimizer alone, on data that are private",
         )
@@ -202,8 +202,8 @@ def _untold(seen: Observation) -> Finding | None:
     if not untold or not (asked or any(step.told for step in seen.steps)):
         return None
     return Finding(
+        "alarm",
         "untold-steps",
-        True,
         f"no accountant was told of {untold} of {len(seen.steps)} steps",
         "attach the accountant's hook to every optimizer, as PrivacyEngine.make_private does, and "
         "call it in a hook that takes its place",
@@ -215,8 +215,8 @@ def _seeded(seen: Observation) -> Finding | None:
     if not seen.seeded:
         return None
     return Finding(
+        "alarm",
         "seeded-noise",
-        True,
         "runs of different seeds, or two steps, have the same noise: the loop sets a seed of its "
         "own",
         "draw noise from a generator that nobody seeds with a constant",
@@ -228,8 +228,8 @@ def _secure(seen: Observation) -> Finding | None:
     if not seen.steps or all(step.secure for step in seen.steps):
         return None
     return Finding(
+        "note",
         "secure-noise",
-        False,
         "the noise comes from PyTorch's own generator, which can be predicted, in floating point",
         "in earnest, take PrivacyEngine(secure_mode=True), which needs torchcsprng",
     )

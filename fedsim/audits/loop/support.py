@@ -145,7 +145,7 @@ def not_judged(
         return BESIDE.format("; ".join(beside))
     if observation.steps and not observation.one_scale:
         return UNEVEN
-    if epsilon is None or noise is None:
+    if epsilon is None or noise is None or noise.epsilon is None:
         return UNKNOWN
     least = LEAST.format(noise, claim)
     if math.isinf(noise.runs_more):

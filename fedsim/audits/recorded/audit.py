@@ -23,14 +23,18 @@ from dataclasses import asdict
 from typing import Any
 
 from adversaries.errors import InputError
+from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.finding import Finding, alarms
+from fedsim.audits.judgement.report import AuditReport, of_transcript
 from fedsim.audits.recorded import client_noise, transcript_claim
 from fedsim.audits.recorded.client_noise import Epsilon
 from fedsim.audits.recorded.loop_steps import LoopSteps
 from fedsim.audits.recorded.participant_rounds import ParticipantRounds
 from fedsim.audits.recorded.recorded_noise import NUMBERS, unbelievable
 from fedsim.audits.recorded.server_rounds import ServerRounds
-from fedsim.audits.recorded.transcript_claim import Claimed, Evidence
-from fedsim.audits.recorded.transcript_findings import Asked, Notes, finding
+from fedsim.audits.recorded.transcript_claim import Recorded
+from fedsim.audits.recorded.transcript_findings import Asked, Notes
+from fedsim.audits.recorded.transcript_release import worst
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.federation.transcripts.records import LOOP, Facts, ObservedRound, Transcript
 
@@ -96,12 +100,11 @@ class Auditor:
         reported = client_noise.composed(self._reported.values())
         if reported is not None:
             short = claimed_epsilon is not None and reported.total > claimed_epsilon
-            findings.append(finding("caution" if short else "note", str(reported)))
+            findings.append(Finding("caution" if short else "note", "", str(reported)))
         claim = None
         if claimed_epsilon is not None:
-            alarms = any(one["severity"] == "alarm" for one in findings)
-            evidence = Evidence(self._mechanism, measured, reported, missing, alarms)
-            claimed = Claimed(claimed_epsilon, delta, claimed_unit)
+            evidence = Recorded(self._mechanism, measured, reported, missing, alarms(findings) > 0)
+            claimed = Claim(claimed_epsilon, delta, unit=claimed_unit)
             claim = transcript_claim.judge(claimed, evidence, findings)
         return {
             "kind": "transcript audit",
@@ -115,7 +118,8 @@ class Auditor:
             "release": measured.release,
             "canary": measured.canary,
             "filtered": measured.filtered,
-            "findings": findings,
+            "findings": [each.as_json() for each in findings],
+            "alarms": alarms(findings),
         }
 
     def _observe_mechanism(self, observed: ObservedRound) -> None:
@@ -162,11 +166,25 @@ def audit(
     }
     if transcript.incomplete:
         text = f"the transcript is incomplete: {transcript.incomplete}"
-        report["findings"].insert(0, finding("caution", text))
+        report["findings"].insert(0, Finding("caution", "", text).as_json())
     if transcript.torn:
         text = "the last round was not finished when the recorder stopped; it was dropped"
-        report["findings"].append(finding("note", text))
+        report["findings"].append(Finding("note", "", text).as_json())
     return report
+
+
+def concluded(report: dict[str, Any]) -> AuditReport:
+    """Return what a report says of the claim, as every audit does.
+
+    Args:
+        report: as of `audit`.
+    """
+    release, canary = report["release"], report["canary"]
+    if release is not None:
+        # A training loop has one unit of privacy, a federation one for each client.
+        told = release if "steps" in release else worst(release)
+        return of_transcript(report, told["epsilon"]["point"], release["proven"]["epsilon"])
+    return of_transcript(report, None, canary and canary["proven"]["epsilon_all_rounds"])
 
 
 def _missing(transcript: Transcript | Reader) -> str:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +12,8 @@ from scipy.stats import chi2
 from adversaries.attacks import residuals
 from adversaries.attacks.residuals import SamplingTest
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, binomial_low
+from fedsim.audits.judgement.finding import Finding
 from fedsim.audits.recorded.recorded_step import Step
-from fedsim.audits.recorded.transcript_findings import finding
 from fedsim.audits.recorded.transcript_release import EXCESS
 
 Floats = npt.NDArray[np.float64]
@@ -104,7 +103,7 @@ class Checked:
             empty where it stays.
     """
 
-    findings: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     amplified: bool = False
     unsure: str = ""
     sampling: dict[str, float] | None = None
@@ -227,21 +226,21 @@ def checked(steps: Sequence[Step]) -> Checked:
     # Without a rate nothing amplifies; with one, whatever is wrong with batches speaks against it.
     amplified = all(step.sample_rate for step in steps) and not wrong
     unsure = UNTESTED if amplified and not _tested(steps) else ""
-    cautions = [finding("caution", unsure)] if unsure else []
+    cautions = [Finding("caution", "", unsure)] if unsure else []
     findings = [*wrong, *cautions, *_sums(steps), *_divisors(steps), *_accountants(steps)]
     return Checked(findings, amplified, unsure, sampling, known, favoured, divisors)
 
 
-def _sampling(steps: Sequence[Step]) -> tuple[dict[str, float] | None, list[dict[str, Any]]]:
+def _sampling(steps: Sequence[Step]) -> tuple[dict[str, float] | None, list[Finding]]:
     """Return the test of the batches' sizes, and what speaks against Poisson's."""
     found = []
     charged = next((step for step in steps if step.sampling not in ("", "poisson")), None)
     if charged is not None and charged.charged and charged.charged.sample_rate < 1:
         text = NOT_POISSON.format(charged.charged.sample_rate, charged.sampling)
-        found.append(finding("caution", text))
+        found.append(Finding("caution", "", text))
     most = max(step.accumulated for step in steps)
     if most > 1:
-        found.append(finding("caution", ACCUMULATED.format(most)))
+        found.append(Finding("caution", "", ACCUMULATED.format(most)))
     kinds = _sizes(steps)
     worst: dict[str, float] | None = None
     for (rate, records), listed in kinds.items():
@@ -257,7 +256,7 @@ def _sampling(steps: Sequence[Step]) -> tuple[dict[str, float] | None, list[dict
         text = SIZES.format(
             *(worst[name] for name in ("declared", "rate", "dispersion", "p_value"))
         )
-        found.append(finding("alarm", text))
+        found.append(Finding("alarm", "", text))
     return worst, found
 
 
@@ -315,13 +314,13 @@ def _possible(steps: Sequence[Step], rate: float, records: int | None) -> list[i
 
 def _members(
     steps: Sequence[Step], taken: tuple[tuple[int, ...], ...] | None
-) -> tuple[float, list[dict[str, Any]]]:
+) -> tuple[float, list[Finding]]:
     """Return the rate of a record that is surely favoured, 0 for none; and what is wrong."""
     if taken is None:
         return 0.0, []
     found = []
     if any(len(set(members)) < len(members) for members in taken):
-        found.append(finding("alarm", TWICE))
+        found.append(Finding("alarm", "", TWICE))
     rates = {
         step.sample_rate or (step.charged.sample_rate if step.charged else 1.0) for step in steps
     }
@@ -333,14 +332,14 @@ def _members(
     if records * float(bdtrc(most - 1, len(steps), rate)) >= TAIL:
         return 0.0, found
     low = float(binomial_low(most, len(steps), TAIL / records))
-    found.append(finding("alarm", FAVOURED.format(most, len(steps), rate, low)))
+    found.append(Finding("alarm", "", FAVOURED.format(most, len(steps), rate, low)))
     return low, found
 
 
-def _sums(steps: Sequence[Step]) -> list[dict[str, Any]]:
+def _sums(steps: Sequence[Step]) -> list[Finding]:
     """Return the findings of sums that clipped gradients cannot have, or do not have."""
     unclipped = sum(step.clipped is False for step in steps)
-    found = [finding("alarm", UNCLIPPED.format(unclipped, len(steps)))] if unclipped else []
+    found = [Finding("alarm", "", UNCLIPPED.format(unclipped, len(steps)))] if unclipped else []
     longest = max(
         (
             (step.sum_length / (step.batch * step.clipping_norm), step.batch)
@@ -351,31 +350,31 @@ def _sums(steps: Sequence[Step]) -> list[dict[str, Any]]:
     )
     if longest[0] <= 1 + EXCESS:
         return found
-    return [*found, finding("alarm", LONG_SUM.format(*longest))]
+    return [*found, Finding("alarm", "", LONG_SUM.format(*longest))]
 
 
-def _divisors(steps: Sequence[Step]) -> list[dict[str, Any]]:
+def _divisors(steps: Sequence[Step]) -> list[Finding]:
     """Return what depends on the data in the divisors."""
     found = []
     own = [step for step in steps if step.batch]
     if len({step.batch for step in own}) > 1 and all(step.divisor == step.batch for step in own):
-        found.append(finding("alarm", OWN_SIZE))
+        found.append(Finding("alarm", "", OWN_SIZE))
     # A weight that all have, of whatever size, is no function of anybody's data; and weights that
     # differ are one even where they happen to sum to the number of users.
     weighed = [step for step in steps if step.weight and step.batch]
     unlike = [step for step in weighed if step.weights_differ]
     if unlike:
-        found.append(finding("alarm", OWN_WEIGHT.format(unlike[0].weight, unlike[0].batch)))
+        found.append(Finding("alarm", "", OWN_WEIGHT.format(unlike[0].weight, unlike[0].batch)))
     for step in [] if unlike else weighed:
         if step.weights_differ is None and not math.isclose(step.weight or 0, step.batch or 0):
-            found.append(finding("caution", UNSEEN_WEIGHT.format(step.weight, step.batch)))
+            found.append(Finding("caution", "", UNSEEN_WEIGHT.format(step.weight, step.batch)))
             break
     if any(step.count_std is not None for step in steps):
-        found.append(finding("caution", OWN_COUNT))
+        found.append(Finding("caution", "", OWN_COUNT))
     return found
 
 
-def _accountants(steps: Sequence[Step]) -> list[dict[str, Any]]:
+def _accountants(steps: Sequence[Step]) -> list[Finding]:
     """Return what accountants were told otherwise than it was."""
     found = []
     for step in steps:
@@ -388,10 +387,10 @@ def _accountants(steps: Sequence[Step]) -> list[dict[str, Any]]:
         if step.charged.noise_multiplier > real * (1 + EXCESS):
             why = ", the noisy count of clipped gradients included" if step.count_std else ""
             text = UNDERCHARGED.format(step.charged.noise_multiplier, real, why)
-            found.append(finding("alarm", text))
+            found.append(Finding("alarm", "", text))
             break
     last = steps[-1].charged
     if last is not None and last.steps < len(steps):
         engines = len({step.engine for step in steps})
-        found.append(finding("caution", UNCOUNTED.format(last.steps, len(steps), engines)))
+        found.append(Finding("caution", "", UNCOUNTED.format(last.steps, len(steps), engines)))
     return found

@@ -17,10 +17,11 @@ import numpy.typing as npt
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.judgement.finding import Finding
 from fedsim.audits.recorded import left_over, loop_checks, noise_level, noise_shape
 from fedsim.audits.recorded.left_over import Claims, Dither, Layout, Rounding
 from fedsim.audits.recorded.recorded_step import Step, step_of
-from fedsim.audits.recorded.transcript_findings import Asked, Measured, Notes, finding
+from fedsim.audits.recorded.transcript_findings import Asked, Measured, Notes
 from fedsim.audits.recorded.transcript_release import noise_multipliers, noise_values
 from fedsim.federation.transcripts.records import UNITS, ObservedRound
 from fedsim.privacy.accounting import accountant
@@ -88,9 +89,9 @@ class LoopSteps:
         checked = loop_checks.checked(self._steps)
         findings += checked.findings
         if checked.divisors:
-            findings.append(finding("alarm", checked.neighbour(self._steps, asked.delta)))
+            findings.append(Finding("alarm", "", checked.neighbour(self._steps, asked.delta)))
         if why:
-            findings.append(finding("caution", why))
+            findings.append(Finding("caution", "", why))
             return Measured(unmeasured=why, unit=unit)
         level = noise_level.measured(self._releases, asked.confidence)
         findings += noise_level.findings_of(level, self._releases)
@@ -99,7 +100,7 @@ class LoopSteps:
             stds = [ends["point"] for ends in level.stds(self._releases)]
             findings += noise_shape.check(compared, stds, declared=False)
             if len(compared) < len(self._releases):
-                findings.append(finding("note", COMPARED))
+                findings.append(Finding("note", "", COMPARED))
         return Measured(
             self._release(level, checked, asked.delta, asked.confidence, unit), unit=unit
         )

@@ -3,12 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, significance
-from fedsim.audits.recorded.transcript_findings import finding
+from fedsim.audits.judgement.finding import Finding
 from fedsim.audits.run import detectable
 
 Ends = Mapping[str, float]
@@ -144,7 +143,7 @@ def seen_below(level: NoiseLevel, releases: Sequence[Release]) -> float | None:
     return detectable.by_energy(freedom, significance(ALARM_CONFIDENCE) / 2, rounding)
 
 
-def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[dict[str, Any]]:
+def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[Finding]:
     """Return what is wrong with the size of the noise.
 
     Args:
@@ -153,13 +152,13 @@ def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[dict[str
     """
     sure = level.sure
     if level.verdict == "hidden":
-        return [finding("caution", HIDDEN)]
+        return [Finding("caution", "", HIDDEN)]
     if level.verdict == "none":
         bare = [release for release in releases if release.noiseless]
         where = "" if len(bare) == len(releases) else f" in {len(bare)} rounds"
         claimed = all(release.claimed_std for release in releases)
         text = NO_NOISE.replace("no noise", f"no noise{where}", 1)
-        return [finding("alarm" if claimed else "note", text)]
+        return [Finding("alarm" if claimed else "note", "", text)]
     if level.verdict == "less" and sure.high >= 1:
         worst = min((level.sure_rounds[place] for place in level.too_low), key=lambda one: one.high)
         text = (
@@ -167,13 +166,14 @@ def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[dict[str
             f"{worst.high:.4g} times its standard deviation ({ALARM_CONFIDENCE:.2%} confidence, of "
             "all rounds); more of it in others makes up for nothing"
         )
-        return [finding("alarm", text) | {"rounds": [releases[at].round for at in level.too_low]}]
+        rounds = tuple(releases[at].round for at in level.too_low)
+        return [Finding("alarm", "", text, rounds=rounds)]
     if level.verdict in ("less", "more"):
         text = (
             f"the noise is {level.verdict} than configured: {sure.low:.4g} to {sure.high:.4g} "
             f"times its standard deviation ({ALARM_CONFIDENCE:.2%} confidence)"
         )
-        return [finding("alarm" if level.verdict == "less" else "caution", text)]
+        return [Finding("alarm" if level.verdict == "less" else "caution", "", text)]
     return []
 
 

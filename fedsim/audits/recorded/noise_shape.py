@@ -1,12 +1,11 @@
 """Whether noise is what a Gaussian mechanism adds: new, normal, and alike in every parameter."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.recorded.transcript_findings import finding
+from fedsim.audits.judgement.finding import Finding
 
 SAME = 0.99
 """Correlation above which the noise of two rounds is the same, whatever else is left over."""
@@ -27,9 +26,7 @@ def independent(releases: Sequence[Release]) -> bool:
     return not noisy_means.repeated_noise(releases, ALARM_CONFIDENCE)
 
 
-def check(
-    releases: Sequence[Release], stds: Sequence[float], *, declared: bool
-) -> list[dict[str, Any]]:
+def check(releases: Sequence[Release], stds: Sequence[float], *, declared: bool) -> list[Finding]:
     """Return what speaks against independent N(0, s^2) in every parameter and round.
 
     Args:
@@ -44,22 +41,23 @@ def check(
     if repeated:
         first, second = repeated[0]
         findings.append(
-            finding(
+            Finding(
                 "alarm",
+                "",
                 f"the noise of round {second} repeats that of round {first} ({len(repeated)} such "
                 "pairs): is the random seed set anew in every round? Their difference has no noise",
             )
         )
     elif declared and not independent(releases):
-        findings.append(finding("caution", ALIKE))
+        findings.append(Finding("caution", "", ALIKE))
     unseen = len(releases) - len(noisy_means.clear_of_rounding(releases))
     if unseen:
         where = "" if unseen == len(releases) else f" in {unseen} of {len(releases)} rounds"
-        findings.append(finding("note", SHAPE_UNSEEN.format(where)))
+        findings.append(Finding("note", "", SHAPE_UNSEEN.format(where)))
     normal = noisy_means.normality(releases)
     if normal is not None and normal < 1 - ALARM_CONFIDENCE:
         findings.append(
-            finding("alarm", f"the noise is not Gaussian (Kolmogorov-Smirnov p = {normal:.2g})")
+            Finding("alarm", "", f"the noise is not Gaussian (Kolmogorov-Smirnov p = {normal:.2g})")
         )
     names = list(releases[0].by_array)
     if any(list(release.by_array) != names for release in releases):
@@ -78,8 +76,9 @@ def check(
         # All parameters together have been judged already; here the odd array out.
         if len(names) > 1 and (high < 0.5 or low > 2):
             findings.append(
-                finding(
+                Finding(
                     "alarm",
+                    "",
                     f"array '{name}' was left over with {low:.3g} to {high:.3g} times the noise of "
                     "the whole model: it is noised or clipped differently",
                 )

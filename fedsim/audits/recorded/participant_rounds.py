@@ -9,13 +9,14 @@ from adversaries.attacks.noisy_means import Release
 from adversaries.statistics import canaries, gaussian
 from adversaries.statistics.canaries import vector
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.judgement.finding import Finding
 from fedsim.audits.recorded import left_over, transcript_canary, transcript_release
 from fedsim.audits.recorded.left_over import Claims, Dither, Layout, Rounding
 from fedsim.audits.recorded.recorded_noise import claimed_local_std, number
 from fedsim.audits.recorded.share_rounds import FILTER, ShareRounds
 from fedsim.audits.recorded.svt_rounds import SvtRounds
 from fedsim.audits.recorded.transcript_canary import Scored
-from fedsim.audits.recorded.transcript_findings import Asked, Measured, Notes, finding
+from fedsim.audits.recorded.transcript_findings import Asked, Measured, Notes
 from fedsim.federation.transcripts.records import Arrays, Canary, ObservedRound
 
 TOWARDS = "the server, which sees this client's noised update by itself"
@@ -98,7 +99,7 @@ class ParticipantRounds:
             findings += _understated(release, asked.mechanism)
             unlikely = noisy_means.fit(self._local)
             if unlikely < 1 - ALARM_CONFIDENCE:
-                findings.append(finding("alarm", UNCLIPPED.format(unlikely)))
+                findings.append(Finding("alarm", "", UNCLIPPED.format(unlikely)))
         if self._scored:
             canary = transcript_canary.measured(self._scored, asked.delta, asked.confidence)
         if self._unread:
@@ -107,10 +108,10 @@ class ParticipantRounds:
         if filtered is not None:
             return Measured(release, canary, SELECTION, filtered=filtered)
         if release is None and canary is None:
-            findings.append(finding("note", NOTHING_MEASURED))
+            findings.append(Finding("note", "", NOTHING_MEASURED))
         return Measured(release, canary, "" if release else NOTHING_MEASURED)
 
-    def _unreadable(self, findings: list[dict[str, Any]]) -> tuple[str, str, Any]:
+    def _unreadable(self, findings: list[Finding]) -> tuple[str, str, Any]:
         """Return why nothing is measured, of a client, and what is known of them."""
         share = self._share.measured() if self._unread == {FILTER} else None
         if share is not None:
@@ -120,7 +121,7 @@ class ParticipantRounds:
             why, known = NO_NOISE, {"filter": "PercentilePrivacy", "identified": identified}
         else:
             why, known = UNDECLARED.format(" and ".join(sorted(self._unread))), None
-        findings.append(finding("caution", why))
+        findings.append(Finding("caution", "", why))
         return why, "client", known
 
     def _score(self, seen: ObservedRound, canary: Canary, after: Arrays) -> None:
@@ -163,7 +164,7 @@ class ParticipantRounds:
         self._local.append(release)
 
 
-def _understated(release: Mapping[str, Any], mechanism: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _understated(release: Mapping[str, Any], mechanism: Mapping[str, Any]) -> list[Finding]:
     """Return what is wrong if the noise gives more than the epsilon that LocalDpMod was given."""
     claimed = number(mechanism, "local_epsilon")
     delta = number(mechanism, "local_delta")
@@ -178,4 +179,4 @@ def _understated(release: Mapping[str, Any], mechanism: Mapping[str, Any]) -> li
         f"LocalDpMod claims epsilon {claimed:g} a round at delta {delta:g}; noise and clipping "
         f"give at least {real:.3g}"
     )
-    return [finding("alarm", text)]
+    return [Finding("alarm", "", text)]

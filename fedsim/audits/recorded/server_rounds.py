@@ -11,10 +11,11 @@ import numpy.typing as npt
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics.canaries import vector
+from fedsim.audits.judgement.finding import Finding
 from fedsim.audits.recorded import declaration, left_over, transcript_release, weighting
 from fedsim.audits.recorded.left_over import Claims, Dither, Layout, Rounding
 from fedsim.audits.recorded.recorded_noise import claimed_std, number
-from fedsim.audits.recorded.transcript_findings import Asked, Measured, Notes, finding
+from fedsim.audits.recorded.transcript_findings import Asked, Measured, Notes
 from fedsim.audits.recorded.transcript_release import EXCESS
 from fedsim.audits.recorded.weighting import WEIGHTINGS, Weighting
 from fedsim.federation.transcripts.records import ObservedRound
@@ -96,10 +97,10 @@ class ServerRounds:
         name, basis = self._weighting.chosen(asked.mechanism.get("aggregation"))
         releases = self._weighting.releases(name)
         if not releases:
-            findings.append(finding("note", "no round released an aggregate; nothing to audit"))
+            findings.append(Finding("note", "", "no round released an aggregate; nothing to audit"))
             return Measured(unmeasured="no round released an aggregate")
         if why := _no_mean(releases, asked.mechanism):
-            findings.append(finding("caution", why))
+            findings.append(Finding("caution", "", why))
             return Measured(unmeasured=why)
         declared = asked.mechanism.get("aggregation") == "declared"
         release = transcript_release.measured(releases, TOWARDS, asked, declared=declared)

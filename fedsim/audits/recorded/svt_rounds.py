@@ -14,8 +14,9 @@ import numpy.typing as npt
 from scipy.stats import chi2
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.judgement.finding import Finding
 from fedsim.audits.recorded.recorded_noise import number
-from fedsim.audits.recorded.transcript_findings import Asked, Notes, finding
+from fedsim.audits.recorded.transcript_findings import Asked, Notes
 from fedsim.federation.transcripts.records import ObservedRound
 
 GRID = 1e-4
@@ -78,7 +79,7 @@ class SvtRounds:
         length = sum(sum_ / scale for sum_, scale, _, _ in self._rounds)
         shown, sure = (_interval(length, total, at) for at in (asked.confidence, ALARM_CONFIDENCE))
         if sure[1] < 1:
-            asked.findings.append(finding("alarm", LESS.format(*sure)))
+            asked.findings.append(Finding("alarm", "", LESS.format(*sure)))
         # Of rounds that differ, the one that tells least.
         reach = min(2 * gamma / (scale * sure[1]) for _, scale, _, gamma in self._rounds)
         proven = laplace_epsilon(reach, total, asked.delta)
@@ -89,7 +90,7 @@ class SvtRounds:
             proven,
             asked.delta,
         )
-        asked.findings.append(finding("caution", text))
+        asked.findings.append(Finding("caution", "", text))
         return {
             "filter": "SVTPrivacy",
             "rounds": len(self._rounds),

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.verdict import Verdict
+from fedsim.audits.judgement import judge as judgement
+from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.finding import Finding
+from fedsim.audits.judgement.judge import Evidence
 from fedsim.audits.recorded.client_noise import Reported
 from fedsim.audits.recorded.noise_shape import ALIKE
-from fedsim.audits.recorded.transcript_findings import Measured, finding
+from fedsim.audits.recorded.transcript_findings import Measured
 from fedsim.federation.transcripts.records import UNITS
 
 Part = Mapping[str, Any]
-
-ROUNDING = 1e-6
-"""Relative excess of an epsilon over the claim that is rounding."""
 
 RECORDS = (
     "it is of a record of a client's data, and a transcript measures what is learnt of a client's "
@@ -63,23 +63,8 @@ UNBOUNDED_FILTER = "is refuted: the epsilon of {} is infinite by {}"
 
 
 @dataclass(frozen=True)
-class Claimed:
-    """What somebody claims of all rounds of a run.
-
-    Attributes:
-        epsilon: finite, at least 0.
-        delta: that of the report.
-        unit: one of `records.UNITS`, None where nobody said: what was declared then counts.
-    """
-
-    epsilon: float
-    delta: float
-    unit: str | None = None
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What there is to judge by.
+class Recorded:
+    """What a transcript gives to judge a claim by.
 
     Attributes:
         mechanism: as recorded; the last round that names a value counts.
@@ -96,65 +81,63 @@ class Evidence:
     alarms: bool
 
 
-def judge(claim: Claimed, evidence: Evidence, findings: list[dict[str, Any]]) -> dict[str, Any]:
+def judge(claim: Claim, recorded: Recorded, findings: list[Finding]) -> dict[str, Any]:
     """Return the claim with its verdict, and the reasons of one that is not judged.
 
     Args:
         claim: of all rounds.
-        evidence: what the transcript gives to judge it by.
+        recorded: what the transcript gives to judge it by.
         findings: those of the report; what refutes the claim is appended as alarms.
     """
-    unit = claim.unit or evidence.mechanism.get("unit")
+    unit = claim.unit or recorded.mechanism.get("unit")
     unit = unit if unit in UNITS else None
-    other = RECORDS if evidence.measured.unit == "client" else CLIENTS
-    refuted, verdict, reasons = list[str](), Verdict.NOT_JUDGED, [other]
-    if unit is None and evidence.reported is not None:
-        reasons = [UNKNOWN_UNIT.format(evidence.reported.named)]
-    elif unit in (None, evidence.measured.unit):
-        refuted, verdict, reasons = _of_updates(claim, unit, evidence)
+    other = RECORDS if recorded.measured.unit == "client" else CLIENTS
+    refuted, evidence = list[str](), Evidence(incomparable=other)
+    if unit is None and recorded.reported is not None:
+        evidence = Evidence(incomparable=UNKNOWN_UNIT.format(recorded.reported.named))
+    elif unit in (None, recorded.measured.unit):
+        refuted, evidence = _of_updates(claim, unit, recorded)
     findings += [
-        finding("alarm", f"the claim of epsilon {claim.epsilon:g} at delta {claim.delta:g} {text}")
+        Finding(
+            "alarm", "", f"the claim of epsilon {claim.epsilon:g} at delta {claim.delta:g} {text}"
+        )
         for text in refuted
     ]
+    found = judgement.judge(claim, evidence)
     return {
         "epsilon": claim.epsilon,
         "delta": claim.delta,
         "unit": unit,
-        "verdict": verdict.value,
-        "reasons": reasons,
+        "verdict": found.verdict.value,
+        "reasons": list(found.reasons),
     }
 
 
-def _of_updates(
-    claim: Claimed, unit: str | None, evidence: Evidence
-) -> tuple[list[str], Verdict, list[str]]:
-    """Return what refutes a claim of whole updates, the verdict, and why there is none."""
-    release, canary = evidence.measured.release, evidence.measured.canary
+def _of_updates(claim: Claim, unit: str | None, recorded: Recorded) -> tuple[list[str], Evidence]:
+    """Return what refutes a claim of whole updates, and all evidence about it."""
+    release, canary = recorded.measured.release, recorded.measured.canary
     refuted, unjudged = [], []
-    if canary is not None and unit is None and "clipping" not in evidence.mechanism:
+    if canary is not None and unit is None and "clipping" not in recorded.mechanism:
         unjudged.append(CANARY_UNIT)
     elif canary is not None:
         unjudged.append(CANARIES)
         refuted += _refutation(claim, canary["proven"]["epsilon_all_rounds"], "that canaries found")
-    filtered = evidence.measured.filtered
+    filtered = recorded.measured.filtered
     if filtered is not None and "proven" in filtered:
         refuted += _refutation(claim, filtered["proven"]["epsilon"], "of the upload's noise")
     elif filtered is not None and "identified" in filtered:  # which no confidence speaks of
         refuted.append(UNBOUNDED_FILTER.format(filtered["filter"], filtered["identified"]["by"]))
     if release is None:
-        unjudged += [] if canary is not None else [evidence.measured.unmeasured]
+        unjudged += [] if canary is not None else [recorded.measured.unmeasured]
     elif why := _unjudgeable(release):
         unjudged.append(why)
     else:
         proven = release["proven"]
         node = proven["node"]
-        whose = f"of a {evidence.measured.unit}" if node is None else f"of node {node}"
+        whose = f"of a {recorded.measured.unit}" if node is None else f"of node {node}"
         refuted += _refutation(claim, proven["epsilon"], whose)
-        if not refuted:
-            return [], *_of_release(claim, release, evidence)
-    if refuted:
-        return refuted, Verdict.CONVICTED, []
-    return [], Verdict.NOT_JUDGED, unjudged
+        return refuted, _of_release(claim, release, recorded, refuted=bool(refuted))
+    return refuted, Evidence(refuted=bool(refuted), unknown=unjudged)
 
 
 def _unjudgeable(release: Part) -> str:
@@ -169,23 +152,27 @@ def _unjudgeable(release: Part) -> str:
     return "" if release["count_known"] else UNKNOWN_COUNT
 
 
-def _of_release(claim: Claimed, release: Part, evidence: Evidence) -> tuple[Verdict, list[str]]:
-    """Return the verdict on a claim that nothing refutes, and why it is not judged."""
-    if evidence.alarms:
-        return Verdict.SUSPECT, []
-    if evidence.missing:
-        return Verdict.NOT_JUDGED, [f"{evidence.missing}, and the claim is of all rounds"]
+def _of_release(claim: Claim, release: Part, recorded: Recorded, refuted: bool) -> Evidence:
+    """Return the evidence of noise that was measured or configured."""
+    missing = [f"{recorded.missing}, and the claim is of all rounds"] if recorded.missing else []
     at_most = release["proven"]["epsilon_at_most"]
-    if at_most <= claim.epsilon * (1 + ROUNDING):
-        why = release.get("unsure") or ("" if release["independent"] else ALIKE)
-        return (Verdict.NOT_JUDGED, [why]) if why else (Verdict.SUPPORTED, [])
-    if release["noise"] == "as claimed":  # by the configuration itself the claim is too small
-        return Verdict.SUSPECT, []
-    largest = "any size" if math.isinf(at_most) else f"up to {at_most:.3g}"
-    return Verdict.NOT_JUDGED, [UNCERTAIN.format(largest)]
+    kept = claim.allows(at_most)
+    if kept:
+        unsure = release.get("unsure") or ("" if release["independent"] else ALIKE)
+    else:
+        largest = "any size" if math.isinf(at_most) else f"up to {at_most:.3g}"
+        unsure = UNCERTAIN.format(largest)
+    return Evidence(
+        refuted=refuted,
+        broken=recorded.alarms,
+        unknown=missing,
+        # By the configuration itself the claim is too small.
+        exceeded=not kept and release["noise"] == "as claimed",
+        unsure=[unsure] if unsure else [],
+    )
 
 
-def _refutation(claim: Claimed, epsilon: float, whose: str) -> list[str]:
+def _refutation(claim: Claim, epsilon: float, whose: str) -> list[str]:
     if epsilon <= claim.epsilon:
         return []
     found = "infinite" if math.isinf(epsilon) else f"at least {epsilon:.3g}"

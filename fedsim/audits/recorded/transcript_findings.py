@@ -4,24 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-
-def finding(severity: str, text: str) -> dict[str, Any]:
-    """Return a finding of no round in particular.
-
-    Args:
-        severity: "alarm", "caution" or "note".
-        text: a sentence without its full stop, which the page adds after the rounds.
-    """
-    return {"severity": severity, "text": text, "rounds": []}
+from fedsim.audits.judgement.finding import Finding, Severity
 
 
 class Notes:
     """Findings of single rounds: those that say the same are one, with all of its rounds."""
 
     def __init__(self) -> None:
-        self._rounds: dict[tuple[str, str], list[int]] = {}
+        self._rounds: dict[tuple[Severity, str], list[int]] = {}
 
-    def add(self, severity: str, text: str, round: int) -> None:
+    def add(self, severity: Severity, text: str, round: int) -> None:
         """Note a finding of a round.
 
         Args:
@@ -31,10 +23,10 @@ class Notes:
         """
         self._rounds.setdefault((severity, text), []).append(round)
 
-    def findings(self) -> list[dict[str, Any]]:
+    def findings(self) -> list[Finding]:
         """Return all findings so far, in the order in which they were first noted."""
         return [
-            {"severity": severity, "text": text, "rounds": rounds}
+            Finding(severity, "", text, rounds=tuple(rounds))
             for (severity, text), rounds in self._rounds.items()
         ]
 
@@ -53,7 +45,7 @@ class Asked:
     mechanism: Mapping[str, Any]
     delta: float
     confidence: float
-    findings: list[dict[str, Any]]
+    findings: list[Finding]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What the releases of a recorded run say of the noise, and of every client's privacy under it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,10 +12,11 @@ from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
 from adversaries.statistics import gaussian, lower_bounds
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.judgement.finding import Finding, alarms
 from fedsim.audits.recorded import noise_level, noise_shape
 from fedsim.audits.recorded.left_over import SIMULATION_SEED
 from fedsim.audits.recorded.noise_level import Ends, NoiseLevel
-from fedsim.audits.recorded.transcript_findings import Asked, finding
+from fedsim.audits.recorded.transcript_findings import Asked
 from fedsim.privacy.identifiability import rho_beta_of_epsilon
 
 BYSTANDERS = 20
@@ -64,10 +65,10 @@ def measured(
         # be said of every array.
         shape = noise_shape.check(releases, measured_stds, declared=declared)
         findings += shape
-        normal = _claimed(releases) and all(one["severity"] != "alarm" for one in shape)
+        normal = _claimed(releases) and not alarms(shape)
         empirical = _empirical(releases, stds, delta, confidence, normal=normal)
         if empirical is None:
-            findings.append(finding("note", NO_SCORES))
+            findings.append(Finding("note", "", NO_SCORES))
     return {
         "towards": towards,
         **noise_values(releases, level, shown, confidence),
@@ -285,3 +286,21 @@ def _empirical(
         "false_positives": sum(score > 0 for score in bystanders),
         "lower_bounds": {name: asdict(bound) for name, bound in bounds.items()},
     }
+
+
+def worst(release: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the client with the largest epsilon; of equals, the one that is believed in most.
+
+    Args:
+        release: as of `measured`.
+    """
+    clients: Sequence[Mapping[str, Any]] = release["clients"]
+    return max(
+        clients,
+        key=lambda client: (
+            client["unbounded"],
+            float(f"{client['epsilon']['point']:.6g}"),  # rounding parts no clients
+            client["belief"][-1],
+            client["log_odds"][-1],
+        ),
+    )

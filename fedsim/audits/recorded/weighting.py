@@ -10,8 +10,8 @@ import numpy.typing as npt
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.judgement.finding import Finding, Severity
 from fedsim.audits.recorded.recorded_noise import number
-from fedsim.audits.recorded.transcript_findings import finding
 from fedsim.audits.recorded.transcript_release import EXCESS
 from fedsim.federation.transcripts.records import ObservedRound
 
@@ -95,7 +95,7 @@ class Weighting:
         """Return the releases of all rounds under one weighting."""
         return self._releases[name]
 
-    def imbalance(self, name: str, mechanism: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def imbalance(self, name: str, mechanism: Mapping[str, Any]) -> list[Finding]:
         """Return what is wrong if a client weighs more than the 1/n that the noise presumes.
 
         Args:
@@ -107,10 +107,11 @@ class Weighting:
         heaviest = max(part.weight for round in parts for part in round)
         if heaviest <= presumed * (1 + EXCESS):
             return []
+        severity: Severity = "alarm"
         if all(len({part.weight for part in round}) == 1 for round in parts):
-            text, severity = FEWER, "alarm"
+            text = FEWER
         elif self.against["uniform"] > EVIDENCE:
-            text, severity = f"{WEIGHTED}; the aggregates prove it", "alarm"
+            text = f"{WEIGHTED}; the aggregates prove it"
         else:
             text, severity = f"{WEIGHTED}; by FedAvg's code, too few rounds to see it", "caution"
-        return [finding(severity, text.format(heaviest=heaviest, presumed=presumed))]
+        return [Finding(severity, "", text.format(heaviest=heaviest, presumed=presumed))]

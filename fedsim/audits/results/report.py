@@ -116,8 +116,10 @@ class Report:
     """None where the adversary formed none."""
     campaign: measured.Campaign
     """How many trials there are and why."""
-    alarms: Mapping[str, str]
+    contradictions: Mapping[str, str]
     """What contradicts theory, by the check that found it."""
+    alarms: int
+    """How many contradictions there are."""
     chance_alarms: int
     """How many checks an honest run fails by chance, each rarely."""
     warnings: list[str]

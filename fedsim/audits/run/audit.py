@@ -61,7 +61,8 @@ def assemble(
     raised = check.alarms(checks)
     report = replace(
         report,
-        alarms=raised,
+        contradictions=raised,
+        alarms=len(raised),
         chance_alarms=check.chance_alarms(checks),
         warnings=[*raised.values(), *_cautions(run, report)],
     )
@@ -130,7 +131,8 @@ def _measured(run: AuditedRun) -> Report:
         crafted=crafted_report.measure(run),
         residuals=residual_report.report(config, transcript, confidence, run.played),
         campaign=_campaign(run),
-        alarms={},
+        contradictions={},
+        alarms=0,
         chance_alarms=0,
         warnings=[],
     )

@@ -84,8 +84,8 @@ def state(
         allowed: there.
     """
     mine = vantage == report.vantage
-    alarmed = any(name == f"{ELSEWHERE}{vantage}" for name in report.alarms) or (
-        mine and any(not name.startswith(ELSEWHERE) for name in report.alarms)
+    alarmed = any(name == f"{ELSEWHERE}{vantage}" for name in report.contradictions) or (
+        mine and any(not name.startswith(ELSEWHERE) for name in report.contradictions)
     )
     # A weak attack says nothing of a better one.
     exact = measured is not None and measured.exact_posterior
@@ -186,7 +186,9 @@ def _limits(run: AuditedRun, report: Report, verdict: VantageVerdict) -> Iterato
 
 def _doubted(report: Report, verdict: VantageVerdict) -> bool:
     """Return whether an alarm puts theory in doubt there; about the noise it does everywhere."""
-    return verdict.state == "above" or not all(name.startswith(ELSEWHERE) for name in report.alarms)
+    return verdict.state == "above" or not all(
+        name.startswith(ELSEWHERE) for name in report.contradictions
+    )
 
 
 def _of_advantage(

@@ -2,10 +2,10 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -14,30 +14,31 @@ from rich.text import Text
 
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.app.configuration import Scope
+from fedsim.audits.judgement.claim import Scope
+from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.judgement.verdict import Verdict
-from fedsim.cli.auditing.options import OfApps, OfEvery, given
+from fedsim.cli.auditing.options import OfEvery
 from fedsim.cli.terminal import Terminal
 from fedsim.common import report_directory
-from fedsim.config import parse_overrides
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
 from fedsim.report.document.wording import would_have_seen
 
 if TYPE_CHECKING:  # Flower takes a second
     from fedsim.audits.app.audit import AppAudit
-    from fedsim.audits.app.rules import Finding
+    from fedsim.audits.judgement.finding import Finding
 
 CONTRADICTION = (
-    "theory supports the claim and the attack disproves it: the app does something that theory "
-    "does not know of, theory is wrong, or the one audit in a thousand came up that chance allows"
+    "theory supports the claim and the attack disproves it: the code does something that theory "
+    "does not know of, theory is wrong, or this is the one audit in "
+    f"{round(1 / (1 - ALARM_CONFIDENCE)):,} that chance allows"
 )
-"""What is said of a conviction against theory."""
+"""Describes a conviction that contradicts theory."""
 
 STYLES = {"convicted": "bold red", "suspect": "bold yellow", "supported": "bold green"}
 
 
-def audit_app(app: Path, every: OfEvery, options: OfApps) -> int:
+def audit_app(app: Path, every: OfEvery) -> int:
     """Audit the app in a directory, print the outcome, and return the exit status.
 
     Has the app's code run in a process of its own.
@@ -45,7 +46,6 @@ def audit_app(app: Path, every: OfEvery, options: OfApps) -> int:
     Args:
         app: the directory of the app.
         every: how it is audited.
-        options: how it is run.
 
     Raises:
         InputError: the options contradict each other, and as `audit_directory` does.
@@ -54,11 +54,11 @@ def audit_app(app: Path, every: OfEvery, options: OfApps) -> int:
     from fedsim.report.evidence import digests  # noqa: PLC0415
 
     console, code = Terminal(stderr=True), digests.of_app(app)
-    outcome = _outcome(app, every, options, console)
+    outcome = _outcome(app, every, console)
     from fedsim.report.kinds.app_or_loop import render_html  # noqa: PLC0415
 
     page = render_html(outcome, results(outcome))
-    return leave(outcome.as_json() | {"code": code}, page, summary(outcome), outcome.verdict, every)
+    return leave(outcome.report(code), page, summary(outcome), every)
 
 
 def check_out(out: Path | None) -> None:
@@ -77,48 +77,45 @@ def check_out(out: Path | None) -> None:
     report_directory.check(out)
 
 
-def leave(
-    document: Mapping[str, Any], page: str, shown: Group, verdict: Verdict, every: OfEvery
-) -> int:
+def leave(found: AuditReport, page: str, shown: Group, every: OfEvery) -> int:
     """Print the outcome of an audit, write its report, and return the exit status.
 
     Args:
-        document: report.json.
+        found: the report.
         page: report.html.
         shown: the outcome for a terminal.
-        verdict: of the audit.
         every: how it was audited, and where it reports.
 
     Raises:
         InputError: the directory cannot be written.
     """
     if every.as_json:
-        print(json.dumps(document, indent=2, allow_nan=False))
+        print(json.dumps(found.report, indent=2, allow_nan=False))
     else:
         Terminal().print(shown)
     if every.out is not None:
         with report_directory.refusing(every.out):
-            written = report_directory.write_report(every.out, document, page)
+            written = report_directory.write_report(every.out, found.report, page)
         if not every.as_json:
             console = Terminal(stderr=True)
             console.print(f"Report: {written}", soft_wrap=True, highlight=False)
-    return every.exit_status(verdict, document)
+    return every.exit_status(found)
 
 
-def _outcome(app: Path, every: OfEvery, options: OfApps, console: Console) -> "AppAudit":
+def _outcome(app: Path, every: OfEvery, console: Console) -> "AppAudit":
     """Run the audit, and show what the app prints meanwhile."""
     from fedsim.audits.app.directory import TRIALS, audit_directory  # noqa: PLC0415
 
     def show(text: str) -> None:  # so that nobody takes it for the audit's
         console.print(f"app: {text}", soft_wrap=True, highlight=False)
 
-    asked = given(options) | {"run_config": parse_overrides(options.run_config)}
+    asked = every.options.taken("a Flower app")
     with trials_shown(asked.get("trials", TRIALS), console) as progress:
         return audit_directory(
             app,
             **asked,
-            claim=every.claim,
-            confidence=every.level,
+            claim=every.options.claim,
+            confidence=every.options.level,
             show=show,
             progress=progress,
         )

@@ -7,13 +7,15 @@ from pathlib import Path
 import typer
 
 from adversaries.errors import InputError
-from fedsim.audits.app.configuration import claim_given
+from fedsim.audits.judgement.claim import claim_given
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.judgement.verdict import Verdict, exit_status
 from fedsim.cli import gate
 from fedsim.cli.auditing import following, options
-from fedsim.cli.auditing.options import OfApps, OfAuditors, OfEvery, given
+from fedsim.cli.auditing.options import OfEvery
 from fedsim.cli.options import AsJson, Confidence, Delta, FailIf, Seed
 from fedsim.cli.terminal import Terminal
+from fedsim.config import parse_overrides
 from fedsim.federation.transcripts.reader import Reader, wait_for_header
 from fedsim.federation.transcripts.records import AUDITOR
 
@@ -49,10 +51,19 @@ def app(
     """
     from fedsim.cli.auditing.app_audit import audit_app  # noqa: PLC0415
 
-    claim = claim_given(claimed_epsilon, claimed_delta, claimed_unit)
-    every = OfEvery(claim, None, confidence, out, json_, strict, gate.asked(fail_if, "app audit"))
-    of_app = OfApps(trials, rounds, clients, run_config, neighbouring, seed, time_limit)
-    raise typer.Exit(audit_app(path, every, of_app))
+    of_app = AuditOptions(
+        claim=claim_given(claimed_epsilon, claimed_delta, claimed_unit),
+        confidence=confidence,
+        trials=trials,
+        rounds=rounds,
+        clients=clients,
+        run_config=parse_overrides(run_config),
+        neighbouring=neighbouring,
+        seed=seed,
+        time_limit=time_limit,
+    )
+    every = OfEvery(of_app, out, json_, strict, gate.asked(fail_if, "app audit"))
+    raise typer.Exit(audit_app(path, every))
 
 
 def transcript(
@@ -80,13 +91,19 @@ def transcript(
 
     Example: fedsim audit transcript server.fedt --claimed-epsilon 8 --claimed-delta 1e-5
     """
-    claim = claim_given(claimed_epsilon, claimed_delta, claimed_unit)
-    checked = gate.asked(fail_if, *RECORDED)
-    every = OfEvery(claim, delta, confidence, out, json_, strict, checked)
-    of_auditor = OfAuditors(data_root, canary_seed_file, no_challenge or None, worlds)
-    _check(recorded, every)
+    _check(recorded)
+    of_transcript = AuditOptions(
+        claim=claim_given(claimed_epsilon, claimed_delta, claimed_unit),
+        delta=delta,
+        confidence=confidence,
+        data_root=data_root,
+        canary_seed_file=canary_seed_file,
+        no_challenge=no_challenge,
+        worlds=worlds,
+    )
+    every = OfEvery(of_transcript, out, json_, strict, gate.asked(fail_if, *RECORDED))
     path = following.newest(recorded) if recorded.is_dir() else recorded
-    raise typer.Exit(_audit_one(path, None, every, of_auditor))
+    raise typer.Exit(_audit_one(path, None, every))
 
 
 def live(
@@ -114,50 +131,51 @@ def live(
 
     Example: fedsim audit live auditor/transcripts --data-root /data/mnist
     """
-    claim = claim_given(claimed_epsilon, claimed_delta, claimed_unit)
-    checked = gate.asked(fail_if, *RECORDED)
-    every = OfEvery(claim, delta, confidence, out, json_, strict, checked)
-    of_auditor = OfAuditors(data_root, canary_seed_file, no_challenge or None, worlds)
-    _check(recorded, every)
-    raise typer.Exit(_follow(recorded, every, of_auditor, once, patience))
+    _check(recorded)
+    of_transcript = AuditOptions(
+        claim=claim_given(claimed_epsilon, claimed_delta, claimed_unit),
+        delta=delta,
+        confidence=confidence,
+        data_root=data_root,
+        canary_seed_file=canary_seed_file,
+        no_challenge=no_challenge,
+        worlds=worlds,
+    )
+    every = OfEvery(of_transcript, out, json_, strict, gate.asked(fail_if, *RECORDED))
+    raise typer.Exit(_follow(recorded, every, once, patience))
 
 
-def _check(recorded: Path, every: OfEvery) -> None:
-    """Raise InputError for what is no transcript, and for options that do not go together."""
+def _check(recorded: Path) -> None:
+    """Raise InputError for a run directory, which is no transcript."""
     if recorded.is_dir() and (recorded / "config.toml").exists():
         raise InputError(f"'{recorded}' is a run; its report is made by fedsim report {recorded}")
-    if every.claim is not None and every.delta is not None:
-        raise InputError("with a claim every epsilon is stated at its delta; leave --delta out")
 
 
-def _follow(
-    recorded: Path, every: OfEvery, of_auditor: OfAuditors, once: bool, patience: float
-) -> int:
+def _follow(recorded: Path, every: OfEvery, once: bool, patience: float) -> int:
     """Audit what is being written, and return the exit status."""
-    of_one_run = every.out is not None or of_auditor.worlds is not None
+    of_one_run = every.out is not None or every.options.worlds is not None
     if recorded.is_dir() and not once and of_one_run:
         raise InputError(
             "--out and --worlds are for one run, and a folder has one after another; add --once"
         )
-    from fedsim.cli.auditing import live_audit, transcript_audit  # noqa: PLC0415  (torch is slow)
+    from fedsim.audits.live import from_transcript  # noqa: PLC0415  (torch is slow)
+    from fedsim.cli.auditing import transcript_audit  # noqa: PLC0415  (torch is slow)
 
     # Here, where no run has begun yet: one that cannot be audited does not end the following.
-    live_audit.check(every, of_auditor)
+    from_transcript.check(every.options)
     transcript_audit.check(every)
-    unclaimed = Verdict.NO_CLAIM if every.claim is None else Verdict.NOT_JUDGED
+    unclaimed = Verdict.NO_CLAIM if every.options.claim is None else Verdict.NOT_JUDGED
     return following.follow(
         recorded,
         once,
         patience,
-        partial(_audit_one, every=every, of_auditor=of_auditor),
+        partial(_audit_one, every=every),
         Terminal(stderr=True),
         unaudited=max(exit_status(unclaimed, every.strict), every.gate.unseen),
     )
 
 
-def _audit_one(
-    path: Path, stop: Callable[[], bool] | None, every: OfEvery, of_auditor: OfAuditors
-) -> int:
+def _audit_one(path: Path, stop: Callable[[], bool] | None, every: OfEvery) -> int:
     """Audit a transcript, whoever recorded it, and return the exit status.
 
     stop: of following it, None for one that is audited as it is. Raises InputError for options
@@ -166,14 +184,8 @@ def _audit_one(
     from fedsim.cli.auditing import live_audit, transcript_audit  # noqa: PLC0415  (torch is slow)
 
     if _is_auditors(path, stop):
-        if every.delta is not None:
-            raise InputError("--delta is part of the run that an auditor recorded; leave it out")
-        return live_audit.audit_live(path, every, of_auditor, stop)
-    if given(of_auditor):
-        raise InputError(
-            "--data-root, --canary-seed-file and --worlds are for the transcript of an auditor's "
-            "node; leave them out"
-        )
+        return live_audit.audit_live(path, every, stop)
+    every.options.taken("a recorded transcript")
     return transcript_audit.audit_transcript(path, every, stop)
 
 

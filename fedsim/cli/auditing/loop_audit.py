@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.app.configuration import claim_given
+from fedsim.audits.judgement.claim import claim_given
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.cli import gate
 from fedsim.cli.auditing import options
 from fedsim.cli.auditing.app_audit import (
@@ -16,7 +17,7 @@ from fedsim.cli.auditing.app_audit import (
     tabulated,
     trials_shown,
 )
-from fedsim.cli.auditing.options import OfEvery, OfLoops, given
+from fedsim.cli.auditing.options import OfEvery
 from fedsim.cli.options import AsJson, Confidence, FailIf, Seed
 from fedsim.cli.terminal import Terminal
 from fedsim.privacy.mechanism import Neighbouring
@@ -50,13 +51,22 @@ def loop(
 
     Example: fedsim audit loop mine.py:train --claimed-epsilon 2 --claimed-delta 1e-5
     """
-    claim = claim_given(claimed_epsilon, claimed_delta, None)
-    every = OfEvery(claim, None, confidence, out, json_, strict, gate.asked(fail_if, "loop audit"))
-    of_loop = OfLoops(trials, data, records, target, neighbouring, seed, time_limit)
-    raise typer.Exit(_audit(function, every, of_loop))
+    of_loop = AuditOptions(
+        claim=claim_given(claimed_epsilon, claimed_delta, None),
+        confidence=confidence,
+        trials=trials,
+        data=data,
+        records=records,
+        target=target,
+        neighbouring=neighbouring,
+        seed=seed,
+        time_limit=time_limit,
+    )
+    every = OfEvery(of_loop, out, json_, strict, gate.asked(fail_if, "loop audit"))
+    raise typer.Exit(_audit(function, every))
 
 
-def _audit(function: str, every: OfEvery, of_loop: OfLoops) -> int:
+def _audit(function: str, every: OfEvery) -> int:
     """Audit a function, print the outcome, and return the exit status. Raises InputError."""
     from fedsim.audits.loop.audit import TRIALS, audit_loop  # noqa: PLC0415
     from fedsim.report.evidence import digests  # noqa: PLC0415
@@ -68,20 +78,20 @@ def _audit(function: str, every: OfEvery, of_loop: OfLoops) -> int:
     def show(text: str) -> None:  # so that nobody takes it for the audit's
         console.print(f"loop: {text}", soft_wrap=True, highlight=False)
 
-    asked = given(of_loop)
+    asked = every.options.taken("a training loop")
     with trials_shown(asked.get("trials", TRIALS), console, "pilots") as progress:
         outcome = audit_loop(
             function,
             **asked,
-            claim=every.claim,
-            confidence=every.level,
+            claim=every.options.claim,
+            confidence=every.options.level,
             show=show,
             progress=progress,
         )
     rows, verdict = results(outcome), outcome.verdict
     page = render_loop(outcome.loop, verdict, outcome.reasons, rows, outcome.findings)
     shown = tabulated(verdict, rows, outcome.findings)
-    return leave(outcome.as_json() | {"code": code}, page, shown, verdict, every)
+    return leave(outcome.report(code), page, shown, every)
 
 
 def results(outcome: "LoopAudit") -> list[tuple[str, str]]:
@@ -122,7 +132,7 @@ def results(outcome: "LoopAudit") -> list[tuple[str, str]]:
         ("Runs", f"{outcome.runs} of the loop"),
     ]
     if outcome.contradictory:
-        rows.append(("Contradiction", CONTRADICTION.replace("the app", "the loop")))
+        rows.append(("Contradiction", CONTRADICTION))
     return rows
 
 

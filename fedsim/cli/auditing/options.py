@@ -1,17 +1,17 @@
 """The options of `fedsim audit`, as a user gives them, and what belongs together among them."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from fedsim.audits.app.configuration import Claim
-from fedsim.audits.judgement.verdict import Verdict, exit_status
+from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.judgement.report import AuditReport
+from fedsim.audits.judgement.verdict import exit_status
 from fedsim.cli.gate import Gate
-from fedsim.cli.options import CLIENTS, DATA_ROOT, DEFAULT_CONFIDENCE, ROUNDS, TRIALS
-from fedsim.privacy.delta import ASSUMED
+from fedsim.cli.options import CLIENTS, DATA_ROOT, ROUNDS, TRIALS
+from fedsim.common.strict_json import report_json
 from fedsim.privacy.mechanism import Neighbouring
 
 Recorded = Annotated[
@@ -144,116 +144,32 @@ Worlds = Annotated[
 
 @dataclass(frozen=True)
 class OfEvery:
-    """What every audit takes: the claim it judges, how sure it is to be, and where it reports.
+    """How a command audits, and where it reports.
 
     Attributes:
-        claim: what somebody claims; None where nobody does.
-        delta: of --delta; None where it was left out.
-        confidence: of --confidence, in (0, 1) once checked; None where it was left out.
+        options: of the audit.
         out: the directory of the report; None for one beside the transcript.
         as_json: whether the report goes to standard output as well.
         strict: whether an audit without a claim ends with the exit status 3.
         gate: what its report must not show.
     """
 
-    claim: Claim | None
-    delta: float | None
-    confidence: float | None
+    options: AuditOptions
     out: Path | None
     as_json: bool
     strict: bool
     gate: Gate
 
-    @property
-    def level(self) -> float:
-        """The confidence of every interval."""
-        return DEFAULT_CONFIDENCE if self.confidence is None else self.confidence
-
-    @property
-    def stated_at(self) -> float:
-        """The delta at which epsilons of a transcript are stated: a claim's, if there is one."""
-        if self.claim is not None:
-            return self.claim.delta
-        return ASSUMED if self.delta is None else self.delta
-
-    def exit_status(self, verdict: Verdict, report: Mapping[str, Any]) -> int:
+    def exit_status(self, found: AuditReport) -> int:
         """Return the exit status of an audit: the larger of its verdict's and the gate's.
 
         Args:
-            verdict: of the audit.
-            report: of it, as report.json has it.
+            found: the audit's report.
         """
-        return max(exit_status(verdict, self.strict), self.gate.status(report))
+        shut = self.gate.status(report_json(found.report))
+        return max(exit_status(found.verdict, self.strict), shut)
 
     def directory(self, transcript: Path) -> Path:
-        """Return where the report of a transcript goes: beside it, unless somebody says."""
+        """Return where the report of a transcript goes: beside it, unless the user names one."""
         beside = transcript.with_name(f"{transcript.stem}-audit")
         return beside if self.out is None else self.out
-
-
-@dataclass(frozen=True)
-class OfApps:
-    """What is for a Flower app alone, as `audit_directory` takes it; None where left out.
-
-    Attributes:
-        trials: how often the app is run under attack.
-        rounds: its num-server-rounds.
-        clients: how many clients it is run with.
-        run_config: KEY=VALUE, each of its run config.
-        neighbouring: what a client sends in the other world: nothing, or another update.
-        seed: of every random number.
-        time_limit: seconds that one run of the app may take.
-    """
-
-    trials: int | None
-    rounds: int | None
-    clients: int | None
-    run_config: list[str] | None
-    neighbouring: Neighbouring | None
-    seed: int | None
-    time_limit: float | None
-
-
-@dataclass(frozen=True)
-class OfLoops:
-    """What is for a training function alone, as `audit_loop` takes it; None where left out.
-
-    Attributes:
-        trials: judged runs.
-        data: what it trains on.
-        records: of D.
-        target: crafted or real.
-        neighbouring: how D' differs.
-        seed: of every random number.
-        time_limit: seconds that a request of up to 25 runs may take.
-    """
-
-    trials: int | None
-    data: str | None
-    records: int | None
-    target: str | None
-    neighbouring: Neighbouring | None
-    seed: int | None
-    time_limit: float | None
-
-
-@dataclass(frozen=True)
-class OfAuditors:
-    """What is for the transcript of an auditor's node alone; None where left out.
-
-    Attributes:
-        data_root: where this machine has the run's dataset.
-        canary_seed_file: has the seed and the number of each client's canaries.
-        no_challenge: whether no beliefs about the challenge are worked out, which takes the data.
-        worlds: the run's directory, whose bits say whether the beliefs were right.
-    """
-
-    data_root: Path | None
-    canary_seed_file: Path | None
-    no_challenge: bool | None
-    worlds: Path | None
-
-
-def given(options: OfApps | OfLoops | OfAuditors) -> dict[str, Any]:
-    """Return those options of a group that were not left out, by the names of its fields."""
-    return {name: value for name, value in vars(options).items() if value is not None}

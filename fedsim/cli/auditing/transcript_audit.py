@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim.audits.judgement.verdict import verdict_of
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.cli.auditing.live_audit import view
 from fedsim.cli.auditing.options import OfEvery
@@ -54,7 +53,7 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
     else:
         console.print(transcript_report.summary(report))
         console.print(f"Report: {page}", soft_wrap=True, highlight=False)
-    return every.exit_status(verdict_of(report), report_json(report))
+    return every.exit_status(transcript_audit.concluded(report))
 
 
 def _check_unsigned(path: Path, directory: Path) -> None:
@@ -70,6 +69,6 @@ def _check_unsigned(path: Path, directory: Path) -> None:
 
 def _values(every: OfEvery) -> tuple[float, float, float | None, str | None]:
     """Return delta, confidence and the claim, as functions of `transcript_audit` take them."""
-    claim = every.claim
+    options, claim = every.options, every.options.claim
     epsilon, unit = (None, None) if claim is None else (claim.epsilon, claim.unit)
-    return every.stated_at, every.level, epsilon, unit
+    return options.stated_at, options.level, epsilon, unit

@@ -12,9 +12,9 @@ from fedsim.federation.server.batch import Array, Batch, Received, Release, Roun
 from fedsim.game import federation, one_run
 from fedsim.game.challenge import NOBODY
 from fedsim.game.mechanisms import vantages
-from fedsim.game.mechanisms.step import join
+from fedsim.game.mechanisms.step import UnknownNoise, join
 from fedsim.game.observers import at_server, disclosed_noise
-from fedsim.game.observers.seat import Measured, Seen, UnknownNoise
+from fedsim.game.observers.seat import Measured, Seen
 from fedsim.privacy.noise.mechanism import Learnt, Noised
 from fedsim.privacy.trust.model import Vantage
 

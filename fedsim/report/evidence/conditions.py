@@ -28,53 +28,67 @@ LIVE = "live audit"
 COUNT = "#"
 """As the last part of a path: how many entries a list or an object has."""
 
-NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+OF_TRIALS: Mapping[str, tuple[str, ...]] = {
+    "advantage": ("empirical.advantage",),
+    "advantage.low": ("empirical.advantage_interval.0",),
+    "advantage.high": ("empirical.advantage_interval.1",),
+}
+
+NO_TRIALS = "a training plays no trials of the identification game; fedsim rehearse plays them"
+ONE_RECORDING = "a transcript has one training, and no trials of the identification game"
+COUNTED = "the attack counts its right decisions, and computes no belief"
+NO_RECORDS = "the audit has no held-out records to evaluate a model on"
+
+ATTACKED: Mapping[str, tuple[str, ...] | str] = {
+    "advantage": ("measured.advantage.point",),
+    "advantage.low": ("measured.advantage.interval.low",),
+    "advantage.high": ("measured.advantage.interval.high",),
+    "belief": COUNTED,
+    "epsilon": ("theory.epsilon",),
+    "epsilon.low": ("measured.epsilon_lower_bound",),
+    "accuracy": NO_RECORDS,
+    "alarms": ("alarms",),
+}
+
+NAMES: Mapping[str, Mapping[str, tuple[str, ...] | str]] = {
     RUN: {
-        "advantage": ("empirical.advantage",),
-        "advantage.low": ("empirical.advantage_interval.0",),
-        "advantage.high": ("empirical.advantage_interval.1",),
+        **OF_TRIALS,
         "belief": ("vantages.{vantage}.empirical.belief",),
         # What everything together released, where the noise is no seed's.
         "epsilon": ("released.epsilon", "bounds.tight_epsilon"),
         "epsilon.low": ("empirical.headline.epsilon",),
         "accuracy": ("utility.accuracy.mean.-1",),
-        "alarms": ("alarms.#",),
-    },
-    TRAINING: {
-        "epsilon": ("rounds.-1.epsilon",),
-        "accuracy": ("rounds.-1.accuracy",),
-        "alarms": ("alarms.#",),
-    },
-    APP: {
-        "advantage": ("measured.advantage.point",),
-        "advantage.low": ("measured.advantage.interval.low",),
-        "advantage.high": ("measured.advantage.interval.high",),
-        "epsilon": ("theory.epsilon",),
-        "epsilon.low": ("measured.epsilon_lower_bound",),
-    },
-    LOOP: {
-        "advantage": ("measured.advantage.point",),
-        "advantage.low": ("measured.advantage.interval.low",),
-        "advantage.high": ("measured.advantage.interval.high",),
-        "epsilon": ("theory.epsilon",),
-        "epsilon.low": ("measured.epsilon_lower_bound",),
         "alarms": ("alarms",),
     },
+    TRAINING: {
+        **dict.fromkeys((*OF_TRIALS, "belief", "epsilon.low"), NO_TRIALS),
+        "epsilon": ("rounds.-1.epsilon",),
+        "accuracy": ("rounds.-1.accuracy",),
+        "alarms": ("alarms",),
+    },
+    APP: ATTACKED,
+    LOOP: ATTACKED,
     TRANSCRIPT: {
+        **dict.fromkeys((*OF_TRIALS, "belief"), ONE_RECORDING),
         "epsilon": ("release.proven.epsilon_at_most",),
         "epsilon.low": ("release.proven.epsilon",),
+        "accuracy": NO_RECORDS,
+        "alarms": ("alarms",),
     },
     LIVE: {
-        "advantage": ("empirical.advantage",),
-        "advantage.low": ("empirical.advantage_interval.0",),
-        "advantage.high": ("empirical.advantage_interval.1",),
+        **OF_TRIALS,
         "belief": ("belief.highest",),
         "epsilon": ("released.epsilon", "bounds.epsilon"),
-        "alarms": ("alarms.#",),
+        "epsilon.low": "an auditor's node states an upper bound of epsilon, and no lower one",
+        "accuracy": NO_RECORDS,
+        "alarms": ("alarms",),
     },
 }
-"""By kind of report, short names of numbers, each with the paths of which the first that has a
-number counts; {vantage} is the report's own."""
+"""For each kind of report, every short name of a number.
+
+A name has the paths of which the first that leads to a number counts, where {vantage} is the
+report's own; or, as a text, the reason why this kind of report has no such number.
+"""
 
 OPERATORS = {
     "<=": operator.le,
@@ -128,18 +142,21 @@ def parse(text: str, kinds: Sequence[str]) -> Condition:
             f"{', '.join(OPERATORS)}, as in 'advantage.low > .1'"
         )
     condition = Condition(found["path"], found["operator"], float(found["limit"]))
-    names = {name for kind in kinds for name in NAMES[kind]}
+    names = {name for kind in kinds for name, paths in NAMES[kind].items() if paths_of(paths)}
     if condition.path in names:
         return condition
-    elsewhere = condition.path in {name for each in NAMES.values() for name in each}
+    reasons = [reason for kind in kinds if (reason := _reason(kind, condition.path))]
     # Of the other kinds there is no schema: what a report has shows once it is there.
     typed = list(kinds) == [RUN]
-    if elsewhere or (typed and not _numeric(_schema(), condition.path.split("."))):
+    if reasons or (typed and not _numeric(_schema(), condition.path.split("."))):
         what = " or ".join(kinds)
         known = [*names, *(_number_paths() if typed else ())]
+        why = f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ""
+        hint = f"it has {', '.join(sorted(names))}"
+        if not reasons:
+            hint = _nearest(condition.path, known, sorted(names))
         raise InputError(
-            f"--fail-if: the report of a {what} has no number '{condition.path}'; "
-            f"{_nearest(condition.path, known, sorted(names))}"
+            f"--fail-if: the report of a {what} has no number '{condition.path}'{why}; {hint}"
         )
     return condition
 
@@ -165,7 +182,8 @@ def numbers(report: Mapping[str, Any]) -> dict[str, float | str | None]:
     Args:
         report: as report.json has it.
     """
-    found = {name: _found(report, name) for name in NAMES[kind_of(report)]}
+    names = [name for name, paths in NAMES[kind_of(report)].items() if paths_of(paths)]
+    found = {name: _found(report, name) for name in names}
     return {name: None if isinstance(one, str) else real_json(one) for name, one in found.items()}
 
 
@@ -180,11 +198,24 @@ def kind_of(report: Mapping[str, Any]) -> str:
 
 def _found(report: Mapping[str, Any], path: str) -> float | str:
     """Return the number at a path or of a short name, or why there is none."""
-    names = NAMES.get(kind_of(report), {}).get(path, ())
+    if reason := _reason(kind_of(report), path):
+        return reason
+    names = paths_of(NAMES.get(kind_of(report), {}).get(path, ()))
     vantage = str(report.get("vantage"))
     paths = [name.replace("{vantage}", vantage) for name in names] or [path]
     values = [_value(report, each.split(".")) for each in paths]
     return next((value for value in values if isinstance(value, float)), values[-1])
+
+
+def paths_of(entry: tuple[str, ...] | str) -> tuple[str, ...]:
+    """Return the paths of an entry of NAMES; () for a reason why there is no number."""
+    return () if isinstance(entry, str) else entry
+
+
+def _reason(kind: str, path: str) -> str:
+    """Return why a kind of report has no number of a short name, "" if it has or may have one."""
+    entry = NAMES.get(kind, {}).get(path, ())
+    return entry if isinstance(entry, str) else ""
 
 
 def _value(report: Any, parts: Sequence[str]) -> float | str:

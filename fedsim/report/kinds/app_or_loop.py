@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit
-from fedsim.audits.app.rules import Finding
+from fedsim.audits.judgement.finding import Finding
 from fedsim.audits.judgement.verdict import Verdict
 from fedsim.report.document.blocks import Block, Document, Heading, Listing, Prose, tabulated
 from fedsim.report.document.html import render

@@ -153,7 +153,7 @@ def _belief_cells(belief: Belief) -> list[str]:
 
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows at the end."""
-    alarms = [Label("Alarm:", text, alarming=True) for text in report["alarms"]]
+    alarms = [Label("Alarm:", text, alarming=True) for text in report["contradictions"]]
     return terminal.shown(Prose(verdict(report)), Listing(_rows(report)), *alarms)
 
 
@@ -182,7 +182,7 @@ def render_html(report: Report, looks: Sequence[Look] = ()) -> str:
             verdict=[verdict(report)],
             alarming=bool(report["alarms"]),
             blocks=[
-                *(Label("", text, alarming=True) for text in report["alarms"]),
+                *(Label("", text, alarming=True) for text in report["contradictions"]),
                 *drawn,
                 Heading("What was seen"),
                 Listing(_rows(report), several=True),

@@ -3,7 +3,7 @@
 It words what `fedsim.audits.recorded.audit` found; it computes nothing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from fedsim.audits.judgement.verdict import stated
+from fedsim.audits.recorded.transcript_release import worst
 from fedsim.audits.results import verdict_states as states
 from fedsim.audits.results.verdict_states import StateWords
 from fedsim.common import report_directory
@@ -107,20 +108,6 @@ def _of_steps(release: Report, delta: float) -> str:
         f"Of a {release['unit']}, {release['towards']}, learns epsilon "
         f"{number(release['epsilon']['point'])} at delta {delta:g} at most in "
         f"{release['steps']} steps, {how}."
-    )
-
-
-def worst(release: Report) -> Report:
-    """Return the client with the largest epsilon; of equals, the one that is believed in most."""
-    clients: Sequence[Report] = release["clients"]
-    return max(
-        clients,
-        key=lambda client: (
-            client["unbounded"],
-            float(f"{client['epsilon']['point']:.6g}"),  # rounding parts no clients
-            client["belief"][-1],
-            client["log_odds"][-1],
-        ),
     )
 
 
@@ -248,7 +235,7 @@ def _sentence(finding: Report) -> str:
     rounds = finding["rounds"]
     shown = ", ".join(map(str, rounds[:8])) + (", ..." if len(rounds) > 8 else "")
     where = f" (round {shown})" if rounds else ""
-    return f"{finding['severity'].capitalize()}: {finding['text']}{where}."
+    return f"{finding['severity'].capitalize()}: {finding['why']}{where}."
 
 
 def render_html(report: Report) -> str:

@@ -60,7 +60,7 @@ def takes_local_steps(report: Report) -> bool:
 
 def is_alarming(report: Report) -> bool:
     """Return whether anything contradicts theory."""
-    return bool(report.alarms)
+    return bool(report.contradictions)
 
 
 def advantage_limit(report: Report) -> float:

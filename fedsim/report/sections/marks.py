@@ -16,7 +16,7 @@ def beside_theory(
         limit: the epsilon of theory.
         chance: how often chance alone puts the bound above the limit; None if unknown.
     """
-    if alarm in report.alarms:
+    if alarm in report.contradictions:
         return Mark("alarm", "Above theory")
     if value > limit:
         often = "" if chance is None else f" (p = {chance:.2g})"

@@ -280,7 +280,7 @@ def candidate(outcome: Outcome, limit: Limit, settings: int) -> Candidate | None
         trainings=len(outcome.accuracies),
         advantage=measured.advantage,
         advantage_interval=measured.advantage_interval,
-        alarm=bool(report.alarms),
+        alarm=bool(report.contradictions),
         band=outcome.band,
         towards=tuple(bounds.vantages),
         majority=report.utility.majority,

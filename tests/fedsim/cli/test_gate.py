@@ -6,6 +6,8 @@ from unittest.mock import patch
 
 import pytest
 
+from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.judgement.verdict import Verdict
 from fedsim.cli import gate
 from fedsim.cli.auditing.options import OfEvery
@@ -91,6 +93,9 @@ def test_of_an_audits_verdict_and_its_gate_the_larger_status_counts(
     verdict: Verdict, strict: bool, shut: bool, status: int
 ) -> None:
     checked = gate.asked(["epsilon.low > 3"], "app audit")
-    every = OfEvery(None, None, None, None, False, strict, checked)
+    every = OfEvery(AuditOptions(), None, False, strict, checked)
     report = {"kind": "app audit", "measured": {"epsilon_lower_bound": 4.0 if shut else 2.0}}
-    assert every.exit_status(verdict, report) == status
+    found = AuditReport(
+        verdict=verdict, reasons=(), epsilon=None, proven=None, delta=1e-5, report=report
+    )
+    assert every.exit_status(found) == status

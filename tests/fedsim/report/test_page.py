@@ -403,7 +403,7 @@ def test_a_lower_bound_above_theory_is_an_alarm_if_chance_does_not_explain_it(re
     )
     assert "Above theory, within chance (p = 0.031)" in told(report)
     assert "above theory, within chance (p = 0.031)" in shown(report)
-    report = replace(report, alarms={leading: "too much"})
+    report = replace(report, contradictions={leading: "too much"})
     assert f"{limit + 0.1:.3f} {limit:.3f} Above theory." in told(report)
 
 

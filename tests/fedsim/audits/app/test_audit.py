@@ -13,8 +13,9 @@ from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit, audit
-from fedsim.audits.app.configuration import Claim, Scope, Training
+from fedsim.audits.app.configuration import Training
 from fedsim.audits.app.execution import opened
+from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.audits.judgement.verdict import Verdict
 from fedsim.audits.sandbox.errors import AppFailedError
 from fedsim.cli.auditing.app_audit import results

@@ -11,15 +11,14 @@ from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import Interval
 from fedsim.audits.app.configuration import (
     CentralNoise,
-    Claim,
     Configuration,
     LocalNoise,
     Observation,
-    Scope,
     Statement,
     claim_of,
 )
 from fedsim.audits.app.guarantee import enough_noise, guarantee, vantage_of
+from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
 

@@ -115,7 +115,7 @@ def test_the_honest_training_is_acquitted(
     claim = ("--claimed-epsilon", 1.0001 * epsilon, "--claimed-delta", privacy.delta)
     status, report = _audit(tmp_path, capsys, *claim)
     assert report["bounds"]["epsilon"] == pytest.approx(epsilon, rel=1e-9)
-    assert (status, report["alarms"]) == (0, [])
+    assert (status, report["alarms"]) == (0, 0)
     assert report["claim"]["verdict"] == "supported"
     assert set(report["noise"]["at_most"]) == {"sum", "client-0", "client-1", "client-2"}
     assert all(1 < limit < 1.5 for limit in report["noise"]["at_most"].values())
@@ -140,7 +140,7 @@ def test_noise_that_an_honest_audit_would_have_seen_to_fall_short_is_seen(
     _trained(tmp_path, {})
     status, report = _audit(tmp_path, capsys, "--claimed-epsilon", 99, "--claimed-delta", 0.001)
     assert status == 4
-    assert any("The released sums have less" in alarm for alarm in report["alarms"])
+    assert any("The released sums have less" in alarm for alarm in report["contradictions"])
 
 
 def test_who_adds_half_of_the_noise_is_named(
@@ -150,7 +150,7 @@ def test_who_adds_half_of_the_noise_is_named(
     claim = ("--claimed-epsilon", 99, "--claimed-delta", 0.001)
     status, report = _audit(tmp_path, capsys, *claim)
     assert status == 4
-    named = [alarm for alarm in report["alarms"] if "client-" in alarm]
+    named = [alarm for alarm in report["contradictions"] if "client-" in alarm]
     assert len(named) == 1
     assert named[0].startswith("The messages of client-1 have less than 0.")
     assert 0.5 < report["noise"]["at_most"]["client-1"] < 0.8

@@ -91,7 +91,7 @@ def federation(
 
 def texts(report: dict[str, Any], *severities: str) -> str:
     chosen = severities or ("alarm", "caution", "note")
-    return " | ".join(one["text"] for one in report["findings"] if one["severity"] in chosen)
+    return " | ".join(one["why"] for one in report["findings"] if one["severity"] in chosen)
 
 
 def report_of(transcript: Transcript, **options: Any) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def test_more_noise_in_one_round_makes_up_for_no_other() -> None:
     truth = gaussian.epsilon(math.sqrt(sum((one * Z) ** -2 for one in noise)), DELTA)
     report = report_of(transcript, claimed_epsilon=gaussian.epsilon(math.sqrt(4) / Z, DELTA) + 0.01)
     (alarm, _) = (one for one in report["findings"] if one["severity"] == "alarm")
-    assert "the noise of some rounds is less than configured" in alarm["text"]
+    assert "the noise of some rounds is less than configured" in alarm["why"]
     assert alarm["rounds"] == [2, 3, 4]
     assert report["release"]["noise"] == "less"
     for client in report["release"]["clients"]:

@@ -87,7 +87,7 @@ def judged(transcript: Transcript, claim: float, unit: str | None = None) -> Rep
 
 
 def alarms(report: Report) -> list[str]:
-    return [one["text"] for one in report["findings"] if one["severity"] == "alarm"]
+    return [one["why"] for one in report["findings"] if one["severity"] == "alarm"]
 
 
 @pytest.mark.parametrize("name", ["own-clipping", "own-per-layer", "own-adaptive", "own-adam"])
@@ -144,7 +144,7 @@ def test_noise_that_clients_add_before_they_send_is_not_judged_by_a_server(
         assert alarms(report) == []
     composed = {"clients": NODES, "largest": 0.7, "total": 2.8, "kept": False}
     assert report["reported"] == composed | {"metrics": ("epsilon",)}
-    said = " ".join(one["text"] for one in report["findings"])
+    said = " ".join(one["why"] for one in report["findings"])
     assert "2.8 in all rounds of a client (a new engine in every round" in said
 
 

@@ -66,7 +66,7 @@ def verdict(
     del optimizer, module, loader
     gc.collect()
     report = audit(read(path), DELTA, claimed_epsilon=claimed)
-    texts = [each["text"] for each in report["findings"] if each["severity"] != "note"]
+    texts = [each["why"] for each in report["findings"] if each["severity"] != "note"]
     return report["claim"]["verdict"], " ".join([*report["claim"]["reasons"], *texts])
 
 

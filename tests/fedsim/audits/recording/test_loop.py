@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fedsim
 from adversaries.errors import InputError
 from fedsim import recording
 from fedsim.audits.recorded.audit import audit
@@ -59,13 +60,18 @@ def _train(
 
 
 def _alarms(report: dict[str, Any]) -> str:
-    return " ".join(one["text"] for one in report["findings"] if one["severity"] == "alarm")
+    return " ".join(one["why"] for one in report["findings"] if one["severity"] == "alarm")
 
 
 def test_a_loop_keeps_what_it_claims_or_is_convicted(tmp_path: Path) -> None:
     _train(tmp_path / "right.fedt")
     report = audit(read(tmp_path / "right.fedt"), DELTA, claimed_epsilon=CLAIM)
     assert (report["claim"]["verdict"], report["findings"]) == ("supported", [])
+    found = fedsim.audit(
+        tmp_path / "right.fedt", claimed_epsilon=CLAIM, claimed_delta=DELTA, claimed_unit="record"
+    )
+    assert found.verdict.value == "supported"
+    assert found.epsilon == report["release"]["epsilon"]["point"]
     _train(tmp_path / "half.fedt", noise=0.5)
     report = audit(read(tmp_path / "half.fedt"), DELTA, claimed_epsilon=CLAIM)
     assert report["claim"]["verdict"] == "convicted"

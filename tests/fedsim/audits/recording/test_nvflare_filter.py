@@ -60,7 +60,7 @@ def test_percentile_privacy_adds_no_noise(tmp_path: Path) -> None:
 
     report = audit(read(_filtered(PercentilePrivacy(), tmp_path)), DELTA, claimed_epsilon=8)
     assert report["claim"]["verdict"] == "convicted"
-    assert "adds no noise" in report["findings"][0]["text"]
+    assert "adds no noise" in report["findings"][0]["why"]
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(0.1, "convicted"), (0.3, "not judged")])
@@ -172,4 +172,4 @@ def test_a_declared_filter_that_does_not_clip_is_not_supported(
     path = _filtered(Noisy(), tmp_path, clipping_norm=NORM, noise_std=2 * NORM)
     report = audit(read(path), DELTA, claimed_epsilon=6)
     assert report["claim"]["verdict"] == verdict
-    assert any("moves with them" in one["text"] for one in report["findings"]) == (factor == 0)
+    assert any("moves with them" in one["why"] for one in report["findings"]) == (factor == 0)

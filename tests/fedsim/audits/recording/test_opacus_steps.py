@@ -99,7 +99,7 @@ def _audited(path: Path, claimed: float | None = None) -> dict[str, Any]:
 
 def _texts(report: dict[str, Any], *severities: str) -> str:
     return " ".join(
-        one["text"] for one in report["findings"] if not severities or one["severity"] in severities
+        one["why"] for one in report["findings"] if not severities or one["severity"] in severities
     )
 
 

@@ -81,7 +81,7 @@ def _train(
 
 
 def _alarms(report: dict[str, Any]) -> str:
-    return " ".join(one["text"] for one in report["findings"] if one["severity"] == "alarm")
+    return " ".join(one["why"] for one in report["findings"] if one["severity"] == "alarm")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -103,11 +103,11 @@ def test_weights_that_differ_and_no_noise_is_added_to_are_an_alarm(
     tmp_path: Path, weights: tuple[float, ...], alarm: str
 ) -> None:
     report = _train(tmp_path / "pfl.fedt", 1.0, weights)
-    said = [one["text"] for one in report["findings"] if "a total weight of" in one["text"]]
+    said = [one["why"] for one in report["findings"] if "a total weight of" in one["why"]]
     assert len(said) == bool(alarm)
     if alarm:
         assert f"a total weight of {alarm} that 50 users have" in said[0]
-        assert said[0] in [one["text"] for one in report["findings"] if one["severity"] == "alarm"]
+        assert said[0] in [one["why"] for one in report["findings"] if one["severity"] == "alarm"]
 
 
 @pytest.mark.filterwarnings("ignore")

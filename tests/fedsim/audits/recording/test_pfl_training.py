@@ -45,4 +45,4 @@ def test_users_who_are_in_one_cohort_each_have_the_epsilon_of_one_step(tmp_path:
 def test_users_drawn_with_replacement_are_in_one_cohort_twice(tmp_path: Path) -> None:
     report = _trained(tmp_path / "steps.fedt", "random")[4.5]
     assert report["claim"]["verdict"] == "suspect"
-    assert "twice in one step" in " ".join(one["text"] for one in report["findings"])
+    assert "twice in one step" in " ".join(one["why"] for one in report["findings"])

@@ -94,19 +94,19 @@ def test_an_honest_mechanism_raises_no_alarm(config: Config) -> None:
     report = _report(config)
     low, high = report.empirical.advantage_interval
     assert low < report.bounds.rho_alpha < high
-    assert report.alarms == {}
+    assert report.contradictions == {}
 
 
 def test_a_mechanism_with_half_the_noise_is_convicted(config: Config) -> None:
     report = _report(config, strength=2.0)
-    assert {"advantage", "delta_prime", "gaussian", "world_d"} <= set(report.alarms)
-    assert set(report.alarms.values()) <= set(report.warnings)
+    assert {"advantage", "delta_prime", "gaussian", "world_d"} <= set(report.contradictions)
+    assert set(report.contradictions.values()) <= set(report.warnings)
 
 
 def test_more_than_is_accounted_for_is_an_alarm_that_needs_no_statistics(config: Config) -> None:
     facts, transcript = _game(config)
     transcript["noise_stds"] = transcript["noise_stds"] / 1.01
-    alarms = audit.assemble(config, facts, transcript, 0.95, 0.01).alarms
+    alarms = audit.assemble(config, facts, transcript, 0.95, 0.01).contradictions
     assert list(alarms) == ["composition"]
     assert "Rounds were not all composed" in alarms["composition"]
 
@@ -117,7 +117,7 @@ def test_alarms_are_rare_where_all_is_well(config: Config) -> None:
     raised = 0
     for seed in range(40):
         facts, transcript = _game(config, seed=seed)
-        raised += bool(audit.assemble(config, facts, transcript, 0.95, 0.01).alarms)
+        raised += bool(audit.assemble(config, facts, transcript, 0.95, 0.01).contradictions)
     # A dozen alarms at 0.0001 each: one in forty reports happens one time in twenty at most.
     assert raised == 0
 
@@ -130,7 +130,7 @@ def test_another_prior_moves_the_decision_and_not_the_bounds(prior: float, small
     shifted = transcript | {"log_odds": transcript["log_odds"] + np.log(prior / (1 - prior))}
     expected = audit.assemble(even, facts, transcript, 0.95, 0.01)
     report = audit.assemble(other, facts, shifted, 0.95, 0.01)
-    assert report.alarms == {}
+    assert report.contradictions == {}
     assert report.bounds == expected.bounds
     assert report.empirical.delta_prime == expected.empirical.delta_prime
     assert report.empirical.epsilon.belief == pytest.approx(expected.empirical.epsilon.belief)
@@ -184,7 +184,7 @@ def test_the_papers_one_sided_campaign_is_reported_without_bounds_it_cannot_give
     text = json.dumps(encode(report), allow_nan=False)
     assert decode(json.loads(text)) == report
     assert report.empirical.advantage_interval is None
-    assert report.alarms == {}
+    assert report.contradictions == {}
     assert any("need both worlds" in line for line in report.warnings)
 
 
@@ -213,7 +213,7 @@ def test_sampled_steps_are_predicted_to_reach_their_bound(sampled: Config) -> No
     report = audit.assemble(sampled, facts, transcript, 0.95, 0.01)
     json.dumps(encode(report), allow_nan=False)
     prediction, bounds = report.prediction, report.bounds
-    assert report.alarms == {}
+    assert report.contradictions == {}
     assert (prediction.method, prediction.deterministic) == ("simulation", True)
     assert prediction.mu == pytest.approx(
         np.sqrt(ROUNDS) / report.mechanism.effective_noise_multiplier
@@ -254,7 +254,7 @@ def test_the_estimators_of_the_paper_take_the_sampling_into_account(sampled: Con
 @pytest.mark.slow
 def test_sampled_steps_with_less_noise_than_claimed_are_convicted(sampled: Config) -> None:
     facts, transcript = _sampled_game(sampled, strength=2.0)
-    alarms = audit.assemble(sampled, facts, transcript, 0.95, 0.01).alarms
+    alarms = audit.assemble(sampled, facts, transcript, 0.95, 0.01).contradictions
     assert {"advantage", "world_d"} <= set(alarms)
     assert "gaussian" not in alarms
     assert "those of sampled steps" in alarms["world_d"]
@@ -266,7 +266,7 @@ def test_alarms_are_rare_under_sampling_where_all_is_well(sampled: Config) -> No
     for seed in range(40):
         facts, transcript = _sampled_game(sampled, seed=seed)
         report = audit.assemble(sampled, facts, transcript, 0.95, 0.01)
-        raised += bool(report.alarms)
+        raised += bool(report.contradictions)
         fit = report.prediction.fit
         p_values += [each.p_value for each in (fit.world_d, fit.world_d_prime) if each]
     assert raised <= 1
@@ -283,7 +283,7 @@ def test_sampled_replacement_has_no_epsilon_from_one_distance(small: Make) -> No
     report = audit.assemble(config, facts, transcript, 0.95, 0.005)
     assert report.empirical.epsilon.sensitivity is None
     assert report.empirical.epsilon.sensitivity_exact is None
-    assert report.alarms == {}
+    assert report.contradictions == {}
     mechanism = privacy.mechanism(config, facts["noise_multiplier"])
     off = abs(report.prediction.advantage - PLD.delta(mechanism, 0.0))
     assert off < 4 * report.prediction.standard_error
@@ -303,7 +303,7 @@ def test_a_sampled_campaign_of_another_kind_is_predicted_too(
     prior = config.audit.prior
     transcript["log_odds"] = transcript["log_odds"] + np.log(prior / (1 - prior))
     report = audit.assemble(config, facts, transcript, 0.95, 0.01)
-    assert report.alarms == {}
+    assert report.contradictions == {}
     off = abs(report.prediction.advantage - report.empirical.advantage)
     assert off < 4 * report.empirical.standard_error
     usual = audit.assemble(sampled, *_sampled_game(sampled), 0.95, 0.01).prediction.advantage
@@ -341,13 +341,13 @@ def test_the_score_of_a_linearised_attack_raises_no_alarm_by_its_scale(stepping:
     transcript["log_odds"] = 50 * transcript["log_odds"]
     report = audit.assemble(stepping, facts, transcript, 0.95, 0.005)
     assert report.empirical.delta_prime > report.bounds.tail_probability
-    assert report.alarms == {}
+    assert report.contradictions == {}
     assert "linearised" in report.empirical.lower_bounds["gaussian"].reason
     assert any("not an exact posterior" in line for line in report.warnings)
 
 
 def test_decisions_that_are_right_too_often_convict_local_steps_too(stepping: Config) -> None:
-    alarms = _report(stepping, strength=8.0).alarms
+    alarms = _report(stepping, strength=8.0).contradictions
     assert {"advantage", "clopper_pearson"} <= set(alarms)
     assert not {"delta_prime", "gaussian", "world_d", "world_d_prime"} & set(alarms)
 
@@ -418,7 +418,7 @@ def test_every_vantage_stands_beside_its_own_bound(everywhere: Config) -> None:
     assert rows["released-model"].prediction.method == "linearised"
     assert not rows["released-model"].exact_posterior
     assert "not an exact posterior" in rows["released-model"].note
-    assert report.alarms == {}
+    assert report.contradictions == {}
 
 
 def test_a_server_without_noise_before_it_is_certain_and_the_report_says_why(
@@ -445,8 +445,8 @@ def test_a_vantage_above_its_bound_raises_an_alarm_of_its_own(small: Make) -> No
     facts, transcript = _everywhere(config, strength=2.5)
     # The game was played against the noise towards a participant; the server has less before it.
     report = audit.assemble(config, facts, transcript, 0.95, 0.01)
-    assert set(report.alarms) == {"advantage_server"}
-    assert "the vantage server" in report.alarms["advantage_server"]
+    assert set(report.contradictions) == {"advantage_server"}
+    assert "the vantage server" in report.contradictions["advantage_server"]
     assert not report.vantages["server"].empirical.within_bound
     assert not report.vantages["server"].empirical.near_prediction
 
@@ -481,7 +481,7 @@ def test_who_sees_sampled_sums_without_noise_must_wait_for_the_record(
     report = audit.assemble(config, facts, transcript, 0.95, 0.01)
     assert report.prediction.advantage == pytest.approx(1 - (1 - q) ** rounds)
     assert report.vantages["server"].empirical.near_prediction
-    assert report.alarms == {}
+    assert report.contradictions == {}
 
 
 def test_the_released_models_log_odds_raise_no_alarm(everywhere: Config) -> None:
@@ -491,6 +491,6 @@ def test_the_released_models_log_odds_raise_no_alarm(everywhere: Config) -> None
     facts, transcript = _game(config)
     transcript["log_odds"] = 5 * transcript["log_odds"]
     report = audit.assemble(config, facts, transcript, 0.95, 0.01)
-    assert report.alarms == {}
+    assert report.contradictions == {}
     assert report.empirical.lower_bounds["gaussian"].epsilon == 0
     assert any("released model alone" in warning for warning in report.warnings)

@@ -70,7 +70,7 @@ def test_json_is_the_report_and_nothing_else(
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((out / "report.json").read_text())
     assert (printed["delta"], printed["release"]["noise"]) == (1e-6, "less")
-    assert any("refuted" in finding["text"] for finding in printed["findings"])
+    assert any("refuted" in finding["why"] for finding in printed["findings"])
 
 
 def test_the_exit_status_says_whether_the_claim_is_supported(

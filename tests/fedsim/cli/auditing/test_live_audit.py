@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
 
-from fedsim import client_app, server_app
+from fedsim import api, client_app, server_app
 from fedsim.cli.main import main
+from fedsim.common.strict_json import report_json
 from fedsim.config import from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
@@ -144,6 +145,18 @@ def test_the_worlds_say_how_right_the_beliefs_were(
     assert found["delta_prime"] == pytest.approx(embedded["delta_prime"])
 
 
+def test_the_python_api_says_the_same(
+    federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded, worlds = federation / "transcripts" / f"{RUN_ID}.fedt", federation / "run"
+    options = "--claimed-epsilon", 2.2, "--claimed-delta", 0.005, "--worlds", worlds
+    command(recorded, "--json", "--out", tmp_path / "audit", *options)
+    found = api.audit(recorded, claimed_epsilon=2.2, claimed_delta=0.005, worlds=worlds)
+    assert json.loads(capsys.readouterr().out) == report_json(found.report)
+    assert found.verdict.value == found.report["claim"]["verdict"]
+    assert (found.epsilon, found.proven) == (found.report["bounds"]["epsilon"], None)
+
+
 def test_the_exit_status_says_whether_the_claim_is_supported(
     federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,7 +208,7 @@ def test_canaries_need_no_data(
     # Nobody added any: the interval must not exclude it.
     assert report["canaries"]["interval"][0] <= 0
     assert report["canaries"]["claimed_mu"] > 0
-    assert report["alarms"] == []
+    assert report["alarms"] == 0
 
 
 def test_what_cannot_be_audited_is_one_line_and_status_2(
@@ -217,7 +230,7 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
         ((recorded, "--canary-seed-file", tmp_path / "nowhere"), "cannot read seeds"),
         ((recorded, "--canary-seed-file", tmp_path / "words"), "cannot read seeds"),
         ((federation / "run",), "is made by fedsim report"),
-        ((tmp_path / "server.fedt", "--data-root", tmp_path), "leave them out"),
+        ((tmp_path / "server.fedt", "--data-root", tmp_path), "so leave it out"),
         ((recorded, "--worlds", tmp_path), "is not a run directory"),
         ((recorded, "--worlds", fewer / "run"), "is not the run that was recorded"),
         ((recorded, "--delta", "1e-3"), "leave it out"),

@@ -4,14 +4,14 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.report.evidence import conditions
-from fedsim.report.evidence.conditions import APP, LIVE, NAMES, RUN, TRAINING, complaint, parse
+from fedsim.report.evidence.conditions import NAMES, RUN, complaint, parse, paths_of
 
 REPORT = {
     "vantage": "participant",
     "empirical": {"advantage": None, "advantage_interval": [0.12, 0.4], "trials": 40},
     "released": None,
     "bounds": {"tight_epsilon": "Infinity"},
-    "alarms": {"a": "noise"},
+    "alarms": 1,
     "job": "experiment",
 }
 
@@ -63,13 +63,31 @@ def test_a_typing_error_is_found_before_the_run(text: str, says: str) -> None:
     assert says in str(refused.value)
 
 
-def test_a_name_of_another_kind_of_report_is_refused() -> None:
-    with pytest.raises(InputError, match="training has no number 'advantage'; it has accuracy"):
-        parse("advantage > .1", [TRAINING])
-    assert parse("belief > .1", [APP, LIVE]).path == "belief"
+SHORT = sorted(NAMES[RUN])
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("name", SHORT)
+def test_every_kind_of_report_has_every_short_name_or_says_why_not(kind: str, name: str) -> None:
+    assert sorted(NAMES[kind]) == SHORT
+    entry = NAMES[kind][name]
+    if paths_of(entry):
+        assert parse(f"{name} > 0", [kind]).path == name
+        return
+    with pytest.raises(InputError, match=f"a {kind} has no number '{name}': ") as refused:
+        parse(f"{name} > 0", [kind])
+    assert str(entry) in str(refused.value)
+    # A command that may meet another kind of report asks its report once that is there.
+    said = complaint(parse(f"{name} > 0", [kind, RUN]), {"kind": kind})
+    assert said == f"cannot tell whether {name} > 0: {entry}"
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_alarms_is_a_short_name_of_every_kind(kind: str) -> None:
+    assert paths_of(NAMES[kind]["alarms"])
 
 
 def test_every_name_of_a_runs_report_is_a_number_of_its_schema() -> None:
-    for paths in NAMES[RUN].values():
-        for path in paths:
+    for entry in NAMES[RUN].values():
+        for path in paths_of(entry):
             assert parse(f"{path.format(vantage='server')} > 0", [RUN])

@@ -1,0 +1,166 @@
+"""The audit of an auditor's transcript: what it begins with, and the audit of a whole file."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries.errors import InputError
+from adversaries.statistics.intervals import significance
+from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.judgement.report import AuditReport, of_transcript
+from fedsim.audits.live import live_report
+from fedsim.audits.live.live_audit import LiveAudit
+from fedsim.config import Config, Scalar, to_run_config
+from fedsim.federation.runs import run_transcript
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.transcripts.reader import Reader, has_ended
+from fedsim.federation.transcripts.records import ObservedRound
+from fedsim.game.canary import Canaries
+
+
+def check(options: AuditOptions) -> None:
+    """Refuse options that no auditor's transcript can be audited with.
+
+    Args:
+        options: whose confidence is checked, and whose file with the canaries' seeds is read.
+
+    Raises:
+        InputError: the confidence is impossible, or the canaries' seeds cannot be read.
+    """
+    significance(options.level)
+    if options.canary_seed_file is not None:
+        _planted(options.canary_seed_file)
+
+
+@dataclass(frozen=True)
+class AuditorsTranscript:
+    """An audit of an auditor's transcript, with what the auditor's node knows besides.
+
+    Attributes:
+        path: of the transcript.
+        options: of the audit.
+        audit: so far.
+        run: the directory that tells the worlds; None before that.
+    """
+
+    path: Path
+    options: AuditOptions
+    audit: LiveAudit
+    run: RunDirectory | None
+
+    def begin(self, observed: ObservedRound) -> None:
+        """Take in the first message.
+
+        No sum comes with it, but the configuration: of another run, or of one that cannot be
+        audited, nothing is left behind.
+
+        Args:
+            observed: the message.
+
+        Raises:
+            InputError: the options do not fit the run that was recorded.
+        """
+        self.audit.observe(observed)
+        assert self.audit.config is not None
+        if self.run is not None:
+            _check_same(self.run, self.audit.config)
+        unaudited = self.audit.canaries is None and self.audit.noise is None
+        if self.options.no_challenge and unaudited:
+            raise InputError(
+                "--no-challenge leaves nothing to audit in a run of several trials but canaries; "
+                "give their seeds with --canary-seed-file, or leave --no-challenge out"
+            )
+
+    def report(self) -> AuditReport:
+        """Return the report so far. Raises InputError where the worlds are of another run."""
+        worlds: npt.NDArray[np.bool_] | None = None
+        if self.run is not None:
+            worlds = run_transcript.read(self.run)["worlds"]
+        with Reader(self.path) as reader:
+            facts = reader.facts
+        options, ended = self.options, has_ended(self.path)
+        found = live_report.assemble(self.audit, facts, options.level, worlds, options.claim, ended)
+        spent = found["released"] or found["bounds"]
+        return of_transcript(found, spent and spent["epsilon"], None)
+
+
+def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
+    """Return the audit of a transcript of which nothing was read yet.
+
+    Args:
+        path: of the transcript.
+        options: of the audit.
+
+    Raises:
+        InputError: the options are out of range, or name files that cannot be read.
+    """
+    options.taken("an auditor's transcript")
+    check(options)
+    run = None if options.worlds is None else RunDirectory.open(options.worlds)
+    seeds, root = options.canary_seed_file, options.data_root
+    audit = LiveAudit(
+        "" if root is None else str(root.expanduser().absolute()),
+        planted=[] if seeds is None else _planted(seeds),
+        challenge=not options.no_challenge,
+        confidence=options.level,
+    )
+    return AuditorsTranscript(path, options, audit, run)
+
+
+def audited(path: Path, options: AuditOptions) -> AuditReport:
+    """Return the report of a whole transcript of an auditor's node.
+
+    Args:
+        path: of the transcript.
+        options: of the audit.
+
+    Raises:
+        InputError: the options do not fit the transcript, or there is none.
+    """
+    found = opened(path, options)
+    with Reader(path) as reader:
+        rounds: Iterable[ObservedRound] = iter(reader.rounds())
+        for place, observed in enumerate(rounds):
+            found.audit.observe(observed) if place else found.begin(observed)
+    return found.report()
+
+
+def _check_same(run: RunDirectory, recorded: Config) -> None:
+    """Raise InputError unless a run directory is of the run that the auditor recorded."""
+
+    def experiment(config: Config) -> dict[str, Scalar]:
+        keys = to_run_config(config).items()
+        # Where and on what it ran does not change the worlds.
+        return {
+            key: value
+            for key, value in keys
+            if key not in ("data.root", "data.download", "trials.batch")
+            and (key == "run.seed" or not key.startswith("run."))
+        }
+
+    there, here = experiment(run.config), experiment(recorded)
+    differing = sorted(key for key in here if there[key] != here[key])
+    if differing:
+        key = differing[0]
+        raise InputError(
+            f"'{run.path}' is not the run that was recorded: its {key} is {there[key]!r}, the "
+            f"recorded one {here[key]!r}; name the directory of that run with --worlds"
+        )
+
+
+def _planted(path: Path) -> list[Canaries]:
+    """Read the canaries of consenting clients. Raises InputError for a file that has none."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        found = [Canaries(*map(int, line.split())) for line in lines if line.strip()]
+        if not found or any(each.count < 1 for each in found):
+            raise ValueError("it names no canaries")
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(
+            f"cannot read seeds from '{path}': {error}; the file has a line for each client that "
+            "plants canaries, with the canary-seed and canary-count of its node.toml: 1234 100"
+        ) from None
+    return found
