@@ -99,7 +99,7 @@ def _run(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
     finished, stopped_at = _train(grid, plan, known, directory, start)
     transcript = _transcript(config, directory, finished)
     rows = ledger.read(directory)
-    transcript[spending.EPSILON] = spending.curve(config, plan.noise_multiplier, rows)
+    transcript[spending.EPSILON] = spending.curve(config.scheme, plan.noise_multiplier, rows)
     directory.write_arrays("transcript.npz", transcript)
     facts = _facts(plan, known, grid, transcript)
     facts |= {
@@ -133,7 +133,7 @@ def _train(
         phase="training",
         rounds=plan.rounds,
         seconds=time.perf_counter() - start,
-        **interim.limits(config, plan.noise_multiplier),
+        **interim.limits(config.scheme, plan.noise_multiplier),
     )
     finished: list[range] = []
     odds: list[npt.NDArray[np.float64]] = []

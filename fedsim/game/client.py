@@ -9,6 +9,7 @@ from torch import Tensor
 from fedsim.common.randomness import gaussian_noise
 from fedsim.config import Config
 from fedsim.config.federation import FederationConfig
+from fedsim.config.objects import Scheme
 from fedsim.game import client_level, one_run
 from fedsim.game.federation import Federation
 from fedsim.game.round_game import RoundGame
@@ -382,19 +383,19 @@ def local_steps(
     return total
 
 
-def local_step_size(config: Config, round: int) -> float:
+def local_step_size(scheme: Scheme, round: int) -> float:
     """Return what a client multiplies a clipped sum with to step its own model.
 
     eta_local m / (q n): the records that one client takes are q n/m of the public n on average,
     and with the server's learning rate the mean of the clients' models is the server's next one.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         round: counts from 1.
 
     Source:
         FedAvg: McMahan et al., 2017, Algorithm 1.
     """
-    training = config.training
+    training = scheme.training
     rate = training.local_learning_rate or training.learning_rate
-    return rate * factor(training, round) * config.federation.clients / config.participation.divisor
+    return rate * factor(training, round) * scheme.federation.clients / scheme.participation.divisor

@@ -124,7 +124,7 @@ def _training_alone(config: Config, size: Size) -> float:
     device.single_threaded_kernels()
     known, chosen = federation.load(config), challenge.choose(config)
     worlds = challenge.worlds(config.run.seed, config.trials.count, config.trials.worlds)
-    multiplier = privacy.noise_multiplier(config)
+    multiplier = privacy.noise_multiplier(config.scheme)
     timed = min(size.alone_trials, size.trials)
 
     def train(trials: range) -> None:
@@ -174,7 +174,7 @@ def _opacus(config: Config, mode: Callable[..., Opacus], size: Size, where: torc
     theta = models.initial_parameters(
         lambda: federation.build_model(config, dataset), config.run.seed, timed
     ).to(where)
-    multiplier = privacy.noise_multiplier(config)
+    multiplier = privacy.noise_multiplier(config.scheme)
     rate = config.training.learning_rate / len(labels)
 
     def train(flat: torch.Tensor, rounds: int) -> None:

@@ -243,7 +243,8 @@ def _note(config: Config, bound: VantageBounds, seen: Arrays) -> str:
         if was_measured:
             notes.append(LINEARISED)
         elif bound.vantage in measured(config):
-            notes.append(f"not attacked: {released_model.why_not(config)}")
+            reason = released_model.why_not(config.scheme)
+            notes.append(f"not attacked: {reason}")
     if not was_measured and bound.vantage not in measured(config):
         notes.append(NOT_MEASURED)
     if was_measured and not seen["noise_stds"].any():

@@ -98,7 +98,9 @@ def conclude(received: Received) -> None:
         memory = _recall(received)
         # No round follows that its residual could be compared with.
         _remember(context, replace(memory, past=None), request.round)
-    if Vantage.RELEASED_MODEL in vantages.measured(config) and not released_model.why_not(config):
+    if Vantage.RELEASED_MODEL in vantages.measured(config) and not released_model.why_not(
+        config.scheme
+    ):
         game = request.game.at(request.round - 1)
         step = released_model.attack(config, known, game, inputs.model(received.message, known))
         node_memory.remember(

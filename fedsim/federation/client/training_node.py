@@ -17,6 +17,7 @@ from fedsim.common.randomness import Role as SeedRole
 from fedsim.common.randomness import generator
 from fedsim.config import Config, from_run_config
 from fedsim.config.federation import OWN
+from fedsim.config.objects import Scheme
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.training import TrainingConfig
 from fedsim.federation.client import admission, adversary_node, inputs
@@ -120,14 +121,14 @@ def train(message: Message, context: Context) -> Message:
         for step in range(1, config.training.local_steps + 1)
     ]
     disclosing = at_server.seat(config.audit.mode).reads_noise or request.role == Role.COLLUDER
-    grid = summing.grid(config, request.noise_multiplier, parameters.shape[1])
+    grid = summing.grid(config.scheme, request.noise_multiplier, parameters.shape[1])
     noises: list[torch.Tensor] = []
     masks = _candidate_masks(
         config.candidates, config.privacy, config.run.seed, known, partition, request
     )
 
     def own_noise(step: int) -> torch.Tensor:
-        std = _noise_std(message, config, known, request, grid)
+        std = _noise_std(message, config.scheme, known, request, grid)
         drawn = _drawn(config, request, partition, step, std, parameters.shape[1], grid)
         if disclosing:
             noises.append(drawn)
@@ -139,7 +140,7 @@ def train(message: Message, context: Context) -> Message:
     admission.keep_model(context, config, request, parameters)
     # A step without noise under central trust; else one noisy step, or several.
     drawing = None if config.federation.trust.model.server_draws else own_noise
-    size, steps = local_step_size(config, request.round), config.training.local_steps
+    size, steps = local_step_size(config.scheme, request.round), config.training.local_steps
     reply, sent = _encoded(local_steps(contributed, parameters, steps, size, drawing), grid)
     content = {messages.REPLY: messages.array_record(sum=reply)}
     content |= disclosed(config, known, request, partition, parameters, coins[0], noises, masks)
@@ -352,7 +353,7 @@ def _candidate_masks(
 
 def _noise_std(
     message: Message,
-    config: Config,
+    scheme: Scheme,
     known: Federation,
     request: Request,
     grid: FixedPoint | None,
@@ -361,10 +362,10 @@ def _noise_std(
     if grid is not None:
         shape = (request.trials,)
         return torch.full(shape, grid.share_std, dtype=torch.float64, device=known.device)
-    federation_ = config.federation
-    share = federation_.trust.model.noise_share(config.participation.expected_clients, 1)
+    federation_ = scheme.federation
+    share = federation_.trust.model.noise_share(scheme.participation.expected_clients, 1)
     own = request.noise_multiplier * share
-    if config.privacy.sensitivity == "local":
+    if scheme.privacy.sensitivity == "local":
         return own * inputs.array(message, messages.SENSITIVITY, known)
-    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    bound = sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
     return torch.full((request.trials,), own * bound, dtype=torch.float64, device=known.device)

@@ -93,7 +93,7 @@ class Attempt:
         self.first = first
         vantage = config.federation.vantage
         self.epsilon = max(
-            epsilon_of(config, self._limited.account.spent(client), vantage)
+            epsilon_of(config.scheme, self._limited.account.spent(client), vantage)
             for client in self._template.participants
             if client not in colluders
         )
@@ -183,12 +183,12 @@ class Attempt:
             return
         # What is rounded up may exceed a budget that the exact value keeps.
         counts = self._limited.counts(row, client)
-        if not within(config, counts, limit):
+        if not within(config.scheme, counts, limit):
             vantage = config.federation.vantage
+            reached = epsilon_of(config.scheme, counts, vantage)
             raise BudgetExceededError(
-                f"round {row.round} would bring client {client} to epsilon "
-                f"{epsilon_of(config, counts, vantage):.4g} at delta {config.privacy.delta:g} "
-                f"towards the {vantage.value}, above privacy.stop-at = {limit:g}; the rounds "
+                f"round {row.round} would bring client {client} to epsilon {reached:.4g} at "
+                f"delta {config.privacy.delta:g} towards the {vantage.value}, above privacy.stop-at = {limit:g}; the rounds "
                 "before it stand"
             )
 
@@ -233,7 +233,7 @@ class _Course:
             counts = self.counts(row, client)
             history = frozenset(counts.items()), frozenset(total.items())
             if history not in self.found:
-                self.found[history] = at_vantages(self.config, counts, total)
+                self.found[history] = at_vantages(self.config.scheme, counts, total)
             spent[client] = self.found[history]
             if client in row.colluders:
                 spent[client] = self.found[history] | {

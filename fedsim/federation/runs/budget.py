@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from adversaries.errors import InputError
 from fedsim.config import Config
+from fedsim.config.objects import Scheme
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.training import TrainingConfig
 from fedsim.federation.runs import accounts, batches, ledger
@@ -59,16 +60,18 @@ class Ahead:
         ]
         return list({frozenset(counts.items()): counts for counts in final}.values())
 
-    def epsilon(self, config: Config, kind: Rounds, rounds: int) -> float:
+    def epsilon(self, scheme: Scheme, kind: Rounds, rounds: int) -> float:
         """Return the epsilon of the client who is worst off in the end, at the configured vantage.
 
         Args:
-            config: the experiment.
+            scheme: the mechanism as the configuration plans it.
             kind: of the rounds that are still to run.
             rounds: of each training.
         """
-        vantage = config.federation.vantage
-        return max(epsilon_of(config, counts, vantage) for counts in self.after(kind, rounds))
+        vantage = scheme.federation.vantage
+        return max(
+            epsilon_of(scheme, counts, vantage) for counts in self.after(kind, rounds)
+        )
 
 
 def plan(
@@ -110,9 +113,9 @@ def plan(
             rounds,
             done,
         ):
-            most = done + affordable(config, kind, rounds - done, ahead)
+            most = done + affordable(config.scheme, kind, rounds - done, ahead)
             if most == 0 or (fixed is not None and most < fixed):
-                raise InputError(_too_dear(config, kind, fixed or 1, ahead))
+                raise InputError(_too_dear(config.scheme, kind, fixed or 1, ahead))
             rounds = most
     if directory and adds_up(config.privacy.noise_source):
         for ahead in _ahead(
@@ -125,7 +128,7 @@ def plan(
             rounds,
             done,
         ):
-            _check_accepted(config, kind, ahead, rounds - done, directory)
+            _check_accepted(config.scheme, kind, ahead, rounds - done, directory)
     return rounds
 
 
@@ -182,21 +185,21 @@ def _ahead(
     return [Ahead(1, [account.spent(client) for client in clients], courses) for account in each]
 
 
-def affordable(config: Config, kind: Rounds, most: int, ahead: Ahead) -> int:
+def affordable(scheme: Scheme, kind: Rounds, most: int, ahead: Ahead) -> int:
     """Return how many rounds keep epsilon within privacy.stop-at.
 
     Exact: by bisection on accounted values, which grow with the rounds.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         kind: of the rounds.
         most: how many are wanted.
         ahead: how many trainings have them, beside what was spent.
     """
-    limit = config.privacy.stop_at
+    limit = scheme.privacy.stop_at
 
     def affords(rounds: int) -> bool:
-        return all(within(config, counts, limit) for counts in ahead.after(kind, rounds))
+        return all(within(scheme, counts, limit) for counts in ahead.after(kind, rounds))
 
     if affords(most):
         return most
@@ -208,12 +211,12 @@ def affordable(config: Config, kind: Rounds, most: int, ahead: Ahead) -> int:
 
 
 def _check_accepted(
-    config: Config, kind: Rounds, ahead: Ahead, rounds: int, directory: RunDirectory
+    scheme: Scheme, kind: Rounds, ahead: Ahead, rounds: int, directory: RunDirectory
 ) -> None:
     """Raise InputError where interrupted attempts take a run beyond what it was configured for."""
-    vantage = config.federation.vantage
-    whole = times(Counter({kind: config.training.rounds}), config.trials.count)
-    target, final = epsilon_of(config, whole, vantage), ahead.epsilon(config, kind, rounds)
+    vantage = scheme.federation.vantage
+    whole = times(Counter({kind: scheme.training.rounds}), scheme.trial_count)
+    target, final = epsilon_of(scheme, whole, vantage), ahead.epsilon(scheme, kind, rounds)
     accepted = 0.0
     if directory.has(ACCEPTED):
         try:
@@ -223,7 +226,7 @@ def _check_accepted(
     if final > max(target, accepted) * (1 + 1e-9):
         raise InputError(
             "what interrupted attempts released stays spent, so that this run will have released "
-            f"epsilon {final:.4g} at delta {config.privacy.delta:g} towards the {vantage.value} "
+            f"epsilon {final:.4g} at delta {scheme.privacy.delta:g} towards the {vantage.value} "
             f"in the end, and not the {target:.4g} that it was configured for; to go on all the "
             f"same, add --accept-epsilon {math.ceil(final * 1000) / 1000:g}"
         )
@@ -251,11 +254,11 @@ def _check_repeatable(privacy: PrivacyConfig, interrupted: set[int]) -> None:
         )
 
 
-def _too_dear(config: Config, kind: Rounds, needed: int, ahead: Ahead) -> str:
+def _too_dear(scheme: Scheme, kind: Rounds, needed: int, ahead: Ahead) -> str:
     """Say what was spent, what the least cost is of going on, and what to do."""
-    vantage, stop_at = config.federation.vantage, config.privacy.stop_at
-    before, after = (ahead.epsilon(config, kind, rounds) for rounds in (0, needed))
-    where = f"at delta {config.privacy.delta:g} towards the {vantage.value}"
+    vantage, stop_at = scheme.federation.vantage, scheme.privacy.stop_at
+    before, after = (ahead.epsilon(scheme, kind, rounds) for rounds in (0, needed))
+    where = f"at delta {scheme.privacy.delta:g} towards the {vantage.value}"
     rounds = "one round" if needed == 1 else f"the {needed} rounds of the others"
     together = f" of the {ahead.trainings} trials together" * (ahead.trainings > 1)
     if not any(ahead.spent):

@@ -50,7 +50,7 @@ def observe(
         difference += present
     # In `sums` the target is there by a share q.
     update = difference / (rounds * config.participation.rate)
-    std = noise_std(config, game.noise_multiplier, update, game.round) * rounds**0.5
+    std = noise_std(config.scheme, game.noise_multiplier, update, game.round) * rounds**0.5
     expected = hypotheses(known, update, None, std, config.participation.rate, rounds)
     ratios = log_likelihood_ratio(expected, (start.double() - end.double()) / step)
     # What is known only at the end stands in the column of the last round.

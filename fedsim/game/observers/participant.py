@@ -184,7 +184,7 @@ def expect(
             others that join the round.
     """
     config, federation, game, parameters = seen.config, seen.federation, seen.game, seen.parameters
-    bound = summing.sensitivity(config, game.noise_multiplier, parameters.shape[1])
+    bound = summing.sensitivity(config.scheme, game.noise_multiplier, parameters.shape[1])
     multiplier = _unknown_multiplier(
         config.federation.trust, config.participation, game, adversary, unknown_shares
     )
@@ -325,7 +325,7 @@ def replay_target(seen: KnownRound) -> tuple[Tensor, Tensor]:
         clean,
         parameters.repeat(2, 1),
         seen.config.training.local_steps,
-        local_step_size(seen.config, game.round),
+        local_step_size(seen.config.scheme, game.round),
     )
     return both[:trials], both[trials:]
 
@@ -338,7 +338,7 @@ def _replay(seen: KnownRound, adversary: int) -> tuple[Tensor, Tensor]:
     of a step does to the gradients of later ones is left out: an attack, not an exact posterior.
     """
     config, game, parameters = seen.config, seen.game, seen.parameters
-    steps, step_size = config.training.local_steps, local_step_size(config, game.round)
+    steps, step_size = config.training.local_steps, local_step_size(config.scheme, game.round)
     present, absent = replay_target(seen)
     known = absent.clone()
     for client in sorted(set(range(config.federation.clients)) - {adversary, game.target_client}):

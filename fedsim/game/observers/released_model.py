@@ -13,6 +13,7 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from fedsim.config import Config
+from fedsim.config.objects import Scheme
 from fedsim.config.training import TrainingConfig
 from fedsim.game import participation
 from fedsim.game.client import challenge_contributions, common_part
@@ -28,9 +29,9 @@ from fedsim.privacy.trust.model import Vantage
 Floats = npt.NDArray[np.float64]
 
 
-def why_not(config: Config) -> str | None:
+def why_not(scheme: Scheme) -> str | None:
     """Return why the released model is not attacked, None where it is."""
-    training = config.training
+    training = scheme.training
     if training.optimizer not in LINEAR:
         return (
             f"the model is no linear function of the aggregates under the optimiser "
@@ -38,26 +39,26 @@ def why_not(config: Config) -> str | None:
         )
     if training.local_steps > 1:
         return "clients took steps of their own, whose models would have to be guessed as well"
-    if config.federation.tolerated_dropouts:
+    if scheme.federation.tolerated_dropouts:
         return "which clients took part in which round is known to those who saw the rounds alone"
-    if (noise := config.privacy.noise.mechanism).own_law:
+    if (noise := scheme.privacy.noise.mechanism).own_law:
         return f"the law of {noise.title} depends on the way there, which was not seen"
-    if config.participation.secret and config.noise_seed is None:
+    if scheme.participation.secret and scheme.participation.setting.seed is None:
         return "which of the others took part is known to themselves alone"
     return None
 
 
-def check(config: Config) -> None:
+def check(scheme: Scheme) -> None:
     """Check that the released model can be attacked if it is the configured vantage.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
 
     Raises:
         InputError: it is, and cannot be.
     """
-    reason = why_not(config)
-    if config.federation.vantage is Vantage.RELEASED_MODEL and reason:
+    reason = why_not(scheme)
+    if scheme.federation.vantage is Vantage.RELEASED_MODEL and reason:
         raise InputError(
             f"federation.vantage is 'released-model', but {reason}; choose 'participant', whose "
             "bound is an upper bound for the released model"
@@ -147,7 +148,7 @@ def attack(
         known, present, absent = sums(config, federation, game.at(round), model)
         observed -= weight * (known + (present + absent) / 2)
         difference += weight * (present - absent)
-        std = noise_std(config, game.noise_multiplier, present - absent, round)
+        std = noise_std(config.scheme, game.noise_multiplier, present - absent, round)
         variance += weight**2 * std**2
     # One Gaussian observation of all rounds together.
     distance = difference.norm(dim=-1)
@@ -199,23 +200,23 @@ def sums(
     return known, rate * present, rate * absent
 
 
-def noise_std(config: Config, nominal: float, difference: Tensor, round: int) -> Tensor:
+def noise_std(scheme: Scheme, nominal: float, difference: Tensor, round: int) -> Tensor:
     """Return sigma of a round's noise [T], from all who add some.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         nominal: the noise multiplier.
         difference: [T, P], how far the two worlds' sums are apart.
         round: counts from 1.
     """
-    trust, there = config.federation.trust, config.participation.participants(round)
+    trust, there = scheme.federation.trust, scheme.participation.participants(round)
     sources = 1 if trust.model.server_draws else len(there)
     multiplier = aggregate_noise_multiplier(
-        nominal, trust, config.participation.expected_clients, sources
+        nominal, trust, scheme.participation.expected_clients, sources
     )
     if not sources:  # of nobody there is nothing, nor any noise
         multiplier = 0.0
-    if config.privacy.sensitivity == "local":
-        return multiplier * difference.norm(dim=-1) / config.training.sampling_rate
-    bound = summing.sensitivity(config, nominal, difference.shape[1])
+    if scheme.privacy.sensitivity == "local":
+        return multiplier * difference.norm(dim=-1) / scheme.training.sampling_rate
+    bound = summing.sensitivity(scheme, nominal, difference.shape[1])
     return torch.full_like(difference[:, 0], multiplier * bound)

@@ -198,9 +198,9 @@ def _read(source: Path, otherwise: Mapping[str, object]) -> _Subject:
         if "rounds" in tree:
             return _Subject(replace(described.load(source), **supposed))
         config = configuration.load(source)
-        nominal, trainings = privacy.noise_multiplier(config), config.trials.count
-        training = privacy.describe(config, nominal)
-        everything = spending.describe_everything(config, nominal, [])
+        nominal, trainings = privacy.noise_multiplier(config.scheme), config.trials.count
+        training = privacy.describe(config.scheme, nominal)
+        everything = spending.describe_everything(config.scheme, nominal, [])
     return _Subject(
         replace(training, **supposed),
         config,

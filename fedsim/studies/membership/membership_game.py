@@ -27,6 +27,7 @@ from fedsim.common.memory import readable, spare
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
 from fedsim.config.federation import DataConfig
+from fedsim.config.objects import Scheme
 from fedsim.game import federation
 from fedsim.game.client import noise, noise_sources
 from fedsim.game.federation import Federation
@@ -97,7 +98,7 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
     inside = inclusion(config.run.seed, count, config.data.records)
     _check_coins(config.data.records, config.run.seed, inside, count)
     known = federation.load(config)
-    nominal = privacy.noise_multiplier(config)
+    nominal = privacy.noise_multiplier(config.scheme)
     if known.device.type == "cpu":
         single_threaded_kernels()
     rounds = observed_rounds(config.training.rounds)
@@ -116,7 +117,7 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
         along[rows, 0] = _losses(known, theta, everybody)
         for round in range(1, config.training.rounds + 1):
             try:
-                total = _released(config, known, theta, inside[rows], part, round, nominal)
+                total = _released(config.scheme, known, theta, inside[rows], part, round, nominal)
             except FloatingPointError as error:  # the model diverged
                 raise InputError(str(error)) from None
             # What a run broadcasts, and steps its model with.
@@ -130,7 +131,7 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
         population[rows] = losses.cpu().numpy()
         accuracy[rows] = correct.double().mean(1).cpu().numpy()
     observations = Observations(along[:, -1], inside, along, population)
-    return Game(observations, rounds, nominal, mechanism(config, nominal), accuracy)
+    return Game(observations, rounds, nominal, mechanism(config.scheme, nominal), accuracy)
 
 
 def inclusion(seed: int, count: int, records: int) -> Bools:
@@ -212,17 +213,17 @@ def check(config: Config) -> None:
         )
 
 
-def mechanism(config: Config, nominal: float) -> Mechanism | None:
+def mechanism(scheme: Scheme, nominal: float) -> Mechanism | None:
     """Return what hides one record in all global models; None without clipping.
 
     A record is there or not, whatever neighbours the noise was made for, and all noise of all
     clients hides it from somebody who is none of them.
 
     Args:
-        config: the training.
+        scheme: the mechanism as the configuration plans it.
         nominal: the noise multiplier.
     """
-    training, federation_ = config.training, config.federation
+    training, federation_ = scheme.training, scheme.federation
     if not training.clipping:
         return None
     whole = aggregate_noise_multiplier(
@@ -230,7 +231,7 @@ def mechanism(config: Config, nominal: float) -> Mechanism | None:
     )
     norm = training.clipping_norm
     return Mechanism.alike(
-        whole * sensitivity(config.privacy.neighbouring, norm) / norm,
+        whole * sensitivity(scheme.privacy.neighbouring, norm) / norm,
         training.rounds,
         training.sampling_rate,
         Neighbouring.ADD_REMOVE,
@@ -322,7 +323,7 @@ def _losses(known: Federation, theta: Tensor, records: tuple[Tensor, Tensor]) ->
 
 
 def _released(
-    config: Config,
+    scheme: Scheme,
     known: Federation,
     theta: Tensor,
     inside: Bools,
@@ -331,12 +332,14 @@ def _released(
     nominal: float,
 ) -> Tensor:
     """Return the noisy sum of a round, float64 [T, P], over the records that each model has."""
-    rate, records = config.training.sampling_rate, config.data.records
-    coins = participation(config.noise_seed, trials, round, records, rate)
+    rate, records = scheme.training.sampling_rate, scheme.records
+    coins = participation(scheme.participation.setting.seed, trials, round, records, rate)
     taking_part = torch.from_numpy(inside if coins is None else inside & coins).to(theta.device)
     total = known.clipped_sum(theta, np.arange(records), taking_part)
-    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    bound = sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
     each = torch.full((len(trials),), nominal * bound, dtype=torch.float64, device=theta.device)
-    for source in noise_sources(config.federation):
-        total += noise(config.noise_seed, trials, round, source, each, theta.shape[1])
+    for source in noise_sources(scheme.federation):
+        total += noise(
+            scheme.participation.setting.seed, trials, round, source, each, theta.shape[1]
+        )
     return total

@@ -106,7 +106,7 @@ def follow(
     _check_asked(config.training.rounds, pairs, trials, checkpoints)
     known = federation.load(config)
     check_pairs(known, pairs, config.privacy.neighbouring)
-    multiplier = privacy.noise_multiplier(config)
+    multiplier = privacy.noise_multiplier(config.scheme)
     bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
     if known.device.type == "cpu":
         single_threaded_kernels()

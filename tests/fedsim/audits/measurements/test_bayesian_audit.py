@@ -143,7 +143,7 @@ def test_without_distances_there_is_nothing_to_report(config: Config) -> None:
             config.federation.vantage,
             {},
             0.01,
-            privacy.describe(config, 8.0),
+            privacy.describe(config.scheme, 8.0),
         )
         is None
     )
@@ -180,7 +180,7 @@ def test_a_reply_holds_distances_of_evaluated_trials_and_no_gradient(
 
 
 def _stated(config: Config, transcript: Arrays, delta: float = 0.01) -> dict[str, Any]:
-    planned = privacy.describe(config, privacy.noise_multiplier(config))
+    planned = privacy.describe(config.scheme, privacy.noise_multiplier(config.scheme))
     found = bayesian_report(
         config.training,
         config.privacy.neighbouring,
@@ -297,7 +297,7 @@ def test_sampled_replacement_says_that_its_bound_is_loose(small: Make) -> None:
         config.federation.vantage,
         transcript,
         0.01,
-        privacy.describe(config, 8.0),
+        privacy.describe(config.scheme, 8.0),
     )
     assert found is not None
     assert "convexity" in found.note
@@ -321,7 +321,7 @@ def test_a_delta_that_the_estimator_alone_uses_up_is_stated_as_such(config: Conf
 
 def test_rounds_that_left_no_distances_leave_no_bayesian_epsilon(config: Config) -> None:
     """An interrupted attempt of 7 rounds with noise of its own; DP's epsilon counts them."""
-    planned = privacy.describe(config, 8.0)
+    planned = privacy.describe(config.scheme, 8.0)
     (rounds,) = planned.rounds
     released = replace(planned, rounds=(rounds, replace(rounds, count=7)))
     found = bayesian_report(
@@ -345,7 +345,7 @@ def test_a_report_without_a_bayesian_epsilon_says_why_and_promises_nothing(
 ) -> None:
     config = small(PAIRS | {"privacy.noise-source": "system"})
     directory = RunDirectory.create(tmp_path / "run", config)
-    attempt = Ledger(config, directory).begin(range(1), 3, privacy.noise_multiplier(config))
+    attempt = Ledger(config, directory).begin(range(1), 3, privacy.noise_multiplier(config.scheme))
     attempt.charge(1, range(3))
     budget.accept(directory, 99.0)
     report, _, page = _reported(config, tmp_path)

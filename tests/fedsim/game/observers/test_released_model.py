@@ -157,10 +157,10 @@ def test_it_finds_nothing_where_there_is_nothing(small: Make) -> None:
 def test_what_is_not_attacked_is_refused_as_the_configured_vantage(
     changes: dict[str, str | float], reason: str, small: Make
 ) -> None:
-    assert why_not(small()) is None
+    assert why_not(small().scheme) is None
     everywhere = small(changes | {"audit.vantages": "all"})
-    assert reason in (why_not(everywhere) or "")
+    assert reason in (why_not(everywhere.scheme) or "")
     plan.check(everywhere)
     with pytest.raises(InputError, match=reason) as refused:
-        released_model.check(small(changes | {"federation.vantage": "released-model"}))
+        released_model.check(small(changes | {"federation.vantage": "released-model"}).scheme)
     assert "\n" not in str(refused.value)
