@@ -183,7 +183,7 @@ def _train(
 def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDirectory) -> Arrays:
     """Train one batch of trials; return its findings and the utility of its evaluated trials."""
     config, trials = strategy.batch.config, strategy.batch.trials
-    theta = federation.initial_parameters(config, known, trials)
+    theta = federation.initial_parameters(config.game, known, trials)
     held_out = known.held_out()
     evaluated = config.audit.evaluated(trials)
     losses, accuracies = [], []
@@ -210,7 +210,7 @@ def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDir
                     final["areas_under_curve"] = area.numpy()
         if server_round in looked_at:
             first = torch.tensor(messages.only(arrays)[:1]).to(known.device)
-            by_client.append(client_utility.measure(config, known, first, server_round))
+            by_client.append(client_utility.measure(config.game, known, first, server_round))
         directory.log_event(
             round=server_round, trials=[trials.start, trials.stop], **utility, **strict_json(spent)
         )

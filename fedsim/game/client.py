@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from fedsim.common.randomness import gaussian_noise
-from fedsim.config import Config
 from fedsim.config.federation import FederationConfig
-from fedsim.config.objects import Scheme
+from fedsim.config.objects import GameRules, Scheme
 from fedsim.game import client_level, one_run
 from fedsim.game.federation import Federation
 from fedsim.game.round_game import RoundGame
@@ -21,7 +20,7 @@ from fedsim.privacy.participation.sampling import groups
 
 
 def contribution(
-    config: Config,
+    rules: GameRules,
     federation: Federation,
     client: int,
     parameters: Tensor,
@@ -34,7 +33,7 @@ def contribution(
     Its clipped gradients' sum, or its clipped update, and the canaries that are planted at it.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         federation: its data and model.
         client: the partition.
         parameters: float32 [T, P], the models that the round begins with.
@@ -45,19 +44,19 @@ def contribution(
     Returns:
         float64 [T, P].
     """
-    if config.privacy.unit == "client":
+    if rules.scheme.privacy.unit == "client":
         own = client_level.contribution(
-            config, federation, client, parameters, game, worlds, participation
+            rules, federation, client, parameters, game, worlds, participation
         )
     else:
         record, replacement = game.record, game.replacement
         own = clean_sum(federation, client, parameters, record, replacement, worlds, participation)
-    added = one_run.planted(config, federation, {client}, parameters, game.trials)
+    added = one_run.planted(rules, federation, {client}, parameters, game.trials)
     return own if added is None else own + added
 
 
 def challenge_contributions(
-    config: Config, federation: Federation, parameters: Tensor, game: RoundGame
+    rules: GameRules, federation: Federation, parameters: Tensor, game: RoundGame
 ) -> tuple[Tensor, Tensor]:
     """Return what the challenge adds to the sum under D and under D'.
 
@@ -65,7 +64,7 @@ def challenge_contributions(
     where it is public that the target's client does not join.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         federation: its data and model.
         parameters: float32 [T, P].
         game: the round, its trials and the challenge.
@@ -73,16 +72,16 @@ def challenge_contributions(
     Returns:
         float64 [T, P], twice.
     """
-    if game.target_client not in config.participation.participants(game.round):
+    if game.target_client not in rules.scheme.participation.participants(game.round):
         nothing = torch.zeros_like(parameters, dtype=torch.float64)
         return nothing, nothing.clone()
-    if config.privacy.unit == "client":
-        return client_level.challenge_contributions(config, federation, parameters, game)
+    if rules.scheme.privacy.unit == "client":
+        return client_level.challenge_contributions(rules, federation, parameters, game)
     return challenge_gradients(federation, parameters, game.the_record, game.replacement)
 
 
 def common_part(
-    config: Config,
+    rules: GameRules,
     federation: Federation,
     clients: Collection[int],
     parameters: Tensor,
@@ -95,7 +94,7 @@ def common_part(
     do.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         federation: its data and model.
         clients: the partitions.
         parameters: float32 [T, P].
@@ -106,14 +105,14 @@ def common_part(
     Returns:
         float64 [T, P].
     """
-    if config.privacy.unit == "client":
+    if rules.scheme.privacy.unit == "client":
         others = set(clients) - {game.target_client}
-        known = client_level.total(config, federation, others, parameters, game, participation)
+        known = client_level.total(rules, federation, others, parameters, game, participation)
     else:
         inside = np.isin(federation.client_of, sorted(clients))
         inside[game.the_record] = False
         known = federation.clipped_sum(parameters, np.flatnonzero(inside), participation)
-    added = one_run.planted(config, federation, clients, parameters, game.trials)
+    added = one_run.planted(rules, federation, clients, parameters, game.trials)
     return known if added is None else known + added
 
 

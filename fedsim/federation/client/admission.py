@@ -74,7 +74,7 @@ def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
             asked[consent.CANARIES] = f"challenge.kind is '{config.challenge.kind}'"
     if request.role == Role.ADVERSARY:
         asked[consent.ADVERSARY] = "this node is asked to be the adversary"
-    if config.canaries.count and partition in one_run.hosts(config):
+    if config.canaries.count and partition in one_run.hosts(config.game):
         asked[consent.CANARIES] = "canaries are planted among this client's records"
     if reason := _told_bare(config.audit, request):
         asked |= dict.fromkeys(consent.UNPROTECTED, reason)

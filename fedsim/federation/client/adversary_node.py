@@ -102,7 +102,9 @@ def conclude(received: Received) -> None:
         config.scheme
     ):
         game = request.game.at(request.round - 1)
-        step = released_model.attack(config, known, game, inputs.model(received.message, known))
+        step = released_model.attack(
+            config.game, known, game, inputs.model(received.message, known)
+        )
         node_memory.remember(
             context,
             RELEASED,
@@ -161,11 +163,11 @@ def _since_own_round(received: Received, model: torch.Tensor) -> participant.Mem
         before = torch.from_numpy(kept["model"]).to(model)
     else:  # it knows the first model, whether it was asked in the first round or not
         first, memory = 1, participant.Memory.empty(request.trials)
-        before = initial_parameters(config, received.known, request.trial_numbers).to(model)
+        before = initial_parameters(config.game, received.known, request.trial_numbers).to(model)
     game, rounds = request.game.at(first), request.round - first
     if not rounds:
         return memory
-    return own_rounds.observe(memory, config, received.known, game, before, model, rounds)
+    return own_rounds.observe(memory, config.game, received.known, game, before, model, rounds)
 
 
 def _follows_losses(received: Received) -> bool:
@@ -188,7 +190,7 @@ def _attack_losses(received: Received) -> dict[str, npt.NDArray[Any]]:
         watched = _watch_losses(received, model)
         if watched is not None:
             attack[participant.LOSS_TRAJECTORY] = watched
-    if (scores := poison_scores(config, known, trials, model)) is not None:
+    if (scores := poison_scores(config.game, known, trials, model)) is not None:
         attack[participant.POISON_SCORES] = scores
     return attack
 

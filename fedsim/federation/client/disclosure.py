@@ -67,7 +67,7 @@ def _measurement(
         (measured["noise"],) = noises
     if request.role != Role.TARGET_CLIENT:
         return measured
-    present, absent = challenge_contributions(config, known, parameters, request.game)
+    present, absent = challenge_contributions(config.game, known, parameters, request.game)
     measured["present"] = present
     if config.privacy.neighbouring is Neighbouring.REPLACE:
         measured["absent"] = absent

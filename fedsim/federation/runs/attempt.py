@@ -188,8 +188,8 @@ class Attempt:
             reached = epsilon_of(config.scheme, counts, vantage)
             raise BudgetExceededError(
                 f"round {row.round} would bring client {client} to epsilon {reached:.4g} at "
-                f"delta {config.privacy.delta:g} towards the {vantage.value}, above privacy.stop-at = {limit:g}; the rounds "
-                "before it stand"
+                f"delta {config.privacy.delta:g} towards the {vantage.value}, above "
+                f"privacy.stop-at = {limit:g}; the rounds before it stand"
             )
 
 

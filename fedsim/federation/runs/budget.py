@@ -69,9 +69,7 @@ class Ahead:
             rounds: of each training.
         """
         vantage = scheme.federation.vantage
-        return max(
-            epsilon_of(scheme, counts, vantage) for counts in self.after(kind, rounds)
-        )
+        return max(epsilon_of(scheme, counts, vantage) for counts in self.after(kind, rounds))
 
 
 def plan(

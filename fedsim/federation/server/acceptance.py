@@ -251,7 +251,7 @@ def check_size(batch: Batch, round: Round, reply: Message) -> None:
     norms = np.linalg.norm(sent.astype(np.float64), axis=-1)
     norms = norms.reshape(len(batch.trials), -1).max(axis=1)
     most = longest_sum(
-        batch.config,
+        batch.config.game,
         federation.load(batch.config),
         batch.challenge,
         int(messages.metric(reply, "partition")),

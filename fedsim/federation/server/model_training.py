@@ -82,7 +82,7 @@ def _train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) -
     attempt = book.begin(once, plan.rounds, plan.noise_multiplier, first=done + 1)
     strategy = ResumableDPSGD(batch, plan.rounds, attempt, directory.log_event, auditors, left_off)
     theta = (
-        federation.initial_parameters(config, known, once).numpy()
+        federation.initial_parameters(config.game, known, once).numpy()
         if left_off is None
         else left_off.model
     )

@@ -85,7 +85,7 @@ class Observations:
             return
         known = federation.load(config)
         sent = (torch.tensor(array).to(known.device) for array in (round.model, release.aggregate))
-        found: Array = one_run.scores(config, known, *sent).cpu().numpy()
+        found: Array = one_run.scores(config.game, known, *sent).cpu().numpy()
         before = self._canary_scores
         self._canary_scores = found if before is None else before + found
 

@@ -193,7 +193,7 @@ def expect(
         return replace(memory, pending=expected, known=None, batch=None)
     # What the aggregate has in both worlds, and what the challenge adds in each.
     known = common_part(
-        config,
+        config.game,
         federation,
         set(range(config.federation.clients)) - {adversary, *missing},
         parameters,
@@ -201,7 +201,7 @@ def expect(
         seen.participation,
     )
     known += own_message
-    present, absent = challenge_contributions(config, federation, parameters, game)
+    present, absent = challenge_contributions(config.game, federation, parameters, game)
     if game.target_client in missing:
         present, absent = torch.zeros_like(present), torch.zeros_like(absent)
     pending = hypotheses(

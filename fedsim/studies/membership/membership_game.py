@@ -27,7 +27,7 @@ from fedsim.common.memory import readable, spare
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
 from fedsim.config.federation import DataConfig
-from fedsim.config.objects import Scheme
+from fedsim.config.objects import GameRules, Scheme
 from fedsim.game import federation
 from fedsim.game.client import noise, noise_sources
 from fedsim.game.federation import Federation
@@ -93,7 +93,7 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
     Raises:
         InputError: what cannot be played, before anything is trained; a model that diverged.
     """
-    check(config)
+    check(config.game)
     _check_memory(config.run.memory_limit, config.data, config.training.rounds, count)
     inside = inclusion(config.run.seed, count, config.data.records)
     _check_coins(config.data.records, config.run.seed, inside, count)
@@ -112,7 +112,7 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
     for first in range(0, count, batch):
         part = range(first, min(first + batch, count))
         rows = slice(part.start, part.stop)
-        theta = federation.initial_parameters(config, known, part).to(known.device)
+        theta = federation.initial_parameters(config.game, known, part).to(known.device)
         optimizer = ServerOptimizer(config.training, config.participation.divisor / 2)
         along[rows, 0] = _losses(known, theta, everybody)
         for round in range(1, config.training.rounds + 1):
@@ -177,27 +177,27 @@ def attacked(attack: Attack, seen: Observations) -> tuple[Floats, float | None]:
     return attack.score(games, given), threshold
 
 
-def check(config: Config) -> None:
+def check(rules: GameRules) -> None:
     """Raise an error for a training that is not DP-SGD on records, one step in a round.
 
     What is about one challenge has no place either: here every record is one.
 
     Args:
-        config: the training.
+        rules: what the game is played with.
 
     Raises:
         InputError: a setting that does not fit, with the one that does.
     """
     for key, value, needed in (
-        ("privacy.unit", config.privacy.unit, "record"),
-        ("privacy.noise", config.privacy.noise, "isotropic"),
-        ("privacy.sensitivity", config.privacy.sensitivity, "global"),
-        ("training.local-steps", config.training.local_steps, 1),
-        ("federation.dropout-rate", config.federation.dropout_rate, 0.0),
-        ("challenge.kind", config.challenge.kind, "record"),
-        ("challenge.copies", config.challenge.copies, 1),
-        ("canaries.count", config.canaries.count, 0),
-        ("trials.pairing", config.trials.pairing, "independent"),
+        ("privacy.unit", rules.scheme.privacy.unit, "record"),
+        ("privacy.noise", rules.scheme.privacy.noise, "isotropic"),
+        ("privacy.sensitivity", rules.scheme.privacy.sensitivity, "global"),
+        ("training.local-steps", rules.scheme.training.local_steps, 1),
+        ("federation.dropout-rate", rules.scheme.federation.dropout_rate, 0.0),
+        ("challenge.kind", rules.challenge.kind, "record"),
+        ("challenge.copies", rules.scheme.copies, 1),
+        ("canaries.count", rules.canaries.count, 0),
+        ("trials.pairing", rules.trials.pairing, "independent"),
     ):
         if value != needed:
             wanted = f'"{needed}"' if isinstance(needed, str) else str(needed)
@@ -205,7 +205,7 @@ def check(config: Config) -> None:
                 f"{key} is {value}, but the population's game is about every record alike, in "
                 f"independent models and DP-SGD with one step in a round; set {key} = {wanted}"
             )
-    if config.model.initialisation == "worst-case":
+    if rules.model.initialisation == "worst-case":
         raise InputError(
             "model.initialisation is worst-case, whose first model was fitted to the records of D "
             "without noise, so that a model that is trained on half of them has seen the others; "

@@ -24,7 +24,7 @@ Make = Callable[..., Config]
 def _federation(config: Config) -> tuple[federation.Federation, torch.Tensor]:
     known = federation.load(config)
     theta = models.initial_parameters(
-        lambda: federation.build_model(config, known.split.dataset), 0, range(4)
+        lambda: federation.build_model(config.game, known.split.dataset), 0, range(4)
     )
     return known, theta
 
@@ -117,7 +117,7 @@ def _plain_client(
     noise: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Train one client's copy by autograd, record by record; return its last model and R."""
-    model = federation.build_model(config, known.split.dataset)
+    model = federation.build_model(config.game, known.split.dataset)
     torch.nn.utils.vector_to_parameters(theta.clone(), model.parameters())
     features, labels = known.members(known.owned_by(client))
     sent = torch.zeros(len(theta), dtype=torch.float64)

@@ -89,8 +89,8 @@ def _sums(
     known, trials = federation.load(config), range(8)
     if config.privacy.unit == "client":
         game = RoundGame(round, trials, Z, TARGET, None, None)
-        rest = client_level.total(config, known, there - {TARGET}, theta, game)
-        return rest, client_level.contribution(config, known, TARGET, theta, game), None
+        rest = client_level.total(config.game, known, there - {TARGET}, theta, game)
+        return rest, client_level.contribution(config.game, known, TARGET, theta, game), None
     coins = sampling.participation(0, trials, round, len(known.client_of), RATE)
     assert coins is not None
     taken = torch.tensor(coins & np.isin(known.client_of, sorted(there)))

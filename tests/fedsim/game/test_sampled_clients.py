@@ -108,8 +108,8 @@ def test_only_the_sampled_are_asked_and_the_posterior_is_that_of_the_densities(
         assert grid.asked[round] == there | {2, adversary}
         theta = torch.tensor(messages.only(before[messages.MODEL]))
         aggregate = torch.tensor(messages.only(after[messages.AGGREGATE])).double()
-        rest = client_level.total(config, known, there, theta, game)
-        present, absent = challenge_contributions(config, known, theta, game)
+        rest = client_level.total(config.game, known, there, theta, game)
+        present, absent = challenge_contributions(config.game, known, theta, game)
         assert not absent.any()
         std = 1.5 * config.training.clipping_norm
         noise = torch.from_numpy(gaussian_noise(0, trials, round, SERVER, theta.shape[1]))

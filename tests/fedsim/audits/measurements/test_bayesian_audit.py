@@ -51,7 +51,7 @@ def test_a_client_compares_records_of_its_own_at_the_model_of_the_round(
     config = small(PAIRS | {"privacy.neighbouring": neighbouring.value})
     known = federation.load(config)
     theta = models.initial_parameters(
-        lambda: federation.build_model(config, known.split.dataset), 0, range(4)
+        lambda: federation.build_model(config.game, known.split.dataset), 0, range(4)
     )
     client, trials = 1, range(2, 4)
     found = gradient_distances(

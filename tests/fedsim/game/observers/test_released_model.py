@@ -47,7 +47,9 @@ def _train(config: Config, trials: int, seed: int = 0) -> Training:
     sigma = aggregate_noise_multiplier(NOISE, config.federation.trust, clients, clients)
     std = torch.full((trials,), sigma, dtype=torch.float64)
     theta = models.initial_parameters(
-        lambda: federation.build_model(config, known.split.dataset), config.run.seed, range(trials)
+        lambda: federation.build_model(config.game, known.split.dataset),
+        config.run.seed,
+        range(trials),
     )
     optimizer = ServerOptimizer(config.training, config.data.records)
     weights = responses(config.training, config.participation, rounds)[-1]
@@ -70,7 +72,7 @@ def _score(config: Config, training: Training, bridged: bool = True) -> np.ndarr
     known, trials = federation.load(config), range(len(training.worlds))
     rounds = config.training.rounds
     game = RoundGame(rounds, trials, NOISE, int(known.client_of[RECORD]), RECORD, None)
-    found = attack(config, known, game, training.released, bridged=bridged)
+    found = attack(config.game, known, game, training.released, bridged=bridged)
     assert not found["ratios"][:, :-1].any()
     return found["ratios"][:, -1]
 

@@ -48,7 +48,7 @@ def test_a_model_is_dp_sgd_on_its_half_by_hand(rate: float, small: Make) -> None
     known, chosen = federation.load(config), inclusion(0, 40, 24)
     np.testing.assert_array_equal(game.observations.inclusion, chosen)
     theta = initial_parameters(
-        lambda: federation.build_model(config, known.split.dataset), 0, range(40)
+        lambda: federation.build_model(config.game, known.split.dataset), 0, range(40)
     )[5:6]
     for round in (1, 2):
         coins = participation(0, range(5, 6), round, 24, rate)
@@ -211,7 +211,7 @@ def test_a_model_that_diverges_is_bad_input(small: Make) -> None:
 def test_models_start_where_the_federations_do(small: Make) -> None:
     config = small({"model.initialisation": "fixed", "training.rounds": 1})
     known = federation.load(config)
-    start = federation.initial_parameters(config, known, range(1)).to(known.device)
+    start = federation.initial_parameters(config.game, known, range(1)).to(known.device)
     losses, _ = known.evaluate(start, *known.members(np.arange(24)))
     trajectory = play(config, 40).observations.trajectory
     assert trajectory is not None
