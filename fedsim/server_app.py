@@ -168,7 +168,9 @@ def _train(
         # A function of the finished batches of trials in their order: a resumed run decides the
         # same.
         if trials.stop in interim_analyses:
-            reached = precision.halfwidth(config, worlds[: trials.stop], np.concatenate(odds))
+            reached = precision.halfwidth(
+                config.trials, config.audit.confidence, worlds[: trials.stop], np.concatenate(odds)
+            )
             precise = reached <= config.trials.until_halfwidth
             if precise or trials.stop == max(
                 interim_analyses
@@ -277,7 +279,8 @@ def _transcript(config: Config, directory: RunDirectory, finished: list[range]) 
         for name, arrays in parts.items()
     }
     endings = [
-        vantages.suffix(vantage, config.federation.vantage) for vantage in vantages.measured(config)
+        vantages.suffix(vantage, config.federation.vantage)
+        for vantage in vantages.measured(config.federation.vantage, config.audit.vantages)
     ]
     odds = {
         f"log_odds{ending}": log_odds(config.audit.prior, joined.pop(f"ratios{ending}"))

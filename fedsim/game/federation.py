@@ -367,7 +367,11 @@ def _trial_bytes(config: Config, model: nn.Module) -> int:
     candidates; for the attack on the released model a whole training, replayed.
     """
     several = config.candidates if config.candidates > 1 else 0
-    replayed = config.training.rounds if Vantage.RELEASED_MODEL in measured(config) else 0
+    replayed = (
+        config.training.rounds
+        if Vantage.RELEASED_MODEL in measured(config.federation.vantage, config.audit.vantages)
+        else 0
+    )
     # Of sampled clients those that are asked, the target and the adversary among them.
     asked = math.ceil(config.federation.sampling_rate * config.federation.clients) + 2
     asked = min(asked, config.federation.clients)

@@ -110,7 +110,9 @@ def _measured(run: AuditedRun) -> Report:
             **yeom.measure(run),
             **membership_audit.attacks(config, transcript, confidence),
         },
-        membership_missing=membership_audit.why_none(config, transcript),
+        membership_missing=membership_audit.why_none(
+            config.challenge.kind, config.audit.attacks, transcript
+        ),
         bayesian=bayesian_report(
             config.training,
             config.privacy.neighbouring,
@@ -138,7 +140,9 @@ def _measured(run: AuditedRun) -> Report:
 
 def _campaign(run: AuditedRun) -> Campaign:
     ends, predicted = empirical.advantage_interval(run), run.prediction.advantage
-    return precision.assemble(run.config, run.facts, run.transcript, ends, predicted)
+    return precision.assemble(
+        run.config.trials, run.config.audit, run.facts, run.transcript, ends, predicted
+    )
 
 
 def _bounds(run: AuditedRun) -> Bounds:

@@ -79,7 +79,7 @@ def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
     if reason := _told_bare(config.audit, request):
         asked |= dict.fromkeys(consent.UNPROTECTED, reason)
     elif reason := _hides_nothing(config.privacy, config.training.clipping) or _tells_of_others(
-        config, request
+        config.federation.vantage, config.audit.vantages, request
     ):
         asked[consent.EXPERIMENT] = reason
     return asked
@@ -256,9 +256,15 @@ def _hides_nothing(privacy: PrivacyConfig, clipping: bool) -> str | None:
     return None
 
 
-def _tells_of_others(config: Config, request: Request) -> str | None:
+def _tells_of_others(
+    configured_vantage: Vantage, audit_vantages: str, request: Request
+) -> str | None:
     """Return why an adversary hands over what it works out from another client's record, bare."""
-    seen = [vantage for vantage in vantages.measured(config) if vantage is not Vantage.SERVER]
+    seen = [
+        vantage
+        for vantage in vantages.measured(configured_vantage, audit_vantages)
+        if vantage is not Vantage.SERVER
+    ]
     if request.role != Role.ADVERSARY or not seen:
         return None
     return (

@@ -14,6 +14,7 @@ from flwr.app import ArrayRecord, Context, Message
 
 from adversaries.attacks import membership_attacks
 from fedsim.config import Config
+from fedsim.config.campaign import AuditConfig
 from fedsim.config.federation import FederationConfig
 from fedsim.federation.client import inputs
 from fedsim.federation.protocol import consent, messages, node_memory
@@ -71,13 +72,13 @@ def follow(
         sent: [T, P], the adversary's own message.
         taking_part: bool [T, n], which records take part; None for all.
     """
-    if _sees_own_rounds(received.config):
+    if _sees_own_rounds(received.config.audit, received.config.federation):
         memory = _since_own_round(received, parameters)
         _remember(received.context, memory, received.request.round)
         first_trial = np.asarray(received.request.first_trial)
         awaiting = {"model": parameters.cpu().numpy(), FIRST_TRIAL: first_trial}
         node_memory.remember(received.context, AWAITING, awaiting)
-    elif _follows_rounds(received.config):
+    elif _follows_rounds(received.config.federation.vantage, received.config.audit):
         _expect(received, parameters, sent.double(), taking_part)
     if _follows_losses(received):
         _watch_losses(received, parameters)
@@ -91,16 +92,16 @@ def conclude(received: Received) -> None:
     """
     context, config, known = received.context, received.config, received.known
     request = received.request
-    if _sees_own_rounds(config):
+    if _sees_own_rounds(config.audit, config.federation):
         memory = _since_own_round(received, inputs.model(received.message, known))
         _remember(context, memory, request.round)
-    elif _follows_rounds(config):
+    elif _follows_rounds(config.federation.vantage, config.audit):
         memory = _recall(received)
         # No round follows that its residual could be compared with.
         _remember(context, replace(memory, past=None), request.round)
-    if Vantage.RELEASED_MODEL in vantages.measured(config) and not released_model.why_not(
-        config.scheme
-    ):
+    if Vantage.RELEASED_MODEL in vantages.measured(
+        config.federation.vantage, config.audit.vantages
+    ) and not released_model.why_not(config.scheme):
         game = request.game.at(request.round - 1)
         step = released_model.attack(
             config.game, known, game, inputs.model(received.message, known)
@@ -141,15 +142,15 @@ def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRe
     return records
 
 
-def _follows_rounds(config: Config) -> bool:
+def _follows_rounds(vantage: Vantage, audit: AuditConfig) -> bool:
     """Whether the adversary itself keeps a belief from round to round."""
-    follows = Vantage.PARTICIPANT in vantages.measured(config)
-    return follows and at_server.seat(config.audit.mode).follows
+    follows = Vantage.PARTICIPANT in vantages.measured(vantage, audit.vantages)
+    return follows and at_server.seat(audit.mode).follows
 
 
-def _sees_own_rounds(config: Config) -> bool:
+def _sees_own_rounds(audit: AuditConfig, federation: FederationConfig) -> bool:
     """Whether it is sampled as others are, and sees no model but those of its own rounds."""
-    return _follows_rounds(config) and config.federation.adversary_rounds == "own"
+    return _follows_rounds(federation.vantage, audit) and federation.adversary_rounds == "own"
 
 
 def _since_own_round(received: Received, model: torch.Tensor) -> participant.Memory:

@@ -63,7 +63,7 @@ def _measurement(
     """Return what a client tells the auditor of an oracle audit."""
     measured = {}
     roles = (request.role == role for role in (Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER))
-    if noises and vantages.tells_noise(config, *roles):
+    if noises and vantages.tells_noise(config.federation, config.audit.vantages, *roles):
         (measured["noise"],) = noises
     if request.role != Role.TARGET_CLIENT:
         return measured

@@ -15,7 +15,6 @@ import numpy as np
 from flwr.app import ArrayRecord, Message
 
 from fedsim.common.foreign_text import brief
-from fedsim.config import Config
 from fedsim.federation.protocol import messages
 from fedsim.game.mechanisms import vantages
 from fedsim.game.observers.participant import (
@@ -26,6 +25,7 @@ from fedsim.game.observers.participant import (
     POPULATION,
     POPULATION_LOSSES,
 )
+from fedsim.privacy.trust.model import Vantage
 
 NO_HEADER = (
     *(ValueError, TypeError, LookupError, SyntaxError, EOFError, tokenize.TokenError),
@@ -258,9 +258,9 @@ def check_findings(
             raise ValueError(f"its '{key}' is not a number: NaN")
 
 
-def finding_names(config: Config) -> frozenset[str]:
+def finding_names(vantage: Vantage, audit_vantages: str) -> frozenset[str]:
     """Return the names of all arrays that an adversary's findings may have."""
-    endings = {vantages.suffix(v, config.federation.vantage) for v in vantages.measured(config)}
+    endings = {vantages.suffix(v, vantage) for v in vantages.measured(vantage, audit_vantages)}
     history = {f"{name.replace('_', '-')}{ending}" for name in HISTORY for ending in endings}
     return frozenset(history | {*MEMBERSHIP, LOSS_TRAJECTORY, POISON_SCORES})
 

@@ -17,8 +17,7 @@ from adversaries.statistics import estimators, gaussian, stopping
 from adversaries.statistics.design import Design, pair_scores
 from adversaries.statistics.trials import Bools, Floats
 from fedsim.audits.results.measured import Campaign, Variance
-from fedsim.config import Config
-from fedsim.config.campaign import TrialsConfig
+from fedsim.config.campaign import AuditConfig, TrialsConfig
 from fedsim.federation.runs.run_directory import Arrays
 
 COMMON = (
@@ -81,21 +80,23 @@ def design(trials_config: TrialsConfig, confidence: float, trials: int) -> Desig
     return Design(trials_config.pairing == "common", planned[trials])
 
 
-def halfwidth(config: Config, worlds: Bools, log_odds: Floats) -> float:
+def halfwidth(trials: TrialsConfig, confidence: float, worlds: Bools, log_odds: Floats) -> float:
     """Return half the length of the advantage's interval after some trials, at audit.confidence.
 
     Args:
-        config: the experiment.
+        trials: repetitions of the whole training.
+        confidence: confidence of every interval and bound.
         worlds: bool [T].
         log_odds: the final ones of the configured vantage, [T].
     """
-    played = design(config.trials, config.audit.confidence, len(worlds))
-    found = estimators.advantage(worlds, log_odds, config.audit.confidence, played).interval
+    played = design(trials, confidence, len(worlds))
+    found = estimators.advantage(worlds, log_odds, confidence, played).interval
     return (found.high - found.low) / 2
 
 
 def assemble(
-    config: Config,
+    trials_config: TrialsConfig,
+    audit: AuditConfig,
     facts: Mapping[str, Any],
     transcript: Arrays,
     ends: tuple[float, float] | None,
@@ -107,44 +108,45 @@ def assemble(
     ones of the same rates, as measured and as predicted where the log-odds are normal.
 
     Args:
-        config: the experiment.
+        trials_config: repetitions of the whole training.
+        audit: what is measured of the trials.
         facts: of facts.json.
         transcript: the run's arrays by name.
         ends: of the advantage's interval; None where there is none.
         predicted: the advantage that theory predicts; None where it predicts none.
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
-    trials, wanted = len(worlds), config.trials.until_halfwidth
+    trials, wanted = len(worlds), trials_config.until_halfwidth
     planned, schedule = (
         facts["planned_trials"],
-        interim_analyses(config.trials, config.audit.confidence),
+        interim_analyses(trials_config, audit.confidence),
     )
     stopped_at = facts["stopped_at"]
     reached = None if ends is None else (ends[1] - ends[0]) / 2
     return Campaign(
         trials=trials,
         planned=planned,
-        extended_from=config.trials.first if trials > config.trials.first > 0 else None,
-        pairing=config.trials.pairing,
+        extended_from=trials_config.first if trials > trials_config.first > 0 else None,
+        pairing=trials_config.pairing,
         until_halfwidth=wanted or None,
         halfwidth=reached,
         interim_analyses=list(schedule.items()) or None,
         precise=stopped_at is not None if wanted else None,
-        reason=_reason(config, worlds, final, planned, stopped_at),
+        reason=_reason(trials_config, audit.confidence, worlds, final, planned, stopped_at),
         variance=Variance(
             measured=_variance_ratio(worlds, final),
-            predicted=None if predicted is None else variance_ratio(predicted, config.audit.prior),
+            predicted=None if predicted is None else variance_ratio(predicted, audit.prior),
         )
-        if config.trials.pairing == "common"
+        if trials_config.pairing == "common"
         else None,
         validity=" ".join(
             note
             for note, applies in (
-                (COMMON, config.trials.pairing == "common"),
+                (COMMON, trials_config.pairing == "common"),
                 (
                     STOPPED.format(
                         count=len(schedule),
-                        share=design(config.trials, config.audit.confidence, trials).share,
+                        share=design(trials_config, audit.confidence, trials).share,
                     ),
                     wanted > 0,
                 ),
@@ -211,14 +213,19 @@ def imprecise(campaign: Campaign) -> list[str]:
 
 
 def _reason(
-    config: Config, worlds: Bools, log_odds: Floats, planned: int, stopped_at: float | None
+    trials_config: TrialsConfig,
+    confidence: float,
+    worlds: Bools,
+    log_odds: Floats,
+    planned: int,
+    stopped_at: float | None,
 ) -> str:
-    trials, wanted = len(worlds), config.trials.until_halfwidth
+    trials, wanted = len(worlds), trials_config.until_halfwidth
     if not wanted:
         return f"all {planned} trials were run"
-    common = config.trials.pairing == "common"
-    if stopped_at is None and trials >= stopping.enough(wanted, config.audit.confidence, common):
-        half = halfwidth(config, worlds, log_odds)
+    common = trials_config.pairing == "common"
+    if stopped_at is None and trials >= stopping.enough(wanted, confidence, common):
+        half = halfwidth(trials_config, confidence, worlds, log_odds)
         return (
             f"after {trials} trials, at the last interim analysis, half the interval's length was "
             f"{half:.4g}, above trials.until-halfwidth = "
@@ -233,7 +240,7 @@ def _reason(
         )
     return (
         f"after {trials} trials half the interval's length was {stopped_at:.4g}, at most "
-        f"trials.until-halfwidth = {wanted:g} at confidence {config.audit.confidence:g}"
+        f"trials.until-halfwidth = {wanted:g} at confidence {confidence:g}"
     )
 
 

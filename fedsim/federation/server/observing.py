@@ -57,7 +57,9 @@ class Observations:
         batch = self._batch
         watched = [
             vantage
-            for vantage in vantages.measured(batch.config)
+            for vantage in vantages.measured(
+                batch.config.federation.vantage, batch.config.audit.vantages
+            )
             if vantage in vantages.EXACT and vantage in self._seat.vantages
         ]
         unknown_noise = {
