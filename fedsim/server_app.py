@@ -123,7 +123,7 @@ def _train(
     and half the length of the advantage's interval where that ended the run.
     """
     config, chosen = plan.config, plan.challenge()
-    book = Ledger(config, directory, challenge.colluders(config.federation, chosen))
+    book = Ledger(config.scheme, directory, challenge.colluders(config.federation, chosen))
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
     nodes, auditors = connected(grid, config, directory)
     worlds = challenge.worlds(

@@ -3,6 +3,7 @@
 import ast
 import json
 import pkgutil
+import re
 import subprocess
 import sys
 import tomllib
@@ -108,6 +109,9 @@ ROLES = {
 OWN = {"client": {"fedsim.client_app", "fedsim.audits.live"}, "auditor": {"fedsim.audits.live"}}
 OWN["auditor"] |= {"fedsim.federation.protocol", "fedsim.federation.transcripts"}
 OWN["server"] = {"fedsim.audits.live"}
+
+MOST_FUNCTIONS, MOST_FILES = 136, 60
+"""How many functions, in how many files, may take the whole configuration."""
 
 
 def _sources() -> dict[str, Path]:
@@ -264,3 +268,25 @@ def test_a_clients_process_leaves_out_what_is_slow_to_import() -> None:
     """Flower starts one for each message: what a round does not need is imported where it is."""
     slow = ["dp_accounting", "scipy.stats", "scipy.optimize", "scipy.signal", "matplotlib"]
     assert _failing(["fedsim.client_app", "fedsim.federation.client.training_node"], slow) == {}
+
+
+def _takes_the_configuration(node: ast.AST) -> bool:
+    """Return whether code is a function with a parameter of the type Config."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    given = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+    kinds = (ast.unparse(each.annotation) for each in given if each.annotation is not None)
+    return any(re.search(r"(?<!\.)\bConfig\b", kind) for kind in kinds)
+
+
+def test_few_functions_take_the_whole_configuration() -> None:
+    """Hand a function the values, the table or the object (`fedsim/config/objects.py`) it reads.
+
+    A function that goes lowers the numbers; no change may raise them.
+    """
+    taking = {
+        name: sum(map(_takes_the_configuration, ast.walk(ast.parse(path.read_text()))))
+        for name, path in SOURCES.items()
+    }
+    assert sum(taking.values()) <= MOST_FUNCTIONS
+    assert sum(map(bool, taking.values())) <= MOST_FILES

@@ -67,7 +67,7 @@ def carry_out(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
 def _train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) -> torch.Tensor:
     """Return the model [P] after the last round."""
     config, left_off = plan.config, checkpoint.read(directory)
-    book = Ledger(config, directory)
+    book = Ledger(config.scheme, directory)
     nodes, auditors = connected(grid, config, directory)
     once = range(1)
     batch = Batch(

@@ -345,7 +345,9 @@ def test_a_report_without_a_bayesian_epsilon_says_why_and_promises_nothing(
 ) -> None:
     config = small(PAIRS | {"privacy.noise-source": "system"})
     directory = RunDirectory.create(tmp_path / "run", config)
-    attempt = Ledger(config, directory).begin(range(1), 3, privacy.noise_multiplier(config.scheme))
+    attempt = Ledger(config.scheme, directory).begin(
+        range(1), 3, privacy.noise_multiplier(config.scheme)
+    )
     attempt.charge(1, range(3))
     budget.accept(directory, 99.0)
     report, _, page = _reported(config, tmp_path)

@@ -78,7 +78,7 @@ def test_a_run_is_not_continued_with_noise_of_another_source(
     changes = NOISE | {"federation.trust": "central"}
     config = small(changes | {"privacy.noise-source": before})
     directory = RunDirectory.create(tmp_path / "run", config)
-    ledger.Ledger(config, directory).begin(range(8), 3, Z).charge(1, range(3))
+    ledger.Ledger(config.scheme, directory).begin(range(8), 3, Z).charge(1, range(3))
     edited = small(changes | {"privacy.noise-source": now})
     with pytest.raises(InputError, match=f"is '{now}', but rounds of this run .* '{before}'"):
         budget.plan(edited, Z, directory)

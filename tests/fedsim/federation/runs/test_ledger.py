@@ -75,7 +75,9 @@ def charged(
 ) -> list[Row]:
     """Charge attempts of so many rounds with all clients, each with the file opened anew."""
     for count in attempts:
-        attempt = Ledger(config, directory).begin(range(batch, batch + 1), rounds or count, Z)
+        attempt = Ledger(config.scheme, directory).begin(
+            range(batch, batch + 1), rounds or count, Z
+        )
         for round in range(1, count + 1):
             attempt.charge(round, range(config.federation.clients))
     return ledger.read(directory)
@@ -137,7 +139,7 @@ def test_a_round_is_entered_for_the_fewest_shares_and_then_for_those_that_came(
 ) -> None:
     config = make(TOLERANT)
     directory = opened(config)
-    attempt = Ledger(config, directory).begin(range(1), 3, Z)
+    attempt = Ledger(config.scheme, directory).begin(range(1), 3, Z)
     attempt.charge(1, range(5))
     (worst,) = ledger.read(directory)
     assert worst.provisional
@@ -158,11 +160,11 @@ def test_a_round_that_was_never_settled_counts_for_the_worst_unless_the_seed_rep
 ) -> None:
     config = make(TOLERANT | {"privacy.noise-source": source})
     directory = opened(config)
-    attempt = Ledger(config, directory).begin(range(1), 2, Z)
+    attempt = Ledger(config.scheme, directory).begin(range(1), 2, Z)
     attempt.charge(1, range(5))
     attempt.settle(1, range(5))
     attempt.charge(2, range(5))  # and killed
-    attempt = Ledger(config, directory).begin(range(1), 2, Z)
+    attempt = Ledger(config.scheme, directory).begin(range(1), 2, Z)
     for round, shares in ((1, 5), (2, 4)):
         attempt.charge(round, range(5))
         attempt.settle(round, range(shares))
@@ -189,13 +191,13 @@ def test_the_seeds_noise_is_not_released_again_over_other_clients(
     config = make(TOLERANT | {"federation.trust": trust})
     directory = opened(config)
     for _ in range(2):  # the same clients in both: one release
-        attempt = Ledger(config, directory).begin(range(1), 1, Z)
+        attempt = Ledger(config.scheme, directory).begin(range(1), 1, Z)
         attempt.charge(1, range(5))
         attempt.settle(1, FIRST)
     before = ledger.read(directory)
     assert accounts.by_batch(before)[0].spent(4).total() == 1
     assert math.isfinite(participant(before)[-1])
-    attempt = Ledger(config, directory).begin(range(1), 1, Z)
+    attempt = Ledger(config.scheme, directory).begin(range(1), 1, Z)
     attempt.charge(1, range(5))
     content = (directory.path / "ledger.jsonl").read_bytes()
     with pytest.raises(
@@ -214,7 +216,7 @@ def test_noise_of_the_system_may_meet_other_clients_and_is_one_more_release(
     config = make(TOLERANT | SYSTEM)
     directory = opened(config)
     for present in (range(5), FIRST, THEN):
-        attempt = Ledger(config, directory).begin(range(1), 1, Z)
+        attempt = Ledger(config.scheme, directory).begin(range(1), 1, Z)
         attempt.charge(1, range(5))
         attempt.settle(1, present)
     found = spending.describe(config.scheme, Z, ledger.read(directory)).towards(Vantage.PARTICIPANT)
@@ -226,7 +228,7 @@ def test_a_ledger_whose_attempts_differ_in_their_clients_under_one_noise_has_no_
 ) -> None:
     config = make(TOLERANT)
     directory = opened(config)
-    attempt = Ledger(config, directory).begin(range(1), 1, Z)
+    attempt = Ledger(config.scheme, directory).begin(range(1), 1, Z)
     attempt.charge(1, range(5))
     attempt.settle(1, FIRST)
     (row,) = ledger.read(directory)
@@ -253,7 +255,7 @@ def test_colluders_are_charged_as_unprotected_and_the_others_as_before(
     honest = opened(config)
     charged(config, honest, 2)
     directory = RunDirectory.create(tmp_path / "colluding", config)
-    attempt = Ledger(config, directory, [3, 1]).begin(range(1), 2, Z)
+    attempt = Ledger(config.scheme, directory, [3, 1]).begin(range(1), 2, Z)
     for round in (1, 2):
         attempt.charge(round, range(5))
     rows, without = ledger.read(directory), ledger.read(honest)
@@ -319,7 +321,7 @@ def test_tampering_is_refused_with_the_place(
     with pytest.raises(InputError, match=message):
         ledger.read(directory)
     with pytest.raises(InputError, match=message):
-        Ledger(make(), directory)
+        Ledger(make().scheme, directory)
 
 
 # The account
@@ -329,7 +331,7 @@ def test_a_client_is_charged_only_for_the_rounds_that_it_took_part_in(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     directory = opened(make())
-    attempt = Ledger(make(), directory).begin(range(1), 4, Z)
+    attempt = Ledger(make().scheme, directory).begin(range(1), 4, Z)
     for round, present in enumerate([{0, 1, 2}, {0, 1}, {2, 0}, {0, 1, 2}], 1):
         attempt.charge(round, present)
     rows = ledger.read(directory)
@@ -351,7 +353,7 @@ def test_the_noise_of_a_client_who_is_missing_is_missed_by_the_others(
 ) -> None:
     config = make({"federation.trust": "local"})
     directory = opened(config)
-    attempt = Ledger(config, directory).begin(range(1), 2, Z)
+    attempt = Ledger(config.scheme, directory).begin(range(1), 2, Z)
     attempt.charge(1, [0, 1, 2])
     attempt.charge(2, [0, 1])
     rows = ledger.read(directory)
@@ -427,7 +429,7 @@ def test_every_trial_of_every_batch_and_attempt_is_in_what_was_released(
     )
     directory = opened(config)
     for trials, rounds in ((range(4), 2), (range(4, 8), 1), (range(4, 8), 2)):  # the second killed
-        attempt = Ledger(config, directory).begin(trials, 2, Z)
+        attempt = Ledger(config.scheme, directory).begin(trials, 2, Z)
         for round in range(1, rounds + 1):
             attempt.charge(round, range(5))
             attempt.settle(round, range(5))
@@ -579,7 +581,7 @@ def test_a_round_too_many_is_refused_and_not_written(
     # 33 rounds count as 34 on the way to 50, but the decision is exact.
     config = make({"privacy.stop-at": between(33)})
     directory = opened(config)
-    attempt = Ledger(config, directory).begin(range(1), 50, Z)
+    attempt = Ledger(config.scheme, directory).begin(range(1), 50, Z)
     for round in range(1, 34):
         attempt.charge(round, [0, 1, 2])
     assert attempt.epsilon > config.privacy.stop_at > closed_form(33)
@@ -795,7 +797,9 @@ def test_rounds_that_differ_are_reported_without_one_noise_multiplier(
     directory = opened(config)
     alike = execute(config, directory)
     assert alike["mechanism"]["effective_noise_multiplier"] == pytest.approx(Z * math.sqrt(2))
-    attempt = Ledger(config, RunDirectory.create(tmp_path / "other", config)).begin(range(1), 2, Z)
+    attempt = Ledger(config.scheme, RunDirectory.create(tmp_path / "other", config)).begin(
+        range(1), 2, Z
+    )
     attempt.charge(1, [0, 1, 2])
     client = alike["challenge"]["client"]
     attempt.charge(2, [client, (client + 1) % 3])
