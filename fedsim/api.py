@@ -17,6 +17,7 @@ from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval
 from fedsim import config as configuration
 from fedsim.audits.judgement.verdict import Verdict, verdict_of
+from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import VantageVerdict
 from fedsim.config import Config, Scalar
@@ -270,7 +271,7 @@ def load(path: Path | str) -> Run:
 
     directory = RunDirectory.open(Path(path))
     return Run(
-        directory.path, directory.config, directory.read_report(), run_transcript.read(directory)
+        directory.path, directory.config, results.read(directory), run_transcript.read(directory)
     )
 
 

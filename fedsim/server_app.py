@@ -23,7 +23,7 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.flower_private import DEPLOYMENT, RUNTIMES
 from fedsim.federation.runs import batches, interim, ledger, precision, spending
 from fedsim.federation.runs.ledger import Ledger
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import CARD, Arrays, RunDirectory
 from fedsim.federation.server import client_utility, model_training
 from fedsim.federation.server.batch import Batch
 from fedsim.federation.server.connection import connected
@@ -34,8 +34,8 @@ from fedsim.game import challenge, federation
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import vantages
 from fedsim.learning.data import distribution
-from fedsim.learning.training import models, quality
-from fedsim.report import writing
+from fedsim.learning.training import models, quality, saved_model
+from fedsim.report import model_card, training_report, writing
 
 app = ServerApp()
 
@@ -84,9 +84,32 @@ def carry_out(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
     """
     with directory.lock():
         if plan.config.run.job == "training":
-            model_training.carry_out(grid, plan, directory)
+            _train_model(grid, plan, directory)
         else:
             _run(grid, plan, directory)
+
+
+def _train_model(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
+    """Train what is left of a model, and write the model and its card."""
+    start = time.perf_counter()
+    if directory.has(CARD):  # an interruption left its report alone
+        training_report.write(directory)
+        directory.log_event(phase="done", seconds=time.perf_counter() - start)
+        return
+    directory.log_event(phase="preparing")
+    known = plan.federation()
+    if known.device.type == "cpu":
+        device.single_threaded_kernels()
+    plan = plan.left(directory)
+    directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
+    theta = model_training.train(grid, plan, known, directory)
+    directory.log_event(phase="reporting")
+    saved_model.write(directory.path, plan.config, known.model, known.split.dataset, theta)
+    model_card.write(
+        directory, plan.noise_multiplier, models.size(known.model), len(known.split.held_out)
+    )
+    training_report.write(directory)
+    directory.log_event(phase="done", seconds=time.perf_counter() - start)
 
 
 def _run(grid: Grid, plan: Plan, directory: RunDirectory) -> None:

@@ -12,6 +12,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from adversaries import registry
 from adversaries.errors import InputError
+from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
 from fedsim.cli.main import main
 from fedsim.config import Config, Scalar
@@ -61,7 +62,7 @@ def lay_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LayDown:
 
 def _report(tmp_path: Path, number: int = 0) -> Report:
     """Return the report of a run of the fixture `run`."""
-    return RunDirectory.open(tmp_path / f"run-{number}").read_report()
+    return results.read(RunDirectory.open(tmp_path / f"run-{number}"))
 
 
 def test_a_membership_attack_is_played_in_a_run(
@@ -124,7 +125,7 @@ def test_a_participation_rule_decides_who_joins_and_what_a_client_pays(
     turns = [(1, 4), (2, 5), (0, 3)]
     assert [row.participants for row in ledger.verified(directory)[:6]] == turns * 2
     # No coin amplifies: a client pays for the two rounds that it joins.
-    epsilon = directory.read_report().budget.epsilon["participant"]
+    epsilon = results.read(directory).budget.epsilon["participant"]
     assert epsilon == accountant("pld").epsilon(Mechanism.alike(1.0, 2), config.privacy.delta)
     # A round that the target is not in tells nothing of it.
     changes = np.diff(arrays["log_odds"], axis=1, prepend=0.0)

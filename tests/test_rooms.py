@@ -3,13 +3,14 @@
 import ast
 import json
 import pkgutil
-import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
+from importlib import util
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 
@@ -41,33 +42,33 @@ ROOMS = (
     "fedsim.game",
     "fedsim.game.observers",
     "fedsim.federation",
-    "fedsim.audits",
-    "fedsim.audits.results",
     "fedsim.federation.runs",
     "fedsim.federation.protocol",
     "fedsim.federation.client",
     "fedsim.federation.transcripts",
+    "fedsim.federation.server",
+    "fedsim.federation.runtimes",
+    "fedsim.audits",
+    "fedsim.audits.results",
     "fedsim.audits.measurements",
     "fedsim.audits.judgement",
     "fedsim.audits.run",
-    "fedsim.report.figures",
-    "fedsim.report.pages",
-    "fedsim.report.sections",
-    "fedsim.report",
     "fedsim.audits.recorded",
-    "fedsim.federation.server",
-    "fedsim.server_app",
-    "fedsim.report.tracking",
-    "fedsim.federation.runtimes",
     "fedsim.audits.sandbox",
     "fedsim.audits.app",
     "fedsim.audits.loop",
     "fedsim.audits.recording",
-    "fedsim.recording",
     "fedsim.audits.live",
+    "fedsim.report.figures",
+    "fedsim.report.pages",
+    "fedsim.report.sections",
+    "fedsim.report",
     "fedsim.report.kinds",
+    "fedsim.report.tracking",
     "fedsim.report.client",
     "fedsim.report.evidence",
+    "fedsim.recording",
+    "fedsim.server_app",
     "fedsim.client_app",
     "fedsim.experiment",
     "fedsim.api",
@@ -76,8 +77,6 @@ ROOMS = (
     "fedsim.studies.sensitivity",
     "fedsim.studies.membership",
     "fedsim.studies.choose",
-    "fedsim.deployment",
-    "fedsim.deployment.checks",
     "fedsim.studies.reproduction.findings",
     "fedsim.studies.reproduction.bernau",
     "fedsim.studies.reproduction.triastcyn",
@@ -85,6 +84,8 @@ ROOMS = (
     "fedsim.studies.reproduction.abadi",
     "fedsim.studies.reproduction.jagielski",
     "fedsim.studies.reproduction",
+    "fedsim.deployment",
+    "fedsim.deployment.checks",
     "fedsim.cli",
     "fedsim.cli.theory",
     "fedsim.cli.experiments",
@@ -96,19 +97,36 @@ ROOMS = (
 )
 """Each imports only from itself and from rooms before it."""
 
+WINGS = (
+    *("adversaries", "common", "privacy", "config", "learning", "game", "federation", "audits"),
+    *("report", "studies", "deployment", "cli"),
+)
+"""The folders of fedsim/, behind adversaries/: the rooms of each are one after the other."""
+
 WITHOUT_FLOWER = ROOMS[: ROOMS.index("fedsim.federation.protocol")]
 """The numerical core and the game."""
 
-ROLES = {
-    "client": ("fedsim.client_app", "fedsim.audits.measurements"),
-    "auditor": ("fedsim.audits.live.app", "fedsim.federation.runs"),
-    "server": ("fedsim.server_app", "fedsim.federation.runtimes"),
+NEVER = {
+    "fedsim.client_app": (
+        *("fedsim.federation.server", "fedsim.federation.runtimes", "fedsim.server_app"),
+        *("fedsim.audits.", "fedsim.report", "fedsim.studies", "fedsim.deployment", "fedsim.cli."),
+    ),
+    "fedsim.audits.live.app": (
+        *("fedsim.federation.runs", "fedsim.federation.client", "fedsim.federation.server"),
+        *("fedsim.federation.runtimes", "fedsim.report", "fedsim.studies", "fedsim.deployment"),
+        *("fedsim.audits.run", "fedsim.audits.measurements", "fedsim.cli."),
+    ),
+    "fedsim.server_app": (
+        *("fedsim.federation.client", "fedsim.federation.runtimes", "fedsim.client_app"),
+        *("fedsim.audits.recorded", "fedsim.audits.app", "fedsim.audits.loop"),
+        *("fedsim.audits.recording", "fedsim.audits.live", "fedsim.report.kinds"),
+        *("fedsim.report.tracking", "fedsim.studies", "fedsim.deployment", "fedsim.cli."),
+    ),
 }
-"""Where each role begins, and a room from which on it loads nothing but its own."""
+"""Where each role begins, and what it never loads, also within functions."""
 
-OWN = {"client": {"fedsim.client_app", "fedsim.audits.live"}, "auditor": {"fedsim.audits.live"}}
-OWN["auditor"] |= {"fedsim.federation.protocol", "fedsim.federation.transcripts"}
-OWN["server"] = {"fedsim.audits.live"}
+OWN = ("fedsim.audits.live", "fedsim.audits.live.app")
+"""What a client's node loads of the audits, to know that it is no auditor's."""
 
 MOST_FUNCTIONS, MOST_FILES = 136, 60
 """How many functions, in how many files, may take the whole configuration."""
@@ -165,16 +183,26 @@ def test_every_module_is_in_a_room_and_imports_only_from_rooms_before_it() -> No
         assert later == [], module
 
 
+def test_the_rooms_of_a_wing_are_one_after_the_other_and_no_folder_is_anything_else() -> None:
+    def wing(room: str) -> str:
+        return room.split(".")[1] if room.startswith("fedsim.") else room
+
+    order = [wing(room) for room in ROOMS if wing(room) in WINGS]
+    assert [key for key, _ in groupby(order)] == list(WINGS)
+    folders = {path.parent.name for path in (ROOT / "fedsim").glob("*/__init__.py")}
+    assert folders == set(WINGS) - {"adversaries"}
+    assert len(folders) <= 11
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    TopologicalSorter({name: _imports(name, deep=False) for name in SOURCES}).prepare()
+    """Nor by imports within functions."""
+    TopologicalSorter({name: _imports(name) for name in SOURCES}).prepare()
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_a_role_loads_no_later_room_than_its_own(role: str) -> None:
-    begin, barred = ROLES[role]
-    loaded = {_room(name) for name in _loaded(begin)}
-    later = {room for room in loaded if ROOMS.index(room) >= ROOMS.index(barred)}
-    assert later <= OWN[role]
+@pytest.mark.parametrize("role", NEVER)
+def test_a_role_loads_nothing_of_another(role: str) -> None:
+    loaded = _loaded(role) - set(OWN)
+    assert [name for name in sorted(loaded) if name.startswith(NEVER[role])] == []
 
 
 def test_a_flower_app_ships_what_a_client_and_a_server_run_and_nothing_else() -> None:
@@ -270,23 +298,13 @@ def test_a_clients_process_leaves_out_what_is_slow_to_import() -> None:
     assert _failing(["fedsim.client_app", "fedsim.federation.client.training_node"], slow) == {}
 
 
-def _takes_the_configuration(node: ast.AST) -> bool:
-    """Return whether code is a function with a parameter of the type Config."""
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return False
-    given = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-    kinds = (ast.unparse(each.annotation) for each in given if each.annotation is not None)
-    return any(re.search(r"(?<!\.)\bConfig\b", kind) for kind in kinds)
-
-
-def test_few_functions_take_the_whole_configuration() -> None:
-    """Hand a function the values, the table or the object (`fedsim/config/objects.py`) it reads.
-
-    A function that goes lowers the numbers; no change may raise them.
-    """
-    taking = {
-        name: sum(map(_takes_the_configuration, ast.walk(ast.parse(path.read_text()))))
-        for name, path in SOURCES.items()
-    }
-    assert sum(taking.values()) <= MOST_FUNCTIONS
-    assert sum(map(bool, taking.values())) <= MOST_FILES
+def test_the_figure_of_the_wings_is_drawn_from_the_imports() -> None:
+    """Otherwise: python docs/architecture.py."""
+    place = ROOT / "docs" / "architecture.py"
+    spec = util.spec_from_file_location("architecture", place)
+    assert spec is not None and spec.loader is not None
+    script = util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert tuple(script.WINGS) == WINGS
+    shown = ROOT / "docs" / "explanation" / "architecture.svg"
+    assert shown.read_text() == script.drawing()

@@ -15,7 +15,6 @@ from fedsim.game.round_game import RoundGame
 from fedsim.learning.training.schedules import factor
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.noise.mechanism import Bools
-from fedsim.privacy.noise.pac_release import halves, pair
 from fedsim.privacy.participation.sampling import groups
 
 
@@ -194,6 +193,8 @@ def candidate_masks(
         bool [m, n], or [1, n] where all candidates have the same; [m, n + 1] where the client of
         the challenge also has a replacement, the last column.
     """
+    from fedsim.privacy.noise.pac_release import halves, pair  # noqa: PLC0415  (PAC noise alone)
+
     positions = federation.owned_by(client)
     if pac_prior == "halves" and not adversary:
         return halves(seed, client, len(positions), candidates)

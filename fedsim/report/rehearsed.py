@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from adversaries.errors import InputError
+from fedsim.audits.results import report as results
 from fedsim.audits.results.model_card import Rehearsal
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import CARD, RunDirectory
@@ -38,7 +39,7 @@ def findings(config: Config, rehearsal: Path) -> Rehearsal:
     if played.config.run.job != "rehearsal":
         raise InputError(f"'{rehearsal}' is no rehearsal; make one with fedsim rehearse")
     _check_same(config, played.config, rehearsal)
-    report = played.read_report()
+    report = results.read(played)
     measured, bounds = report.empirical, report.bounds
     return Rehearsal(
         name=report.name,

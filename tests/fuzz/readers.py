@@ -17,6 +17,7 @@ from PIL import Image
 
 from adversaries.errors import InputError
 from fedsim import client_app, config, server_app
+from fedsim.audits.results import report as results
 from fedsim.cli.auditing import one_run
 from fedsim.common import report_directory
 from fedsim.config import Config, to_run_config
@@ -92,7 +93,7 @@ _of_run("config.toml", lambda run: run.config)
 _of_run("ledger.jsonl", ledger.read, sealed=True, grows=True)
 _of_run("events.jsonl", lambda run: (list(run.events()), ledger.rounds_seen(run)))
 _of_run("facts.json", lambda run: run.read_facts())
-_of_run("report.json", lambda run: (run.read_report(), run.finished))
+_of_run("report.json", lambda run: (results.read(run), run.finished))
 _of_run("identity", lambda run: run.identity)
 _of_run("nodes.json", nodes.registered_nodes)
 

@@ -16,8 +16,6 @@ from adversaries.errors import InputError
 from fedsim.config import from_run_config, to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request
-from fedsim.federation.transcripts.records import AUDITOR, Facts, ObservedRound, Reply
-from fedsim.federation.transcripts.writer import Writer
 
 ROLE = "auditor"
 """The value of "role" in the node config of an auditor."""
@@ -61,6 +59,15 @@ def record(message: Message, context: Context) -> Message:
     Raises:
         InputError: the transcript cannot be written.
     """
+    # A client's node loads this module too, to know that it is no auditor.
+    from fedsim.federation.transcripts.records import (  # noqa: PLC0415
+        AUDITOR,
+        Facts,
+        ObservedRound,
+        Reply,
+    )
+    from fedsim.federation.transcripts.writer import Writer  # noqa: PLC0415
+
     start = time.perf_counter()
     request = Request.from_content(message.content)
     content = message.content

@@ -39,6 +39,7 @@ from fedsim.game.canary import Canaries
 from fedsim.game.mechanisms.composition import adds_up
 from fedsim.game.observers import participant
 from fedsim.game.observers.known_round import KnownRound
+from fedsim.game.observers.memory import Memory
 from fedsim.game.observers.noise_watch import NoiseWatch, claimed_std, watchable
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.data import BUNDLED
@@ -107,7 +108,7 @@ class LiveAudit:
             )
             training = Training(
                 trials,
-                participant.Memory.empty(len(trials)),
+                Memory.empty(len(trials)),
                 request["noise-multiplier"],
                 max(request["earlier"], seen),
                 request["released"],
@@ -315,7 +316,7 @@ def _remembered(
     before: ObservedRound,
     now: ObservedRound,
     present: Collection[int],
-) -> participant.Memory:
+) -> Memory:
     """Return the memory after the sum of the round before, to which these clients added.
 
     The same as a participant's, of somebody who sent nothing and knows no noise.

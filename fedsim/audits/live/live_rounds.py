@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from fedsim.config import Config
 from fedsim.federation.transcripts.records import ObservedRound
-from fedsim.game.observers import participant
+from fedsim.game.observers.memory import Memory
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplier
 
@@ -104,7 +104,7 @@ class Training:
     """
 
     trials: range
-    memory: participant.Memory
+    memory: Memory
     nominal: float
     earlier: int
     before: int

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from adversaries.attacks import membership_attacks, roc
 from adversaries.attacks.membership_attacks import Attack
 from adversaries.attacks.shadow_models import FEWEST, Observations
-from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from adversaries.statistics.design import Design
 from adversaries.statistics.trials import Bools, Floats
@@ -18,7 +17,7 @@ from fedsim.audits.results.measured import MembershipAttack
 from fedsim.config import Config
 from fedsim.federation.runs import precision
 from fedsim.federation.runs.run_directory import Arrays
-from fedsim.game.observers.participant import LOSS_TRAJECTORY, POPULATION_LOSSES
+from fedsim.game.observers.memory import LOSS_TRAJECTORY, POPULATION_LOSSES
 
 LEAST = 2 * (FEWEST + 1)
 """Trials of each world without which there are no shadows to leave one out of."""
@@ -28,13 +27,6 @@ SEEN, SHADOWS_FOR_ONE = 10, 20
 
 COINS_SEED = 0x5EED
 """Of rules that answer at random: the same transcript gets the same report."""
-
-CANNOT = {
-    "members": "which compares a record with all others of its model: every run reports it as "
-    "'yeom'",
-    "records": "whose variance is that of several records, but a run looks at one",
-}
-"""Why a run does not play the attacks that need so much."""
 
 WITHOUT_LOSS = (
     "The challenge is a gradient that no record has, and so has no loss: attacks on it by losses "
@@ -76,19 +68,6 @@ def attacks(config: Config, transcript: Arrays, confidence: float) -> dict[str, 
         for name, attack in membership_attacks.chosen(config.audit.attacks).items()
         if attack.needs <= _known(seen)
     }
-
-
-def check(attack_names: str) -> None:
-    """Raise InputError for attacks that a run cannot play; "all" leaves them out."""
-    listed = membership_attacks.chosen(attack_names)
-    if attack_names.strip() == "all":
-        return
-    for name, attack in listed.items():
-        for need, why in CANNOT.items():
-            if need in attack.needs:
-                raise InputError(
-                    f"audit.attacks has '{name}', {why}; drop it here, or play fedsim membership"
-                )
 
 
 def why_none(challenge_kind: str, attack_names: str, transcript: Arrays) -> str | None:

@@ -18,6 +18,7 @@ from fedsim.audits.results.numbers import Real
 from fedsim.audits.results.one_run import OneRun
 from fedsim.audits.results.residuals import Residuals
 from fedsim.audits.results.verdicts import Change, VantageVerdict
+from fedsim.federation.runs.run_directory import RunDirectory
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,20 @@ def decode(values: Mapping[str, Any]) -> Report:
         return _adapter().validate_json(json.dumps(values))
     except ValidationError as error:
         raise ValueError(_first(error)) from None
+
+
+def read(directory: RunDirectory) -> Report:
+    """Return report.json of a run.
+
+    Args:
+        directory: of the run.
+
+    Raises:
+        InputError: there is none, or it is damaged.
+    """
+    values = directory.read_json("report.json")
+    with directory.reading("report.json"):
+        return decode(values)
 
 
 def schema() -> JsonSchemaValue:

@@ -19,6 +19,7 @@ from fedsim.audits.results.theory import Bounds, VantageBounds
 from fedsim.audits.run import (
     alarms,
     budget,
+    campaign,
     cautions,
     crafted_report,
     empirical,
@@ -31,7 +32,6 @@ from fedsim.audits.run import (
 )
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.config import Config
-from fedsim.federation.runs import precision
 from fedsim.federation.runs.ledger_row import Row
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy import identifiability
@@ -140,9 +140,7 @@ def _measured(run: AuditedRun) -> Report:
 
 def _campaign(run: AuditedRun) -> Campaign:
     ends, predicted = empirical.advantage_interval(run), run.prediction.advantage
-    return precision.assemble(
-        run.config.trials, run.config.audit, run.facts, run.transcript, ends, predicted
-    )
+    return campaign.assemble(run.config, run.facts, run.transcript, ends, predicted)
 
 
 def _bounds(run: AuditedRun) -> Bounds:
@@ -163,8 +161,8 @@ def _cautions(run: AuditedRun, report: Report) -> list[str]:
     return [
         *cautions.cautions(config),
         *([one_training.CAUTION] if trials == 1 else []),
-        *precision.cautions(config.trials, trials),
-        *precision.imprecise(report.campaign),
+        *campaign.cautions(config.trials, trials),
+        *campaign.imprecise(report.campaign),
         *trust_report.cautions(config.federation, report.mechanism.rounding, report.dropouts),
         *one_run_report.cautions(report.one_run),
         *cautions.budget_cautions(report.budget),

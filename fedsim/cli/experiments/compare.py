@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from adversaries.errors import InputError
+from fedsim.audits.results import report as results
 from fedsim.cli.options import AsJson
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
@@ -46,7 +47,7 @@ def show(directories: list[Path], out: Path | None, as_json: bool) -> None:
 
     if out is not None:
         report_directory.check_new(out, replacing=comparison_page.KIND)
-    reports = [RunDirectory.open(directory).read_report() for directory in directories]
+    reports = [results.read(RunDirectory.open(directory)) for directory in directories]
     rows = comparison.side_by_side(directories, reports)
     if as_json:
         print_json({"runs": rows})

@@ -14,6 +14,7 @@ from adversaries.statistics import gaussian, sample_size, stopping
 from adversaries.statistics.design import Design
 from adversaries.statistics.lower_bounds import LOWER_BOUNDS
 from fedsim import config as configuration
+from fedsim.audits.results import report as results
 from fedsim.cli.options import AsJson, Confidence, Delta, bundled
 from fedsim.cli.terminal import Terminal
 from fedsim.config import Config
@@ -123,7 +124,7 @@ def _expected(source: Path) -> _Expected:
         given=True,
     )
     if run:
-        prediction = run.read_report().prediction
+        prediction = results.read(run).prediction
         advantage, origin = prediction.advantage, "the run's own prediction"
         found = replace(found, advantage=advantage, mu=prediction.mu, origin=origin)
     elif config.privacy.noise.mechanism.by_candidate:

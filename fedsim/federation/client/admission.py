@@ -28,10 +28,10 @@ from fedsim.config.privacy import PrivacyConfig
 from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import Answer
 from fedsim.federation.protocol import consent, messages
+from fedsim.federation.protocol.arrays import check_array
 from fedsim.federation.protocol.consent import MAX_TRIALS, RefusedError, Terms
 from fedsim.federation.protocol.messages import Request, Role
-from fedsim.federation.protocol.replies import check_array
-from fedsim.federation.runs.budget import Ahead, affordable
+from fedsim.federation.runs.ahead import Ahead, affordable
 from fedsim.federation.runs.ledger_row import planned_kind
 from fedsim.game import one_run
 from fedsim.game.federation import Federation

@@ -4,26 +4,26 @@ It keeps what it remembers between messages in the node's Flower state; what it 
 `fedsim.game.observers`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from flwr.app import ArrayRecord, Context, Message
+from flwr.app import ArrayRecord, Context
 
 from adversaries.attacks import membership_attacks
-from fedsim.config import Config
 from fedsim.config.campaign import AuditConfig
 from fedsim.config.federation import FederationConfig
 from fedsim.federation.client import inputs
+from fedsim.federation.client.inputs import Received
 from fedsim.federation.protocol import consent, messages, node_memory
-from fedsim.federation.protocol.messages import Request
 from fedsim.game import participation
-from fedsim.game.federation import Federation, initial_parameters
+from fedsim.game.federation import initial_parameters
 from fedsim.game.mechanisms import vantages
 from fedsim.game.observers import at_server, own_rounds, participant, released_model
 from fedsim.game.observers.known_round import KnownRound
+from fedsim.game.observers.memory import LOSS_TRAJECTORY, POISON_SCORES, Memory
 from fedsim.game.observers.poison_scores import poison_scores
 from fedsim.privacy.trust.model import Vantage
 
@@ -37,25 +37,6 @@ FIRST_TRIAL = "first-trial"
 
 PROGRESS = "round"
 """The array beside the adversary's memory that says which round it is of."""
-
-
-@dataclass(frozen=True)
-class Received:
-    """A message as the adversary's node takes it in.
-
-    Attributes:
-        message: as received.
-        context: of the node, whose state is the memory.
-        config: the experiment.
-        known: the federation's data as the adversary knows them.
-        request: what is asked.
-    """
-
-    message: Message
-    context: Context
-    config: Config
-    known: Federation
-    request: Request
 
 
 def follow(
@@ -153,17 +134,17 @@ def _sees_own_rounds(audit: AuditConfig, federation: FederationConfig) -> bool:
     return _follows_rounds(federation.vantage, audit) and federation.adversary_rounds == "own"
 
 
-def _since_own_round(received: Received, model: torch.Tensor) -> participant.Memory:
+def _since_own_round(received: Received, model: torch.Tensor) -> Memory:
     """Return the memory with what a model says that it was sent, after that of its last round."""
     context, config, request = received.context, received.config, received.request
     arrays, kept = (node_memory.recall(context, name) for name in (MEMORY, AWAITING))
     first = int(arrays.pop(PROGRESS)) if arrays else 0
     # Not that of other trials, or of an attempt that was further.
     if kept.get(FIRST_TRIAL) == request.first_trial and 0 < first <= request.round:
-        memory = participant.Memory.from_arrays(arrays, received.known.device)
+        memory = Memory.from_arrays(arrays, received.known.device)
         before = torch.from_numpy(kept["model"]).to(model)
     else:  # it knows the first model, whether it was asked in the first round or not
-        first, memory = 1, participant.Memory.empty(request.trials)
+        first, memory = 1, Memory.empty(request.trials)
         before = initial_parameters(config.game, received.known, request.trial_numbers).to(model)
     game, rounds = request.game.at(first), request.round - first
     if not rounds:
@@ -190,9 +171,9 @@ def _attack_losses(received: Received) -> dict[str, npt.NDArray[Any]]:
     if _follows_losses(received):
         watched = _watch_losses(received, model)
         if watched is not None:
-            attack[participant.LOSS_TRAJECTORY] = watched
+            attack[LOSS_TRAJECTORY] = watched
     if (scores := poison_scores(config.game, known, trials, model)) is not None:
-        attack[participant.POISON_SCORES] = scores
+        attack[POISON_SCORES] = scores
     return attack
 
 
@@ -226,11 +207,11 @@ def _waits(federation: FederationConfig) -> bool:
     )
 
 
-def _recall(received: Received) -> participant.Memory:
+def _recall(received: Received) -> Memory:
     """Return the memory after the aggregate that this message brings; empty in the first round."""
     request, known = received.request, received.known
     if request.round == 1:
-        return participant.Memory.empty(request.trials)
+        return Memory.empty(request.trials)
     arrays = node_memory.recall(received.context, MEMORY)
     last = int(arrays.pop(PROGRESS)) if arrays else None
     if last != request.round - 1:
@@ -238,7 +219,7 @@ def _recall(received: Received) -> participant.Memory:
             f"the adversary's state is of round {last}, but the message is of round "
             f"{request.round}: its Flower state was lost between rounds"
         )
-    memory = participant.Memory.from_arrays(arrays, known.device)
+    memory = Memory.from_arrays(arrays, known.device)
     if _waits(received.config.federation):
         memory = _expect_late(memory, received)
     return participant.observe(memory, inputs.array(received.message, messages.AGGREGATE, known))
@@ -262,7 +243,7 @@ def _expect(
     _remember(context, memory, request.round)
 
 
-def _expect_late(memory: participant.Memory, received: Received) -> participant.Memory:
+def _expect_late(memory: Memory, received: Received) -> Memory:
     """Form the hypotheses about the aggregate of the round before, whose participants it names."""
     message, context = received.message, received.context
     config, known = received.config, received.known
@@ -296,5 +277,5 @@ def _expect_late(memory: participant.Memory, received: Received) -> participant.
     )
 
 
-def _remember(context: Context, memory: participant.Memory, round: int) -> None:
+def _remember(context: Context, memory: Memory, round: int) -> None:
     node_memory.remember(context, MEMORY, {**memory.to_arrays(), PROGRESS: np.asarray(round)})

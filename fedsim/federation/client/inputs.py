@@ -1,10 +1,33 @@
 """What a client reads out of a request: models and sums."""
 
-import torch
-from flwr.app import Message
+from dataclasses import dataclass
 
+import torch
+from flwr.app import Context, Message
+
+from fedsim.config import Config
 from fedsim.federation.protocol import messages
+from fedsim.federation.protocol.messages import Request
 from fedsim.game.federation import Federation
+
+
+@dataclass(frozen=True)
+class Received:
+    """A message as the adversary's node takes it in.
+
+    Attributes:
+        message: as received.
+        context: of the node, whose state is the memory.
+        config: the experiment.
+        known: the federation's data as the adversary knows them.
+        request: what is asked.
+    """
+
+    message: Message
+    context: Context
+    config: Config
+    known: Federation
+    request: Request
 
 
 def model(message: Message, known: Federation) -> torch.Tensor:

@@ -20,9 +20,9 @@ from fedsim.config.federation import OWN
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.training import TrainingConfig
-from fedsim.federation.client import admission, adversary_node, inputs
-from fedsim.federation.client.adversary_node import Received
+from fedsim.federation.client import admission, inputs
 from fedsim.federation.client.disclosure import disclosed, distances
+from fedsim.federation.client.inputs import Received
 from fedsim.federation.client.preparation import configured, known_to, prepared
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.messages import Request, Role
@@ -145,6 +145,8 @@ def train(message: Message, context: Context) -> Message:
     content = {messages.REPLY: messages.array_record(sum=reply)}
     content |= disclosed(config, known, request, partition, parameters, coins[0], noises, masks)
     if request.role == Role.ADVERSARY:
+        from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
+
         adversary_node.follow(received, parameters, sent, coins[0])
     content |= distances(
         config.noise_seed,
@@ -170,6 +172,8 @@ def _looked_on(received: Received, parameters: torch.Tensor, start: float) -> Me
         coins = participation.coins(
             config.participation, config.trials, received.known, request.game
         )
+        from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
+
         adversary_node.follow(received, parameters, sent, coins)
     partition, seconds = messages.partition(received.context), _seconds(received.context, start)
     return messages.reply(message, partition, seconds=seconds, round=request.round)
@@ -235,6 +239,8 @@ def evaluate(message: Message, context: Context) -> Message:
     start = time.perf_counter()
     config, known, request = prepared(message, context)
     if request.role == Role.ADVERSARY:
+        from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
+
         adversary_node.conclude(Received(message, context, config, known, request))
     return messages.reply(message, messages.partition(context), seconds=_seconds(context, start))
 
@@ -251,6 +257,8 @@ def findings(message: Message, context: Context) -> Message:
     """
     config = from_run_config(context.run_config)
     consent.check(context.node_config, {consent.ADVERSARY: "an adversary's findings are asked for"})
+    from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
+
     records = adversary_node.findings(context, config.federation.vantage)
     return messages.reply(message, messages.partition(context), records)
 

@@ -4,9 +4,6 @@ A false reply must not become part of the model: what is wrong with it is said b
 and whether the round goes on without that client is for the strategy to decide.
 """
 
-import io
-import math
-import tokenize
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,8 +13,9 @@ from flwr.app import ArrayRecord, Message
 
 from fedsim.common.foreign_text import brief
 from fedsim.federation.protocol import messages
+from fedsim.federation.protocol.arrays import check_bytes, check_finite, header
 from fedsim.game.mechanisms import vantages
-from fedsim.game.observers.participant import (
+from fedsim.game.observers.memory import (
     HISTORY,
     LOSS_TRAJECTORY,
     MEMBERSHIP,
@@ -26,13 +24,6 @@ from fedsim.game.observers.participant import (
     POPULATION_LOSSES,
 )
 from fedsim.privacy.trust.model import Vantage
-
-NO_HEADER = (
-    *(ValueError, TypeError, LookupError, SyntaxError, EOFError, tokenize.TokenError),
-    # What is nested too deeply for Python's parser is one of these.
-    *(RecursionError, MemoryError),
-)
-"""What NumPy raises for bytes that are not the header of an array, which it reads as Python."""
 
 MOST_SECONDS = 1e7
 """How long a node can have computed for one reply: four months."""
@@ -160,28 +151,6 @@ def check_records(
             raise ValueError(f"it has no '{name}' of {', '.join(sorted(keys))}")
 
 
-def check_array(
-    reply: Message, name: str, shapes: Collection[tuple[int, ...]], dtype: type
-) -> None:
-    """Check that a record's one array is finite, of a type and one of some shapes.
-
-    Args:
-        reply: of a node.
-        name: of the record.
-        shapes: that the array may have.
-        dtype: that it must have.
-
-    Raises:
-        ValueError: it is not.
-    """
-    record = messages.array_records(reply.content).get(name)
-    if record is None or len(record) != 1:
-        raise ValueError(f"it has no '{name}' of one array")
-    (array,) = record.values()
-    check_bytes(array.data, name, shapes, dtype)
-    _check_finite(record, name)
-
-
 def check_measurement(
     reply: Message, trials: int, parameters: int, candidates: int, evaluated: int
 ) -> None:
@@ -210,11 +179,11 @@ def check_measurement(
             check_bytes(array.data, name, [shape], dtype)
     record = messages.array_records(reply.content).get(messages.DISTANCES, ArrayRecord())
     for array in record.values():
-        (*_, pairs), found, _ = _header(array.data, messages.DISTANCES)
+        (*_, pairs), found, _ = header(array.data, messages.DISTANCES)
         check_bytes(array.data, messages.DISTANCES, [(evaluated, pairs)], found.type)
     for name in (messages.MEASUREMENT, messages.DISCLOSED, messages.DISTANCES):
         if name in messages.array_records(reply.content):
-            _check_finite(messages.array_records(reply.content)[name], name)
+            check_finite(messages.array_records(reply.content)[name], name)
 
 
 def check_findings(
@@ -247,7 +216,7 @@ def check_findings(
     for key, array in found.items():
         if key not in known:
             raise ValueError(f"it has a finding {shown(key)} that nobody asked for")
-        _, dtype, _ = _header(array.data, key)
+        _, dtype, _ = header(array.data, key)
         shapes: list[tuple[int, ...]] = [(trials,), (trials, rounds)]
         if key == LOSS_TRAJECTORY:
             shapes = [(trials, rounds + 1)]
@@ -270,54 +239,6 @@ def shown(name: str) -> str:
     return repr(brief(name, MOST_SHOWN))
 
 
-def check_bytes(
-    data: bytes, name: str, shapes: Collection[tuple[int, ...]], dtype: type[np.generic] | type
-) -> None:
-    """Check that an array in NumPy's format is of a type and one of some shapes.
-
-    Nothing of the size that it claims is allocated: its header is read, and its bytes counted. What
-    else a Flower array says of itself beside these bytes does not matter, since nothing reads it.
-
-    Args:
-        data: of the array, with its header.
-        name: of the array, for the error message.
-        shapes: that it may have.
-        dtype: that it must have.
-
-    Raises:
-        ValueError: it is not.
-    """
-    shape, found, size = _header(data, name)
-    if shape not in set(shapes) or found != np.dtype(dtype):
-        raise ValueError(
-            f"its '{name}' is {found} {list(shape)}, not {np.dtype(dtype)} "
-            f"{' or '.join(str(list(each)) for each in shapes)}"
-        )
-    if size != math.prod(shape) * found.itemsize:
-        raise ValueError(f"its '{name}' has {size} bytes, which are not {found} {list(shape)}")
-
-
-def _header(data: bytes, name: str) -> tuple[tuple[int, ...], np.dtype[np.generic], int]:
-    """Return shape and type that an array in NumPy's format claims, and how many bytes it has.
-
-    Raises ValueError for anything else, and for Python objects.
-    """
-    file = io.BytesIO(data)
-    readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    try:
-        shape, _, dtype = readers[np.lib.format.read_magic(file)](file)
-        if not all(type(size) is int for size in shape):  # True is an int, and equal to 1
-            raise ValueError
-    except NO_HEADER:
-        raise ValueError(f"its '{name}' is no array") from None
-    if dtype.kind not in "biuf":
-        raise ValueError(f"its '{name}' is of type {dtype}")
-    return shape, dtype, len(data) - file.tell()
-
-
 def _check_partition(reply: Message, partition: int) -> None:
     claimed = messages.metric(reply, "partition")
     if claimed != partition:
@@ -333,9 +254,3 @@ def _check_seconds(reply: Message) -> None:
     seconds = messages.metric(reply, "seconds")
     if not 0 <= seconds <= MOST_SECONDS:
         raise ValueError(f"it says that it computed for {seconds:g} seconds")
-
-
-def _check_finite(record: ArrayRecord, name: str) -> None:
-    for array in messages.arrays_of(record).values():
-        if not np.isfinite(array).all():
-            raise ValueError(f"its '{name}' is not finite: NaN or infinity")

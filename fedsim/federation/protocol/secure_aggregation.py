@@ -24,10 +24,11 @@ from flwr.serverapp import Grid
 from fedsim.config import from_run_config
 from fedsim.federation.protocol import flower_private as flower
 from fedsim.federation.protocol import messages
+from fedsim.federation.protocol.arrays import check_bytes
 from fedsim.federation.protocol.consent import RefusedError
 from fedsim.federation.protocol.flower_private import Key, Stage
 from fedsim.federation.protocol.messages import Request
-from fedsim.federation.protocol.replies import check_bytes, failure
+from fedsim.federation.protocol.replies import failure
 from fedsim.game.mechanisms.fixed_point import MODULUS_BITS, FixedPoint, Words, message_bits
 from fedsim.privacy.participation.histories import most_together
 from fedsim.privacy.participation.rule import Participation

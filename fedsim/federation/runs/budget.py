@@ -2,16 +2,15 @@
 
 Everything is planned before the first round leaves, so that all batches of a campaign have as many:
 trainings of different lengths are no repetitions. With noise from the operating system the budget
-is that of all trainings together (`fedsim.game.mechanisms.composition`), and all that are planned
-are
-counted, also where a campaign may stop earlier by what it showed. From the seed it is that of one
-training.
+is that of all trainings together (`fedsim.game.mechanisms.composition`), and all that are
+planned are counted, also where a campaign may stop earlier by what it showed. From the seed it is
+that of one training.
 """
 
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from adversaries.errors import InputError
 from fedsim.config import Config
@@ -20,56 +19,15 @@ from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.training import TrainingConfig
 from fedsim.federation.runs import accounts, batches, ledger
 from fedsim.federation.runs.accounts import Account
+from fedsim.federation.runs.ahead import Ahead, affordable
 from fedsim.federation.runs.ledger_row import Row, planned_course, planned_kind
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.game.mechanisms.composition import Counts, adds_up, epsilon_of, times, within
+from fedsim.game.mechanisms.composition import adds_up, epsilon_of, times
 from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.releases import Rounds
 
 ACCEPTED = "accepted.json"
 """The file of a run that says which epsilon was accepted for its continuation."""
-
-
-@dataclass(frozen=True)
-class Ahead:
-    """So many trainings that are still to run, beside what every client has spent by now.
-
-    Attributes:
-        trainings: how many.
-        spent: the rounds of each client.
-        courses: the kinds of the rounds that are still to run, of each client, None where it joins
-            none; empty where all have all, of one kind.
-    """
-
-    trainings: int
-    spent: Sequence[Counts]
-    courses: Sequence[Sequence[Rounds | None]] = ()
-
-    def after(self, kind: Rounds, rounds: int) -> list[Counts]:
-        """Return what every client has spent in the end, each different account once.
-
-        Args:
-            kind: of the rounds that are still to run.
-            rounds: of each training.
-        """
-        alike = Counter({kind: rounds})
-        more = [Counter(filter(None, course[:rounds])) for course in self.courses]
-        final = [
-            counts + times(own, self.trainings)
-            for counts, own in zip(self.spent, more or [alike] * len(self.spent), strict=True)
-        ]
-        return list({frozenset(counts.items()): counts for counts in final}.values())
-
-    def epsilon(self, scheme: Scheme, kind: Rounds, rounds: int) -> float:
-        """Return the epsilon of the client who is worst off in the end, at the configured vantage.
-
-        Args:
-            scheme: the mechanism as the configuration plans it.
-            kind: of the rounds that are still to run.
-            rounds: of each training.
-        """
-        vantage = scheme.federation.vantage
-        return max(epsilon_of(scheme, counts, vantage) for counts in self.after(kind, rounds))
 
 
 def plan(
@@ -181,31 +139,6 @@ def _ahead(
         planned = planned_course(training, participation, kind.noise_multiplier, rounds)[done:]
         courses = [[of if client in who else None for of, who in planned] for client in clients]
     return [Ahead(1, [account.spent(client) for client in clients], courses) for account in each]
-
-
-def affordable(scheme: Scheme, kind: Rounds, most: int, ahead: Ahead) -> int:
-    """Return how many rounds keep epsilon within privacy.stop-at.
-
-    Exact: by bisection on accounted values, which grow with the rounds.
-
-    Args:
-        scheme: the mechanism as the configuration plans it.
-        kind: of the rounds.
-        most: how many are wanted.
-        ahead: how many trainings have them, beside what was spent.
-    """
-    limit = scheme.privacy.stop_at
-
-    def affords(rounds: int) -> bool:
-        return all(within(scheme, counts, limit) for counts in ahead.after(kind, rounds))
-
-    if affords(most):
-        return most
-    low, high = 0, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if affords(middle) else (low, middle)
-    return low
 
 
 def _check_accepted(

@@ -29,8 +29,6 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim.audits.results import report as results
-from fedsim.audits.results.report import Report
 from fedsim.common import private_files, reading
 from fedsim.config import Config
 from fedsim.federation.runs import run_files
@@ -174,16 +172,6 @@ class RunDirectory:
             except (FileNotFoundError, PermissionError) as error:
                 raise _unread(self, name, error) from None
 
-    def read_report(self) -> Report:
-        """Return report.json.
-
-        Raises:
-            InputError: as of `read_json`.
-        """
-        values = self.read_json("report.json")
-        with self.reading("report.json"):
-            return results.decode(values)
-
     def read_facts(self) -> dict[str, Any]:
         """Return facts.json.
 
@@ -267,8 +255,11 @@ class RunDirectory:
             return False
         if self.config.run.job == "training":
             return self.has(CARD)
-        report = self.read_report()
-        return report.campaign.planned == self.config.trials.count
+        try:
+            planned = self.read_json("report.json")["campaign"]["planned"]
+        except (KeyError, TypeError):
+            raise self.damaged("report.json") from None
+        return bool(planned == self.config.trials.count)
 
     def log_event(self, **event: Any) -> None:
         """Append one event, with the time."""

@@ -13,9 +13,9 @@ from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
 
 from fedsim.federation.protocol import messages, secure_aggregation
+from fedsim.federation.protocol.arrays import check_array
 from fedsim.federation.protocol.messages import Role
 from fedsim.federation.protocol.replies import (
-    check_array,
     check_findings,
     check_measurement,
     check_records,

@@ -4,7 +4,6 @@ The rounds, messages, ledger and refusals are those of every run. After each rou
 training is kept, so that a server that was killed goes on where it stopped.
 """
 
-import time
 from collections.abc import Callable
 
 import torch
@@ -12,11 +11,10 @@ from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.common import device
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs.ledger import Ledger
-from fedsim.federation.runs.run_directory import CARD, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server import checkpoint
 from fedsim.federation.server.batch import Batch
 from fedsim.federation.server.connection import connected
@@ -24,48 +22,25 @@ from fedsim.federation.server.plan import Plan
 from fedsim.federation.server.resumable import ResumableDPSGD
 from fedsim.game import challenge, federation
 from fedsim.game.federation import Federation
-from fedsim.learning.training import models, quality, saved_model
-from fedsim.report import model_card, training_report
+from fedsim.learning.training import quality
 
 DISMISS_TIMEOUT = 30.0
 """Seconds that an auditor has to fetch what it was sent last."""
 
 
-def carry_out(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
-    """Train what is left of a model, and write the model and its card.
+def train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) -> torch.Tensor:
+    """Train what is left of a model; return it as it is after the last round, [P].
 
     Args:
         grid: with a node for each client.
-        plan: of the training.
+        plan: of what is left of the training.
+        known: the federation.
         directory: of the run, whose lock the caller holds.
 
     Raises:
         InputError: the directory is damaged, or what is left costs more than was agreed to.
         ClientFailedError: a client is missing that may not be.
     """
-    start = time.perf_counter()
-    if directory.has(CARD):  # an interruption left its report alone
-        training_report.write(directory)
-        directory.log_event(phase="done", seconds=time.perf_counter() - start)
-        return
-    directory.log_event(phase="preparing")
-    known = plan.federation()
-    if known.device.type == "cpu":
-        device.single_threaded_kernels()
-    plan = plan.left(directory)
-    directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
-    theta = _train(grid, plan, known, directory)
-    directory.log_event(phase="reporting")
-    saved_model.write(directory.path, plan.config, known.model, known.split.dataset, theta)
-    model_card.write(
-        directory, plan.noise_multiplier, models.size(known.model), len(known.split.held_out)
-    )
-    training_report.write(directory)
-    directory.log_event(phase="done", seconds=time.perf_counter() - start)
-
-
-def _train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) -> torch.Tensor:
-    """Return the model [P] after the last round."""
     config, left_off = plan.config, checkpoint.read(directory)
     book = Ledger(config.scheme, directory)
     nodes, auditors = connected(grid, config, directory)

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim.audits.measurements import membership_audit
 from fedsim.config import Config
 from fedsim.config.campaign import RunConfig
 from fedsim.config.federation import FederationConfig
@@ -18,7 +17,7 @@ from fedsim.config.objects import Scheme
 from fedsim.federation.runs import batches, budget, run_directory
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server import checkpoint
-from fedsim.game import challenge, federation, one_run
+from fedsim.game import challenge, federation, membership, one_run
 from fedsim.game.challenge import Challenge
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import fixed_point, privacy
@@ -173,7 +172,7 @@ def check(config: Config) -> None:
     released_model.check(config.scheme)
     if config.canaries.count:
         one_run.check(config.canaries, federation.load(config))
-    membership_audit.check(config.audit.attacks)
+    membership.check(config.audit.attacks)
 
 
 def _check_aggregation(

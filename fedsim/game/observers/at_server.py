@@ -6,9 +6,9 @@ from adversaries.errors import InputError
 from adversaries.registry import lookup
 from fedsim.config import Config
 from fedsim.game.mechanisms import vantages
+from fedsim.game.observers.curious_server import CuriousServer
 from fedsim.game.observers.oracle import Oracle
 from fedsim.game.observers.seat import Seat
-from fedsim.game.observers.server_adversary import CuriousServer
 from fedsim.privacy.trust.model import Vantage
 
 SEATS: Mapping[str, type[Seat]] = {

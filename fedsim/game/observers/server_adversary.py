@@ -5,51 +5,20 @@ which records other than the challenge's take part), and sees more: every messag
 sum of all where secure aggregation hides them. It follows the protocol.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import torch
 from torch import Tensor
 
 from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio, ratio_without_noise
-from fedsim.game import federation as data
-from fedsim.game import participation
 from fedsim.game.client import challenge_contributions, common_part
 from fedsim.game.mechanisms.step import Step
 from fedsim.game.observers.known_round import KnownRound
 from fedsim.game.observers.participant import of_local_steps, replay_target
-from fedsim.game.observers.seat import Seat, Seen
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.privacy.trust.model import Vantage
 
 ROUNDING = 1e-5
 """The share of a clean float32 sum below which a difference may be rounding, and says nothing."""
-
-
-class CuriousServer(Seat):
-    """The server itself, beside a participant who keeps a belief of its own."""
-
-    vantages = (Vantage.SERVER,)
-    follows = True
-
-    def observe(self, seen: Seen) -> Mapping[Vantage, Step]:
-        """Return what follows from the target's message, or from the sum of all."""
-        if Vantage.SERVER not in seen.unknown_noise:
-            return {}
-        config, game = seen.config, seen.game
-        known, target = data.load(config), game.target_client
-        message, within = seen.total, seen.participants
-        if not config.federation.trust.model.summed_securely:
-            message, within = seen.message(target), (target,)
-        of_round = KnownRound(
-            config,
-            known,
-            game,
-            torch.tensor(seen.model).to(known.device),
-            participation.coins(config.participation, config.trials, known, game),
-        )
-        noise_std = seen.unknown_noise[Vantage.SERVER].noise_std.to(known.device)
-        step = conclude(of_round, within, noise_std, torch.tensor(message).to(known.device))
-        return {Vantage.SERVER: step}
 
 
 def conclude(seen: KnownRound, summed: Collection[int], noise_std: Tensor, message: Tensor) -> Step:

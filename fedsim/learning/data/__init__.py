@@ -7,20 +7,9 @@ never changed, so they are loaded once for each process and shared read-only.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from importlib import import_module
 
 from adversaries.registry import lookup
-from fedsim.learning.data.loaders import (
-    abalone,
-    adult,
-    bundled,
-    cifar,
-    csv_file,
-    hugging_face,
-    idx,
-    image_folder,
-    npz,
-    purchase,
-)
 from fedsim.learning.data.loaders.dataset import Dataset, Indices, Records, only
 from fedsim.learning.data.loaders.source import Source
 from fedsim.learning.data.splitting import Split, split
@@ -39,20 +28,32 @@ __all__ = [
 ]
 
 Loader = Callable[[Source], Dataset]
+
+
+def _in(module: str, name: str = "own") -> Loader:
+    """Return a loader whose module is imported with its first use: a process needs one."""
+
+    def loaded(source: Source) -> Dataset:
+        loader: Loader = getattr(import_module(f"fedsim.learning.data.loaders.{module}"), name)
+        return loader(source)
+
+    return loaded
+
+
 DATASETS: dict[str, Loader] = {
-    "digits": bundled.digits,
-    "breast-cancer": bundled.breast_cancer,
-    "mnist": idx.mnist,
-    "fashion-mnist": idx.fashion_mnist,
-    "cifar-10": cifar.cifar10,
-    "purchase-100": purchase.purchase100,
-    "adult": adult.adult,
-    "abalone": abalone.abalone,
-    "idx": idx.own,
-    "npz": npz.own,
-    "csv": csv_file.own,
-    "images": image_folder.own,
-    "hf": hugging_face.own,
+    "digits": _in("bundled", "digits"),
+    "breast-cancer": _in("bundled", "breast_cancer"),
+    "mnist": _in("idx", "mnist"),
+    "fashion-mnist": _in("idx", "fashion_mnist"),
+    "cifar-10": _in("cifar", "cifar10"),
+    "purchase-100": _in("purchase", "purchase100"),
+    "adult": _in("adult", "adult"),
+    "abalone": _in("abalone", "abalone"),
+    "idx": _in("idx"),
+    "npz": _in("npz"),
+    "csv": _in("csv_file"),
+    "images": _in("image_folder"),
+    "hf": _in("hugging_face"),
 }
 """Loaders by name. A loader takes a `Source` and raises InputError."""
 

@@ -5,15 +5,13 @@ import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError
-
-if TYPE_CHECKING:
-    from fedsim.learning.data.partition import Division
+from fedsim.learning.data.splitting import Division
 
 PARTITIONERS = {
     "iid": "IidPartitioner",
@@ -33,9 +31,7 @@ BY, POSITION = "by", "position"
 """Columns of what Flower divides: what it goes by, and where each record is in D."""
 
 
-def divide(
-    name: str, division: "Division", generator: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def divide(name: str, division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
     """Return the client of each record as a partitioner of Flower has it.
 
     It goes by the key if one is named, else by the labels. The number of clients, alpha and the
@@ -100,7 +96,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _arguments(
-    scheme: str, made: Any, division: "Division", generator: np.random.Generator
+    scheme: str, made: Any, division: Division, generator: np.random.Generator
 ) -> dict[str, Any]:
     """Return what a partitioner's class is called with. Raises InputError."""
     parameters = inspect.signature(made).parameters

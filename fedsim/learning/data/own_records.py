@@ -25,9 +25,8 @@ import numpy.typing as npt
 from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.learning.data import schema as schemas
-from fedsim.learning.data import tokens
-from fedsim.learning.data.loaders import arrow, csv_file, idx, image_folder, npz, originals
-from fedsim.learning.data.loaders.dataset import Dataset, Records
+from fedsim.learning.data.loaders import originals
+from fedsim.learning.data.loaders.dataset import GREY_OR_COLOUR, Dataset, Records
 from fedsim.learning.data.loaders.source import Source
 from fedsim.learning.data.schema import Schema
 
@@ -69,6 +68,8 @@ def records(path: str, schema: Schema, labelled: bool = True, directory: str = "
             features = schema.table(columns, where)
         else:
             texts = schema.texts(columns, where)
+            from fedsim.learning.data import tokens  # noqa: PLC0415  (for texts alone)
+
             features = tokens.numbers(texts, schema.text.length, directory)
     elif FEATURES in raw.columns:
         features = schema.pixels(_channels_first(raw.columns[FEATURES], where), where)
@@ -141,6 +142,8 @@ def _read(path: str, schema: Schema) -> Raw:
         return _of_arrays(registry.lookup({}, path, "data-path")(), schema, f"'{path}'")
     place = Path(path).expanduser()
     if place.is_dir():
+        from fedsim.learning.data.loaders import idx  # noqa: PLC0415  (a format's alone)
+
         is_idx = originals.present(_source(place), idx.TRAIN[:1], (".", "raw"))
         return _idx(place) if is_idx else _pictures(place, schema)
     if not place.is_file():
@@ -153,6 +156,8 @@ def _read(path: str, schema: Schema) -> Raw:
 
 
 def _csv(path: Path, schema: Schema) -> Raw:
+    from fedsim.learning.data.loaders import csv_file  # noqa: PLC0415  (a format's alone)
+
     names, *rows = csv_file.rows(path)
     csv_file.check_names(names, path)
     columns = {name: np.asarray([row[at] for row in rows]) for at, name in enumerate(names)}
@@ -160,12 +165,16 @@ def _csv(path: Path, schema: Schema) -> Raw:
 
 
 def _parquet(path: Path, schema: Schema) -> Raw:
+    from fedsim.learning.data.loaders import arrow  # noqa: PLC0415  (a format's alone)
+
     wanted = [schema.label, *schema.columns, *([schema.text.column] if schema.text else ())]
     columns = arrow.parquet_columns(path, wanted)
     return _table({name: np.asarray(values, object) for name, values in columns.items()}, schema)
 
 
 def _npz(path: Path, schema: Schema) -> Raw:
+    from fedsim.learning.data.loaders import npz  # noqa: PLC0415  (a format's alone)
+
     return _of_arrays(npz.arrays(path), schema, f"'{path}'")
 
 
@@ -178,6 +187,8 @@ def _of_arrays(arrays: Arrays, schema: Schema, where: str) -> Raw:
             f"{where} has no array '{FEATURES}', it has {', '.join(arrays) or 'none'}; save "
             f"pictures with numpy.savez(file, {FEATURES}=..., {LABELS}=...)"
         )
+    from fedsim.learning.data.loaders import npz  # noqa: PLC0415  (a format's alone)
+
     labels = arrays.get(LABELS)
     return Raw(
         {FEATURES: arrays[FEATURES]},
@@ -191,6 +202,8 @@ def _table(columns: Arrays, schema: Schema) -> Raw:
 
 
 def _idx(path: Path) -> Raw:
+    from fedsim.learning.data.loaders import idx  # noqa: PLC0415  (a format's alone)
+
     images, labels = originals.find(_source(path), idx.TRAIN, (".", "raw"))
     pixels = idx.read_idx(images, dimensions=3)[:, None]
     return Raw({FEATURES: pixels}, _as_text(idx.read_idx(labels, dimensions=1)))
@@ -199,6 +212,8 @@ def _idx(path: Path) -> Raw:
 def _pictures(path: Path, schema: Schema) -> Raw:
     if schema.image is None:
         raise InputError(f"'{path}' is a folder, but the schema's records are a table: give a file")
+    from fedsim.learning.data.loaders import image_folder  # noqa: PLC0415  (a format's alone)
+
     _, height, width = schema.image.shape
     pixels, labels, _ = image_folder.pictures(path, 0, empty=True, only=(height, width))
     return Raw({FEATURES: pixels}, labels)
@@ -244,6 +259,6 @@ def _channels_first(images: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
         )
     if images.ndim == 3:
         return images[:, None]
-    if images.shape[1] not in npz.GREY_OR_COLOUR:
+    if images.shape[1] not in GREY_OR_COLOUR:
         return np.moveaxis(images, -1, 1)
     return images

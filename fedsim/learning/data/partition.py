@@ -1,8 +1,7 @@
 """Which client holds which record of D."""
 
 import heapq
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,29 +11,10 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from adversaries.registry import lookup
 from fedsim.learning.data import flower_partition
+from fedsim.learning.data.splitting import Division
 
 REDRAWS = 100
 """Draws before a partition that leaves a client without a record is refused."""
-
-
-@dataclass(frozen=True, eq=False)
-class Division:
-    """What is to be divided among clients.
-
-    Attributes:
-        labels: int64 [n].
-        clients: how many there are.
-        alpha: concentration of the skewed schemes, above 0.
-        keys: [n], what each record has in the column that must not be split; None where no column
-            was named.
-        options: what a partitioner of Flower is given besides, by name.
-    """
-
-    labels: npt.NDArray[np.int64]
-    clients: int
-    alpha: float
-    keys: npt.NDArray[Any] | None = None
-    options: Mapping[str, int | float | str | bool] = field(default_factory=dict)
 
 
 def _iid(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:

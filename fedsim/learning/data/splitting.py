@@ -1,7 +1,9 @@
 """The split of a dataset into members D, held-out records and the candidate pool U \\ D."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -78,3 +80,23 @@ def split(dataset: Dataset, records: int, held_out: int, pool: int, seed: int) -
         aside = generator.permutation(len(dataset.test))[:held_out]
     members, rest = np.split(order, [records])
     return Split(dataset, members, aside, rest[:pool] if pool else rest)
+
+
+@dataclass(frozen=True, eq=False)
+class Division:
+    """What is to be divided among clients.
+
+    Attributes:
+        labels: int64 [n].
+        clients: how many there are.
+        alpha: concentration of the skewed schemes, above 0.
+        keys: [n], what each record has in the column that must not be split; None where no column
+            was named.
+        options: what a partitioner of Flower is given besides, by name.
+    """
+
+    labels: npt.NDArray[np.int64]
+    clients: int
+    alpha: float
+    keys: npt.NDArray[Any] | None = None
+    options: Mapping[str, int | float | str | bool] = field(default_factory=dict)

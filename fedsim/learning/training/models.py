@@ -19,7 +19,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from adversaries.errors import InputError
 from adversaries.registry import is_code, lookup
 from fedsim.common.randomness import Role, key
-from fedsim.learning.training import hugging_face, low_rank, pretrained
+from fedsim.learning.training import pretrained
 from fedsim.learning.training.initialisers import INITIALISERS
 from fedsim.learning.training.trainable import freeze, train_only
 
@@ -193,7 +193,9 @@ def build(
             each of them, or the file does not suit the network.
     """
     values: dict[str, Tensor] = {}
-    if name == hugging_face.NAME:
+    if name == "hugging-face":
+        from fedsim.learning.training import hugging_face  # noqa: PLC0415  (for such models alone)
+
         if tuning.sha256:
             pretrained.check(tuning.weights, tuning.sha256)
         model = hugging_face.build(tuning.weights, shape[-1], classes)
@@ -217,6 +219,8 @@ def build(
     if tuning.trainable or tuning.lora_rank:
         train_only(model, tuning.trainable)
     if tuning.lora_rank:
+        from fedsim.learning.training import low_rank  # noqa: PLC0415  (for such models alone)
+
         model = low_rank.adapt(model, tuning.lora_rank)
     freeze(model, frozen)
     return model

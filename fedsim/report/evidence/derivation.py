@@ -14,6 +14,7 @@ from typing import Any
 
 from adversaries.errors import InputError
 from fedsim.audits.recorded import audit as transcript_audit
+from fedsim.audits.results import report as results
 from fedsim.audits.results.report import encode
 from fedsim.common.strict_json import report_json
 from fedsim.federation.runs import ledger
@@ -125,7 +126,7 @@ def _alike(told: Any, found: Any) -> bool:
 
 def _of_run(root: Path, _: Report) -> Made:
     directory = RunDirectory.open(root)
-    signed = directory.read_report()
+    signed = results.read(directory)
     limits = {"report.limit-advantage": 0.0, "report.limit-belief": 0.0}
     for verdict in signed.verdicts:
         limits |= {f"report.limit-{own.of}": own.limit for own in verdict.limits}

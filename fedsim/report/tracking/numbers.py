@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 
 from fedsim import config as configuration
+from fedsim.audits.results import report as results
 from fedsim.common.foreign_text import without_password
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
@@ -139,7 +140,7 @@ def headline(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
     """
     if directory.config.run.job == "training":
         return _of_card(directory)
-    report = directory.read_report()
+    report = results.read(directory)
     measured = report.empirical
     low, high = measured.advantage_interval or (None, None)
     return {

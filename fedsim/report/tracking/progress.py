@@ -17,6 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from fedsim.audits.results import report as results
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.pages.wording import percent, span
@@ -196,7 +197,7 @@ def conclude(
     """
     from fedsim.report.summary import summary  # noqa: PLC0415
 
-    result = directory.read_report()
+    result = results.read(directory)
     phases = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
     console.print(summary(result, verbose))
     if phases.keys() >= PHASES:

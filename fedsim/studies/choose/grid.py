@@ -12,6 +12,7 @@ import numpy as np
 from adversaries.errors import InputError, InterruptedRunError
 from adversaries.statistics.intervals import Interval, mean_interval
 from fedsim import config as configuration
+from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
 from fedsim.common import private_files
 from fedsim.config import KNOWN_KEYS, Scalar
@@ -23,6 +24,16 @@ if TYPE_CHECKING:  # torch, which takes a second
 
 OF_A_RUN = ("run.out", "run.name")
 """Keys that every run of a grid gets a value of its own for."""
+
+BOUND_COLUMN = "at_least_"
+"""What the columns of the lower bounds on epsilon begin with."""
+
+ESTIMATES = {
+    "epsilon_from_advantage": "advantage",
+    "epsilon_from_belief": "belief",
+    "epsilon_from_sensitivities": "sensitivities",
+}
+"""The paper's estimates of epsilon, which prove nothing, and from what each is."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +225,7 @@ def _read(point: Point, directory: RunDirectory) -> Outcome:
     if directory.config.trials.in_pairs:  # trials 2i and 2i + 1 are no two independent ones
         final = final[: len(final) // 2 * 2].reshape(-1, 2).mean(axis=1)
     return Outcome(
-        point, directory.read_report(), accuracies=tuple(final.tolist()), singles=singles
+        point, results.read(directory), accuracies=tuple(final.tolist()), singles=singles
     )
 
 

@@ -20,24 +20,16 @@ from fedsim.report import comparison
 from fedsim.report.pages import audit_page
 from fedsim.report.pages.wording import DASH, number, percent, plain, span
 from fedsim.report.sections.facts import TITLES
-from fedsim.studies.choose.grid import Outcome
+from fedsim.studies.choose.grid import BOUND_COLUMN, ESTIMATES, Outcome
 
 KIND = "sweep"
 """What report.json says that it is of."""
 
-BOUND_COLUMN = "at_least_"
-"""What the columns of the lower bounds on epsilon begin with."""
 
 ACCURACY = (
     *("accuracy", "accuracy_low", "accuracy_high", "evaluated_trials"),
     *("majority", "balanced_accuracy", "area_under_curve"),
 )
-ESTIMATES = {
-    "epsilon_from_advantage": "advantage",
-    "epsilon_from_belief": "belief",
-    "epsilon_from_sensitivities": "sensitivities",
-}
-"""The paper's estimates of epsilon, which prove nothing, and from what each is."""
 
 REPORTED = (
     *("trials", "advantage", "advantage_low", "advantage_high", "confidence", "predicted"),

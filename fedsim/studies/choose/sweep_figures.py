@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import BLUE, GREEN, HEIGHT, INK, PURPLE, VERMILION, WIDTH
-from fedsim.studies.choose.sweep import BOUND_COLUMN, ESTIMATES
+from fedsim.studies.choose.grid import BOUND_COLUMN, ESTIMATES
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE)
 MARKERS = ("o", "s", "^", "D")

@@ -9,6 +9,7 @@ import numpy as np
 from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.audits.measurements.bayesian_audit import bayesian_report
+from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee
 from fedsim.common import reading
 from fedsim.config import Config
@@ -254,7 +255,7 @@ def _pac(source: Path | None, privacy: PrivacyConfig, run: _Subject, delta: floa
     if source is not None and source.is_dir():
         directory = RunDirectory.open(source)
         if directory.has("report.json"):
-            found = directory.read_report().pac
+            found = results.read(directory).pac
             information, reported = found.mutual_information, asdict(found)
     if run.everything is not None:
         information *= run.trainings

@@ -7,6 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from fedsim import client_app, server_app
+from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
 from fedsim.config import Scalar, from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
@@ -90,7 +91,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Runs:
             grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
             with patch.object(page.Pictures, "drawn", {}):
                 server_app.carry_out(grid, preflight(config), directory)
-            report, arrays = directory.read_report(), directory.read_arrays("transcript.npz")
+            report, arrays = results.read(directory), directory.read_arrays("transcript.npz")
             played[kind] = Written(report, arrays)
         return played[kind]
 

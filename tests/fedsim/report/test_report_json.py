@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from adversaries.errors import InputError
+from fedsim.audits.results import report as results
 from fedsim.audits.results.report import decode, encode, schema
 from fedsim.cli.main import main
 from fedsim.config import Config, Scalar
@@ -85,7 +86,7 @@ def test_a_damaged_report_is_one_line_and_status_2(
     directory = RunDirectory.create(tmp_path / "run", small({}))
     directory.write_json("report.json", values)
     with pytest.raises(InputError, match=r"is damaged \(its 'bounds.epsilon' is 'large'\)"):
-        directory.read_report()
+        results.read(directory)
     with pytest.raises(SystemExit) as ended:
         main(["report", str(directory.path), str(directory.path)])
     assert ended.value.code == 2
@@ -108,13 +109,13 @@ def test_a_finished_run_is_held_to_limits_that_are_given_later(
 ) -> None:
     run(small({}))
     directory = RunDirectory.open(next(tmp_path.glob("run-*")))
-    before = encode(directory.read_report())
+    before = encode(results.read(directory))
     with pytest.raises(SystemExit) as ended:
         main(["report", str(directory.path), "--limit-advantage", "0.9", "--limit-belief", "0.7"])
     assert ended.value.code in (0, None)
     shown = " ".join(capsys.readouterr().err.split())
     assert "advantage 0.900: Meets, by theory." in shown
-    after = encode(directory.read_report())
+    after = encode(results.read(directory))
     assert [len(each["limits"]) for each in after["verdicts"]] == [2, 2, 2]
     for each in (before, after):
         del each["verdicts"]

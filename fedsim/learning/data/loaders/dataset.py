@@ -11,6 +11,8 @@ from adversaries.errors import InputError
 
 Indices = npt.NDArray[np.intp] | npt.NDArray[np.int64]
 
+GREY_OR_COLOUR = (1, 3)
+
 
 @dataclass(frozen=True, eq=False)
 class Records:

@@ -16,6 +16,7 @@ from fedsim.audits.live import live_report
 from fedsim.audits.live.canary_watch import CanaryWatch
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_rounds import Belief
+from fedsim.audits.results import report as results
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.federation.client import client_ledger
 from fedsim.federation.runs import budget, ledger
@@ -108,7 +109,7 @@ def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
     _, recorded, _ = _audited(config, tmp_path, terms, run_id=2)
     audit = LiveAudit()
     replayed(audit, recorded.rounds)
-    report = directory.read_report()
+    report = results.read(directory)
     one, everything = report.bounds.epsilon, report.released.epsilon
     assert one == PLD.epsilon(Mechanism.alike(report.mechanism.noise_multiplier, 5), delta)
     assert report.released.rounds == 8 * 3 + batch * 2

@@ -13,6 +13,7 @@ import torch
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.audits.measurements.bayesian_audit import bayesian_report
+from fedsim.audits.results import report as results
 from fedsim.audits.results.theory import OverTrials
 from fedsim.audits.run.cautions import UNCLIPPED
 from fedsim.config import Config, to_run_config
@@ -370,7 +371,7 @@ def _reported(config: Config, tmp_path: Path) -> tuple[dict[str, Any], Arrays, s
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.carry_out(grid, preflight(config), directory)
     page = (directory.path / "report.html").read_text(encoding="utf-8")
-    return directory.read_report(), directory.read_arrays("transcript.npz"), page
+    return results.read(directory), directory.read_arrays("transcript.npz"), page
 
 
 @pytest.mark.parametrize("mode", ["participant", "oracle"])

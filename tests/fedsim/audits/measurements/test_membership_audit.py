@@ -20,6 +20,7 @@ from fedsim.audits.measurements.membership_audit import (
     of_shadows,
     why_none,
 )
+from fedsim.audits.results import report as results
 from fedsim.audits.results.measured import MembershipAttack
 from fedsim.config import Config, to_run_config
 from fedsim.federation.protocol import messages
@@ -162,7 +163,7 @@ def test_a_run_records_the_challenges_loss_at_every_global_model(
     assert seen is not None
     assert seen.trajectory is not None
     np.testing.assert_array_equal(seen.trajectory[:, -1], seen.losses)
-    report = directory.read_report()
+    report = results.read(directory)
     assert {"yeom", "yeom-challenge", "lira", "rmia", "trajectory"} <= set(
         report.membership_inference
     )

@@ -11,6 +11,7 @@ import pytest
 from adversaries.statistics.design import Design
 from fedsim import client_app, server_app
 from fedsim.audits.measurements import check, residual_report
+from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.residuals import (
     DirectionTest,
@@ -43,7 +44,7 @@ def _run(config: Config, path: Path) -> tuple[Report, Arrays]:
     directory = RunDirectory.create(path, config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.carry_out(grid, preflight(config), directory)
-    return directory.read_report(), directory.read_arrays("transcript.npz")
+    return results.read(directory), directory.read_arrays("transcript.npz")
 
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])

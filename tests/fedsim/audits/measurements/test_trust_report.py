@@ -9,6 +9,7 @@ import pytest
 
 from fedsim import client_app, server_app
 from fedsim.audits.measurements import trust_report
+from fedsim.audits.results import report as results
 from fedsim.audits.run import cautions
 from fedsim.config import Config, to_run_config
 from fedsim.federation.runs.ledger_row import Row
@@ -43,7 +44,7 @@ def test_a_report_counts_the_noise_of_the_clients_that_came(small: Make, tmp_pat
     server_app.carry_out(
         InProcessGrid(client_app.app, 5, to_run_config(config)), preflight(config), directory
     )
-    report, facts = directory.read_report(), directory.read_json("facts.json")
+    report, facts = results.read(directory), directory.read_json("facts.json")
     std = directory.read_arrays("transcript.npz")["noise_stds"][0]
     found, missing = report.dropouts, [e for e, _ in directory.events() if "dropped" in e]
     assert missing

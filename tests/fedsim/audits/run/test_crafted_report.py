@@ -15,6 +15,7 @@ from adversaries.statistics.lower_bounds import clopper_pearson_split
 from adversaries.statistics.rate_bounds import mu_gdp_bound
 from fedsim import client_app, server_app
 from fedsim.audits.measurements import check
+from fedsim.audits.results import report as results
 from fedsim.audits.results.measured import Crafted
 from fedsim.audits.run import crafted_report
 from fedsim.config import Config, Scalar, to_run_config
@@ -113,7 +114,7 @@ def finished(small: Make, tmp_path: Path) -> Callable[..., tuple[RunDirectory, d
         directory = RunDirectory.create(tmp_path / "run", config)
         grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
         server_app.carry_out(grid, preflight(config), directory)
-        return directory, directory.read_report()
+        return directory, results.read(directory)
 
     return execute
 

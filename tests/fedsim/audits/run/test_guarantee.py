@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from fedsim import client_app, server_app
+from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee
 from fedsim.audits.run.guarantee import Guarantee
 from fedsim.config import Config, Scalar, load, to_run_config
@@ -93,7 +94,7 @@ def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(
     assert '"uncompared": [0, 1, 2]' in events  # a digest of records would be one more release
     found = directory.read_arrays("transcript.npz")
     assert not {*run_transcript.LOSS_ATTACK, *run_transcript.LOSSES} & found.keys()
-    written = directory.read_report()
+    written = results.read(directory)
     assert written.membership_inference == {}
     console = Console(record=True, width=800)
     console.print(summary(written))
@@ -112,7 +113,7 @@ def test_what_pac_noise_tells_adds_up_over_trials_too(small: Make, tmp_path: Pat
     directory = RunDirectory.create(tmp_path / "run", config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.carry_out(grid, preflight(config), directory)
-    told = directory.read_report().pac
+    told = results.read(directory).pac
     assert told.mutual_information == 0.01
     assert told.released_information == pytest.approx(0.08)
     assert "Told by all 8 trials together" in (directory.path / "report.html").read_text()
@@ -127,7 +128,7 @@ def test_the_report_of_a_real_run_states_everything_that_it_released(
     directory = RunDirectory.create(tmp_path / "run", config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.carry_out(grid, preflight(config), directory)
-    written = directory.read_report()
+    written = results.read(directory)
     expected = of(config).released
     assert expected is not None
     assert expected.vantages["server"] == math.inf

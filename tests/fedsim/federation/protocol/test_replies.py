@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
 
-from fedsim.federation.protocol import messages, replies
+from fedsim.federation.protocol import arrays, messages, replies
 from fedsim.federation.protocol.flower_private import become_task
 
 FLOATS = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -40,7 +40,7 @@ SHAPED = "{'descr': '<f4', 'fortran_order': False, 'shape': %s}"
 
 
 def _check(data: bytes) -> None:
-    replies.check_bytes(data, "sum", [(2, 4)], np.float32)
+    arrays.check_bytes(data, "sum", [(2, 4)], np.float32)
 
 
 def test_an_array_as_it_was_asked_for_passes() -> None:

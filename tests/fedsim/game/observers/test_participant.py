@@ -23,6 +23,7 @@ from fedsim.federation.server.plan import preflight
 from fedsim.game import client, federation
 from fedsim.game.observers import participant
 from fedsim.game.observers.known_round import KnownRound
+from fedsim.game.observers.memory import Memory
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
@@ -195,7 +196,7 @@ def test_a_round_without_the_client_of_the_challenge_says_nothing(
     client = int(known.client_of[0])
     me, game = (client + 1) % 3, RoundGame(1, range(2), 1.0, client, 0, None)
     for missing in ((), (client,)):
-        memory = participant.Memory.empty(2)
+        memory = Memory.empty(2)
         memory = participant.expect(
             *(memory, KnownRound(config, known, game, theta, None), me, theta.double()),
             missing=missing,
@@ -537,14 +538,14 @@ def test_local_steps_are_attacked_beyond_chance_and_within_the_bound(
 
 
 def test_a_lost_state_is_an_error_and_not_a_wrong_belief() -> None:
-    memory = participant.Memory.empty(2)
+    memory = Memory.empty(2)
     with pytest.raises(RuntimeError, match="did not see begin"):
         participant.observe(memory, torch.zeros(2, 3))
 
 
 def test_memory_survives_its_arrays() -> None:
-    memory = participant.Memory.empty(2)
-    back = participant.Memory.from_arrays(memory.to_arrays(), torch.device("cpu"))
+    memory = Memory.empty(2)
+    back = Memory.from_arrays(memory.to_arrays(), torch.device("cpu"))
     assert back.pending is None
     assert back.ratios.shape == (2, 0)
 
@@ -556,8 +557,8 @@ def test_pending_hypotheses_survive_their_arrays(replaced: bool, rate: float) ->
         4, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
     pending = hypotheses(known, present, absent if replaced else None, torch.ones(2).double(), rate)
-    memory = replace(participant.Memory.empty(2), pending=pending)
-    back = participant.Memory.from_arrays(memory.to_arrays(), torch.device("cpu"))
+    memory = replace(Memory.empty(2), pending=pending)
+    back = Memory.from_arrays(memory.to_arrays(), torch.device("cpu"))
     for one, other in zip(
         participant.observe(memory, aggregate).to_arrays().items(),
         participant.observe(back, aggregate).to_arrays().items(),

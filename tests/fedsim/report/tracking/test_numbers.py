@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from fedsim.audits.results import report as results
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.tracking.following import replay
@@ -41,7 +42,7 @@ def test_rounds_are_of_the_first_batch_and_trials_of_all_that_are_finished(
     replay(directory, Tracking(directory, kept, "kept"))
     assert [step for step, _ in kept.series["round/accuracy"]] == [0, 1, 2, 3]
     assert [step for step, _ in kept.series["trials/advantage"]] == [4, 8]
-    report = directory.read_report()
+    report = results.read(directory)
     assert kept.series["report/advantage"] == [(8, report.empirical.advantage)]
     assert kept.series["trials/advantage"][-1][1] == report.empirical.advantage
     assert kept.series["report/rho_alpha"] == [(8, report.bounds.rho_alpha)]

@@ -1,0 +1,76 @@
+"""What trainings that are still to run will cost beside what was spent."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedsim.config.objects import Scheme
+from fedsim.game.mechanisms.composition import Counts, epsilon_of, times, within
+from fedsim.privacy.releases import Rounds
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """So many trainings that are still to run, beside what every client has spent by now.
+
+    Attributes:
+        trainings: how many.
+        spent: the rounds of each client.
+        courses: the kinds of the rounds that are still to run, of each client, None where it joins
+            none; empty where all have all, of one kind.
+    """
+
+    trainings: int
+    spent: Sequence[Counts]
+    courses: Sequence[Sequence[Rounds | None]] = ()
+
+    def after(self, kind: Rounds, rounds: int) -> list[Counts]:
+        """Return what every client has spent in the end, each different account once.
+
+        Args:
+            kind: of the rounds that are still to run.
+            rounds: of each training.
+        """
+        alike = Counter({kind: rounds})
+        more = [Counter(filter(None, course[:rounds])) for course in self.courses]
+        final = [
+            counts + times(own, self.trainings)
+            for counts, own in zip(self.spent, more or [alike] * len(self.spent), strict=True)
+        ]
+        return list({frozenset(counts.items()): counts for counts in final}.values())
+
+    def epsilon(self, scheme: Scheme, kind: Rounds, rounds: int) -> float:
+        """Return the epsilon of the client who is worst off in the end, at the configured vantage.
+
+        Args:
+            scheme: the mechanism as the configuration plans it.
+            kind: of the rounds that are still to run.
+            rounds: of each training.
+        """
+        vantage = scheme.federation.vantage
+        return max(epsilon_of(scheme, counts, vantage) for counts in self.after(kind, rounds))
+
+
+def affordable(scheme: Scheme, kind: Rounds, most: int, ahead: Ahead) -> int:
+    """Return how many rounds keep epsilon within privacy.stop-at.
+
+    Exact: by bisection on accounted values, which grow with the rounds.
+
+    Args:
+        scheme: the mechanism as the configuration plans it.
+        kind: of the rounds.
+        most: how many are wanted.
+        ahead: how many trainings have them, beside what was spent.
+    """
+    limit = scheme.privacy.stop_at
+
+    def affords(rounds: int) -> bool:
+        return all(within(scheme, counts, limit) for counts in ahead.after(kind, rounds))
+
+    if affords(most):
+        return most
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if affords(middle) else (low, middle)
+    return low

@@ -1,0 +1,39 @@
+"""What a contributor runs, in the active environment: pipx install nox, then nox -s lint test."""
+
+import nox
+
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["lint", "test"]
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, format and types."""
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+
+
+@nox.session
+def test(session: nox.Session) -> None:
+    """Run the default tests; `nox -s test -- tests/fedsim/privacy` those of one room."""
+    session.run("pytest", "-n", "auto", *session.posargs)
+
+
+@nox.session
+def slow(session: nox.Session) -> None:
+    """Run the slow tests; those that start Flower's processes a file at a time."""
+    session.run("pytest", "-n", "auto", "-m", "slow and not flower and not long")
+    session.run("pytest", "-n", "3", "--dist", "loadfile", "-m", "slow and flower and not long")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site, with pip install -e ".[docs]"."""
+    session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure speed beside what a user would take instead, in a smoke size."""
+    session.run("python", "tests/benchmarks", "--smoke", *session.posargs)

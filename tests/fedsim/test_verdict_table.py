@@ -1,0 +1,399 @@
+"""The verdicts of all five audits: which evidence gives which, and what decides first.
+
+Each audit has a table. The first row whose conditions all hold decides, so that the order of the
+rows is the order of precedence. The test of an audit goes through every combination of evidence.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from adversaries.statistics.intervals import LowerBound
+from fedsim.audits.app.audit import AppAudit
+from fedsim.audits.app.configuration import CentralNoise, Claim, Configuration, Scope
+from fedsim.audits.app.rules import Finding
+from fedsim.audits.judgement.verdict import Verdict, exit_status, verdict_of
+from fedsim.audits.live import live_claim
+from fedsim.audits.loop.audit import LoopAudit
+from fedsim.audits.loop.support import MeasuredNoise
+from fedsim.audits.recorded import transcript_claim
+from fedsim.audits.recorded.client_noise import Reported
+from fedsim.audits.recorded.transcript_findings import Measured
+from fedsim.audits.run import vantage_verdicts
+from fedsim.cli import gate
+from fedsim.config import Config
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.trust.model import Vantage
+
+EPSILON, DELTA = 2.0, 1e-5
+INF = float("inf")
+
+Evidence = dict[str, Any]
+Row = tuple[Mapping[str, Any], str]
+
+SIZES = {"below": 0.5, "rounding": 1 + 5e-7, "above": 1.5, "infinite": INF, "unknown": None}
+"""An epsilon as a multiple of the claimed one; "rounding" is above it by less than 1e-6."""
+
+
+def deciding(table: list[Row], evidence: Evidence) -> int:
+    """Return the place of the first row whose conditions all hold; a tuple holds alternatives."""
+    for place, (conditions, _) in enumerate(table):
+        if all(
+            evidence[name] in (each if isinstance(each, tuple) else (each,))
+            for name, each in conditions.items()
+        ):
+            return place
+    raise AssertionError(f"no row is for {evidence}")
+
+
+def every(axes: Mapping[str, tuple[Any, ...]]) -> Iterator[Evidence]:
+    for values in product(*axes.values()):
+        yield dict(zip(axes, values, strict=True))
+
+
+def differing(
+    axes: Mapping[str, tuple[Any, ...]], table: list[Row], judged: Callable[[Evidence], str]
+) -> list[tuple[Evidence, str, str]]:
+    """Return each combination of evidence that is judged otherwise than the table says."""
+    cases = [(each, deciding(table, each)) for each in every(axes)]
+    assert {place for _, place in cases} == set(range(len(table)))  # no row without a case
+    found = [(each, table[place][1], judged(each)) for each, place in cases]
+    return [each for each in found if each[1] != each[2]]
+
+
+def _epsilon(size: str) -> Any:
+    return None if SIZES[size] is None else EPSILON * SIZES[size]
+
+
+def _bound(size: str) -> LowerBound:
+    return LowerBound(_epsilon(size), DELTA, 0.9999, "a test", "nothing", False)
+
+
+def _claim(unit: str | None = None) -> Claim:
+    return Claim(EPSILON, DELTA, Scope.RUN, "given", unit=unit)
+
+
+def _findings(broken: bool) -> tuple[Finding, ...]:
+    return (Finding("a-rule", True, "why", "mend"),) if broken else ()
+
+
+# Exit statuses, of every audit but runs
+
+STATUSES = {
+    # verdict: (as asked, with --strict)
+    "convicted": (4, 4),
+    "suspect": (4, 4),
+    "not judged": (3, 3),
+    "supported": (0, 0),
+    "no claim": (0, 3),
+}
+
+
+def test_exit_statuses() -> None:
+    found = {each.value: (exit_status(each, False), exit_status(each, True)) for each in Verdict}
+    assert found == STATUSES
+
+
+# Flower apps
+
+APP_AXES = {
+    "claim": (False, True),
+    "training unseen": (False, True),
+    "proven": ("below", "rounding", "above", "infinite"),
+    "theory": ("below", "rounding", "above", "infinite", "unknown"),
+    "noise": ("Flower's", "own", "own, towards the server"),
+    "broken rule": (False, True),  # which decides nothing
+}
+APP: list[Row] = [
+    ({"claim": False}, "no claim"),
+    ({"training unseen": True}, "not judged"),
+    ({"proven": ("rounding", "above", "infinite")}, "convicted"),
+    ({"theory": "unknown"}, "not judged"),
+    ({"theory": ("above", "infinite")}, "suspect"),
+    ({"noise": "own"}, "not judged"),
+    ({"theory": ("below", "rounding")}, "supported"),
+]
+
+
+def _app(evidence: Evidence) -> str:
+    central = CentralNoise("a strategy", 1.0, (1.0,), (1.0,), 5)
+    own = evidence["noise"] != "Flower's"
+    central = CentralNoise(**vars(central) | {"own_noise": own})
+    unused: Any = None
+    return AppAudit(
+        app="a test",
+        configuration=Configuration(3, ("a strategy",), central=central),
+        claim=_claim("record" if evidence["training unseen"] else None)
+        if evidence["claim"]
+        else None,
+        guarantee=None,
+        vantage=Vantage.SERVER if "server" in evidence["noise"] else Vantage.PARTICIPANT,
+        neighbouring=unused,
+        delta=DELTA,
+        scope=Scope.RUN,
+        epsilon=_epsilon(evidence["theory"]),
+        predicted_advantage=None,
+        advantage=unused,
+        lower_bounds={},
+        proven=_bound(evidence["proven"]),
+        confidence=0.95,
+        findings=_findings(evidence["broken rule"]),
+        trials=20,
+        clients=5,
+        seed=0,
+        seen_below=0.0,
+    ).verdict.value
+
+
+def test_apps() -> None:
+    assert differing(APP_AXES, APP, _app) == []
+
+
+# Training loops
+
+LOOP_AXES = {
+    "claim": (False, True),
+    "proven": ("below", "rounding", "above", "infinite"),
+    "broken rule": (False, True),
+    "theory": ("below", "rounding", "above", "infinite", "unknown"),
+    "at measured noise": ("not measured", "below", "rounding", "above", "infinite", "unknown"),
+}
+LOOP: list[Row] = [
+    ({"claim": False}, "no claim"),
+    ({"proven": ("rounding", "above", "infinite")}, "convicted"),
+    ({"broken rule": True}, "suspect"),
+    ({"theory": "unknown"}, "not judged"),
+    ({"theory": ("above", "infinite")}, "suspect"),
+    ({"at measured noise": "below"}, "supported"),
+    ({}, "not judged"),
+]
+
+
+def _loop(evidence: Evidence) -> str:
+    unused: Any = None
+    measured = evidence["at measured noise"]
+    noise = None
+    if measured != "not measured":
+        noise = MeasuredNoise(1.0, 0.95, _epsilon(measured), 0.9, 100, 10)
+    return LoopAudit(
+        loop="a test",
+        data="digits",
+        target="crafted",
+        observation=unused,
+        claim=_claim() if evidence["claim"] else None,
+        delta=DELTA,
+        epsilon=_epsilon(evidence["theory"]),
+        noise=noise,
+        advantage=unused,
+        lower_bounds={},
+        proven=_bound(evidence["proven"]),
+        provable=5.0,
+        confidence=0.95,
+        findings=_findings(evidence["broken rule"]),
+        pair="a pair",
+        score="a score",
+        trials=40,
+        runs=60,
+        seed=0,
+    ).verdict.value
+
+
+def test_loops() -> None:
+    assert differing(LOOP_AXES, LOOP, _loop) == []
+
+
+# Recorded federations
+
+RECORDED_AXES = {
+    "claim": (False, True),
+    "unit": ("client", "not declared", "not declared, and clients report", "record"),
+    "canaries": ("none", "below", "rounding", "above"),
+    "filter": ("none", "below", "above", "identified"),
+    "release": ("none", "unclipped", "as claimed", "measured"),
+    "proven": ("below", "rounding", "above"),
+    "alarm": (False, True),
+    "missing rounds": (False, True),
+    "at most": ("below", "rounding", "above"),
+    "doubt": ("none", "unsure", "alike"),
+}
+JUDGED = ("as claimed", "measured")
+RECORDED: list[Row] = [
+    ({"claim": False}, "no claim"),
+    ({"unit": ("record", "not declared, and clients report")}, "not judged"),
+    ({"unit": "client", "canaries": ("rounding", "above")}, "convicted"),
+    ({"filter": ("above", "identified")}, "convicted"),
+    ({"release": ("none", "unclipped")}, "not judged"),
+    ({"proven": ("rounding", "above")}, "convicted"),
+    ({"alarm": True}, "suspect"),
+    ({"missing rounds": True}, "not judged"),
+    ({"at most": ("below", "rounding"), "doubt": "none"}, "supported"),
+    ({"at most": ("below", "rounding")}, "not judged"),
+    ({"release": "as claimed"}, "suspect"),
+    ({"release": "measured"}, "not judged"),
+]
+
+
+def _recorded(evidence: Evidence) -> str:
+    if not evidence["claim"]:
+        return verdict_of({"claim": None}).value
+    release = {
+        "noise": "measured",
+        "claimed_std": [1.0],
+        "clipped": True,
+        "count_known": True,
+        "proven": {
+            "node": None,
+            "epsilon": _epsilon(evidence["proven"]),
+            "epsilon_at_most": _epsilon(evidence["at most"]),
+        },
+        "unsure": "no reason" if evidence["doubt"] == "unsure" else "",
+        "independent": evidence["doubt"] != "alike",
+    }
+    kind = evidence["release"]
+    release |= {"clipped": False} if kind == "unclipped" else {"noise": kind}
+    canary = {"proven": {"epsilon_all_rounds": _epsilon_or_none(evidence["canaries"])}}
+    filtered: dict[str, Any] = {"filter": "SVT"}
+    if evidence["filter"] == "identified":
+        filtered["identified"] = {"by": "its threshold"}
+    else:
+        filtered["proven"] = {"epsilon": _epsilon_or_none(evidence["filter"])}
+    measured = Measured(
+        release=None if kind == "none" else release,
+        canary=None if evidence["canaries"] == "none" else canary,
+        filtered=None if evidence["filter"] == "none" else filtered,
+        unmeasured="nothing was recorded",
+    )
+    reports = "clients report" in evidence["unit"]
+    told = transcript_claim.Evidence(
+        mechanism={},
+        measured=measured,
+        reported=Reported(3, 0.5, 1.5, False, ("epsilon",)) if reports else None,
+        missing="rounds are missing" if evidence["missing rounds"] else "",
+        alarms=evidence["alarm"],
+    )
+    unit = None if "not declared" in evidence["unit"] else evidence["unit"]
+    claim = transcript_claim.judge(transcript_claim.Claimed(EPSILON, DELTA, unit), told, [])
+    return verdict_of({"claim": claim}).value
+
+
+def _epsilon_or_none(size: str) -> Any:
+    return None if size not in SIZES else _epsilon(size)
+
+
+def test_recorded_federations() -> None:
+    assert differing(RECORDED_AXES, RECORDED, _recorded) == []
+
+
+# Federations that an auditor's node follows
+
+LIVE_AXES = {
+    "claim": (False, True),
+    "round seen": (False, True),
+    "unit": ("not given", "the run's", "another"),
+    "alarm": (False, True),
+    "no guarantee": (False, True),
+    "theory": ("below", "rounding", "above", "infinite"),
+    "ended": (False, True),
+    "trials missed": (False, True),
+    "could be refuted": (False, True),
+}
+LIVE: list[Row] = [
+    ({"claim": False}, "no claim"),
+    ({"round seen": False}, "not judged"),
+    ({"unit": "another"}, "not judged"),
+    ({"alarm": True}, "suspect"),
+    ({"no guarantee": True}, "suspect"),
+    ({"theory": ("rounding", "above", "infinite")}, "suspect"),
+    ({"ended": False}, "not judged"),
+    ({"trials missed": True}, "not judged"),
+    ({"could be refuted": False}, "not judged"),
+    ({}, "supported"),  # it convicts nobody
+]
+
+
+def _live(evidence: Evidence, protecting: Config, failing: Config, mechanism: Mechanism) -> str:
+    if not evidence["claim"]:
+        return verdict_of({"claim": None}).value
+    config = failing if evidence["no guarantee"] else protecting
+    audit: Any = SimpleNamespace(
+        config=config if evidence["round seen"] else None,
+        everything=lambda: mechanism,
+        trials=config.trials.count - evidence["trials missed"],
+    )
+    unit = {"not given": None, "the run's": "record", "another": "client"}[evidence["unit"]]
+    claim = live_claim.judge(
+        audit,
+        _claim(unit),
+        ["less noise than claimed"] if evidence["alarm"] else [],
+        [] if evidence["could be refuted"] else ["nothing was measured"],
+        config.trials.count,
+        evidence["ended"],
+    )
+    return verdict_of({"claim": claim}).value
+
+
+def test_live_federations(small: Callable[..., Config], monkeypatch: pytest.MonkeyPatch) -> None:
+    protecting = small({"federation.trust": "local", "privacy.noise-source": "system"})
+    failing = small({"federation.trust": "local"})  # noise from the seed
+    mechanism = Mechanism.alike(1.0, 3)
+
+    def judged(evidence: Evidence) -> str:
+        # Theory's epsilon, exactly as far from the claim as the table says.
+        size = _epsilon(evidence["theory"])
+        monkeypatch.setattr(PLD.__class__, "epsilon", lambda *_: size)
+        return _live(evidence, protecting, failing, mechanism)
+
+    assert differing(LIVE_AXES, LIVE, judged) == []
+
+
+# Runs, vantage by vantage
+
+RUN_AXES = {
+    "alarm": ("none", "advantage here", "advantage elsewhere", "noise"),
+    "audited here": (False, True),
+    "limit": (0.3, 1.0),
+    "interval": (None, (0.1, 0.2), (0.2, 0.4), (0.4, 0.5), (0.1, 0.3), (0.3, 0.5)),
+    "exact posterior": (False, True),
+}
+AT_OR_ABOVE = ((0.2, 0.4), (0.1, 0.3), (0.3, 0.5))
+RUN: list[Row] = [
+    ({"alarm": "advantage here"}, "above"),
+    ({"alarm": "noise", "audited here": True}, "above"),
+    ({"limit": 1.0}, "no-limit"),
+    ({"interval": (None,)}, "untested"),
+    ({"interval": ((0.4, 0.5),)}, "within-chance"),
+    ({"interval": AT_OR_ABOVE}, "not-contradicted"),
+    ({"exact posterior": True}, "below"),
+    ({}, "attack-below"),
+]
+
+
+def _run(evidence: Evidence) -> str:
+    alarms = {
+        "none": [],
+        "advantage here": ["advantage_participant"],
+        "advantage elsewhere": ["advantage_released-model"],
+        "noise": ["noise_of_sums"],
+    }[evidence["alarm"]]
+    vantage = "participant" if evidence["audited here"] else "server"
+    report: Any = SimpleNamespace(vantage=vantage, alarms=dict.fromkeys(alarms, "why"))
+    measured: Any = None
+    if evidence["interval"] is not None:
+        measured = SimpleNamespace(
+            interval=evidence["interval"], exact_posterior=evidence["exact posterior"]
+        )
+    allowed: Any = SimpleNamespace(advantage=evidence["limit"])
+    return vantage_verdicts.state(report, "participant", measured, allowed)
+
+
+def test_runs() -> None:
+    assert differing(RUN_AXES, RUN, _run) == []
+
+
+def test_no_state_of_a_run_changes_its_exit_status_but_for_conditions_of_the_user() -> None:
+    report = {"alarms": {"advantage_server": "above"}, "verdicts": [{"state": "above"}]}
+    assert gate.asked(None, "run").status(report) == 0
