@@ -228,7 +228,12 @@ def check_findings(
 
 
 def finding_names(vantage: Vantage, audit_vantages: str) -> frozenset[str]:
-    """Return the names of all arrays that an adversary's findings may have."""
+    """Return the names of all arrays that an adversary's findings may have.
+
+    Args:
+        vantage: where the adversary sits.
+        audit_vantages: whose beliefs are computed: "configured" or "all".
+    """
     endings = {vantages.suffix(v, vantage) for v in vantages.measured(vantage, audit_vantages)}
     history = {f"{name.replace('_', '-')}{ending}" for name in HISTORY for ending in endings}
     return frozenset(history | {*MEMBERSHIP, LOSS_TRAJECTORY, POISON_SCORES})

@@ -15,6 +15,10 @@ def interim_analyses(trials: TrialsConfig, confidence: float) -> dict[int, float
     """Return after how many trials the interim analyses are, and each one's share.
 
     Of the significance; empty where all trials are run whatever they show.
+
+    Args:
+        trials: repetitions of the whole training.
+        confidence: of every interval and bound, in (0, 1).
     """
     if not trials.until_halfwidth:
         return {}

@@ -12,7 +12,12 @@ EXACT = (Vantage.SERVER, Vantage.PARTICIPANT)
 
 
 def measured(configured_vantage: Vantage, vantages: str) -> tuple[Vantage, ...]:
-    """Return the vantage points whose beliefs are computed, the configured one first."""
+    """Return the vantage points whose beliefs are computed, the configured one first.
+
+    Args:
+        configured_vantage: where the adversary sits.
+        vantages: whose beliefs are computed: "configured" or "all".
+    """
     primary = configured_vantage
     if vantages == "configured":
         return (primary,)

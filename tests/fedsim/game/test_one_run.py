@@ -353,7 +353,7 @@ def test_which_bound_leads_is_a_matter_of_the_canaries_kind() -> None:
 def test_what_a_kind_says_of_its_canaries_directions_is_so(kind: str, small: Make) -> None:
     config = small(_planted(kind))
     models, same = _models(config, 1).expand(COUNT, -1), torch.eye(COUNT).double()
-    found = one_run.KINDS[kind].total(config, federation.load(config), models, same)
+    found = one_run.KINDS[kind].total(config.game, federation.load(config), models, same)
     overlaps = (found.double() @ found.double().T).fill_diagonal_(0.0)
     assert one_run.KINDS[kind].orthogonal == (overlaps.abs().max().item() < 1e-9)
 
