@@ -122,7 +122,7 @@ def _run(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
     finished, stopped_at = _train(grid, plan, known, directory, start)
     transcript = _transcript(config, directory, finished)
     rows = ledger.read(directory)
-    transcript[spending.EPSILON] = spending.curve(config, plan.noise_multiplier, rows)
+    transcript[spending.EPSILON] = spending.curve(config.scheme, plan.noise_multiplier, rows)
     directory.write_arrays("transcript.npz", transcript)
     facts = _facts(plan, known, grid, transcript)
     facts |= {
@@ -146,7 +146,7 @@ def _train(
     and half the length of the advantage's interval where that ended the run.
     """
     config, chosen = plan.config, plan.challenge()
-    book = Ledger(config, directory, challenge.colluders(config.federation, chosen))
+    book = Ledger(config.scheme, directory, challenge.colluders(config.federation, chosen))
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
     nodes, auditors = connected(grid, config, directory)
     worlds = challenge.worlds(
@@ -156,7 +156,7 @@ def _train(
         phase="training",
         rounds=plan.rounds,
         seconds=time.perf_counter() - start,
-        **interim.limits(config, plan.noise_multiplier),
+        **interim.limits(config.scheme, plan.noise_multiplier),
     )
     finished: list[range] = []
     odds: list[npt.NDArray[np.float64]] = []
@@ -191,7 +191,9 @@ def _train(
         # A function of the finished batches of trials in their order: a resumed run decides the
         # same.
         if trials.stop in interim_analyses:
-            reached = precision.halfwidth(config, worlds[: trials.stop], np.concatenate(odds))
+            reached = precision.halfwidth(
+                config.trials, config.audit.confidence, worlds[: trials.stop], np.concatenate(odds)
+            )
             precise = reached <= config.trials.until_halfwidth
             if precise or trials.stop == max(
                 interim_analyses
@@ -206,7 +208,7 @@ def _train(
 def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDirectory) -> Arrays:
     """Train one batch of trials; return its findings and the utility of its evaluated trials."""
     config, trials = strategy.batch.config, strategy.batch.trials
-    theta = federation.initial_parameters(config, known, trials)
+    theta = federation.initial_parameters(config.game, known, trials)
     held_out = known.held_out()
     evaluated = config.audit.evaluated(trials)
     losses, accuracies = [], []
@@ -233,7 +235,7 @@ def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDir
                     final["areas_under_curve"] = area.numpy()
         if server_round in looked_at:
             first = torch.tensor(messages.only(arrays)[:1]).to(known.device)
-            by_client.append(client_utility.measure(config, known, first, server_round))
+            by_client.append(client_utility.measure(config.game, known, first, server_round))
         directory.log_event(
             round=server_round, trials=[trials.start, trials.stop], **utility, **strict_json(spent)
         )
@@ -300,7 +302,8 @@ def _transcript(config: Config, directory: RunDirectory, finished: list[range]) 
         for name, arrays in parts.items()
     }
     endings = [
-        vantages.suffix(vantage, config.federation.vantage) for vantage in vantages.measured(config)
+        vantages.suffix(vantage, config.federation.vantage)
+        for vantage in vantages.measured(config.federation.vantage, config.audit.vantages)
     ]
     odds = {
         f"log_odds{ending}": log_odds(config.audit.prior, joined.pop(f"ratios{ending}"))

@@ -3,6 +3,7 @@
 import ast
 import json
 import pkgutil
+import re
 import subprocess
 import sys
 import tomllib
@@ -127,6 +128,9 @@ NEVER = {
 
 OWN = ("fedsim.audits.live", "fedsim.audits.live.app")
 """What a client's node loads of the audits, to know that it is no auditor's."""
+
+MOST_FUNCTIONS, MOST_FILES = 138, 61
+"""How many functions, in how many files, may take the whole configuration."""
 
 
 def _sources() -> dict[str, Path]:
@@ -322,3 +326,25 @@ def test_the_figure_of_the_wings_is_drawn_from_the_imports() -> None:
     assert tuple(script.WINGS) == WINGS
     shown = ROOT / "docs" / "explanation" / "architecture.svg"
     assert shown.read_text() == script.drawing()
+
+
+def _takes_the_configuration(node: ast.AST) -> bool:
+    """Return whether code is a function with a parameter of the type Config."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    given = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+    kinds = (ast.unparse(each.annotation) for each in given if each.annotation is not None)
+    return any(re.search(r"(?<!\.)\bConfig\b", kind) for kind in kinds)
+
+
+def test_few_functions_take_the_whole_configuration() -> None:
+    """Hand a function the values, the table or the object (`fedsim/config/objects.py`) it reads.
+
+    A function that goes lowers the numbers; no change may raise them.
+    """
+    taking = {
+        name: sum(map(_takes_the_configuration, ast.walk(ast.parse(path.read_text()))))
+        for name, path in SOURCES.items()
+    }
+    assert sum(taking.values()) <= MOST_FUNCTIONS
+    assert sum(map(bool, taking.values())) <= MOST_FILES

@@ -10,6 +10,7 @@ from fedsim.config import targets
 from fedsim.config.campaign import AuditConfig, RunConfig, TrialsConfig
 from fedsim.config.challenge import CanariesConfig, ChallengeConfig
 from fedsim.config.federation import DataConfig, FederationConfig
+from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.refused import REFUSED
 from fedsim.config.report import ReportConfig
@@ -87,6 +88,34 @@ class Config(Table):
                 server_draws=federation.trust.model.server_draws,
                 seed=self.noise_seed,
             )
+        )
+
+    @property
+    def scheme(self) -> Scheme:
+        """The privacy mechanism as it is planned."""
+        return Scheme(
+            self.privacy,
+            self.federation,
+            self.training,
+            self.participation,
+            self.data.records,
+            self.challenge.copies,
+            self.trials.count,
+        )
+
+    @property
+    def game(self) -> GameRules:
+        """What the game is played with."""
+        return GameRules(
+            self.scheme,
+            self.challenge,
+            self.canaries,
+            self.model,
+            self.trials,
+            self.run.seed,
+            self.data.seed,
+            self.noise_seed,
+            self.candidates,
         )
 
     @property

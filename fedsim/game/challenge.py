@@ -14,6 +14,7 @@ from fedsim.common import device
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
 from fedsim.config.federation import FederationConfig
+from fedsim.config.objects import GameRules
 from fedsim.game import federation
 from fedsim.game.embedding import embed, initial_parameters
 from fedsim.game.federation import Federation
@@ -116,8 +117,8 @@ def _choose(config: Config, reporting: _Reporting) -> Challenge:
         measure = given.dissimilarity
         among = np.arange(len(split.members)) if given.client < 0 else known.owned_by(given.client)
         pair = select(
-            compared_features(config, known, split.members_records.features[among]),
-            compared_features(config, known, split.pool_records.features) if replace else None,
+            compared_features(config.game, known, split.members_records.features[among]),
+            compared_features(config.game, known, split.pool_records.features) if replace else None,
             measure,
             config.privacy.neighbouring.value,
             choice=given.choice,
@@ -138,7 +139,7 @@ def _choose_client(config: Config, known: Federation, progress: Progress | None)
     distance: float | None = None
     if client < 0:
         distances = rank_clients(
-            compared_features(config, known, known.split.members_records.features),
+            compared_features(config.game, known, known.split.members_records.features),
             known.client_of,
             given.dissimilarity,
             progress,
@@ -159,12 +160,12 @@ def _choose_client(config: Config, known: Federation, progress: Progress | None)
 
 
 def compared_features(
-    config: Config, known: Federation, features: npt.NDArray[np.float32]
+    rules: GameRules, known: Federation, features: npt.NDArray[np.float32]
 ) -> Features:
     """Return what distances are between: the features, or what the model makes of them.
 
     Args:
-        config: the experiment, whose challenge.space decides.
+        rules: what the game is played with.
         known: the federation, whose model embeds.
         features: float32 [N, *shape].
 
@@ -174,7 +175,7 @@ def compared_features(
     Raises:
         InputError: the measure is one of raw features, or the model has no embedding.
     """
-    given = config.challenge
+    given = rules.challenge
     if given.space == "features":
         return features
     if given.dissimilarity in OF_RAW_FEATURES:
@@ -182,7 +183,7 @@ def compared_features(
             f'challenge.dissimilarity is {given.dissimilarity}, but challenge.space is "embedding"'
             ", which has no pixels, bits or columns; choose euclidean, manhattan or cosine"
         )
-    return embed(known, features, initial_parameters(config, known))
+    return embed(known, features, initial_parameters(rules, known))
 
 
 def columns_of(known: Federation) -> Columns | None:

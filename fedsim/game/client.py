@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from fedsim.common.randomness import gaussian_noise
-from fedsim.config import Config
 from fedsim.config.federation import FederationConfig
+from fedsim.config.objects import GameRules, Scheme
 from fedsim.game.federation import Federation
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training.schedules import factor
@@ -18,22 +18,22 @@ from fedsim.privacy.participation.sampling import groups
 
 
 def _canaries(
-    config: Config,
+    rules: GameRules,
     federation: Federation,
     clients: Collection[int],
     parameters: Tensor,
     trials: range,
 ) -> Tensor | None:
     """Return what the canaries of some clients add to a sum, as of `one_run.planted`."""
-    if not config.canaries.count:
+    if not rules.canaries.count:
         return None
     from fedsim.game import one_run  # noqa: PLC0415  (for canaries alone)
 
-    return one_run.planted(config, federation, clients, parameters, trials)
+    return one_run.planted(rules, federation, clients, parameters, trials)
 
 
 def contribution(
-    config: Config,
+    rules: GameRules,
     federation: Federation,
     client: int,
     parameters: Tensor,
@@ -46,7 +46,7 @@ def contribution(
     Its clipped gradients' sum, or its clipped update, and the canaries that are planted at it.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         federation: its data and model.
         client: the partition.
         parameters: float32 [T, P], the models that the round begins with.
@@ -57,21 +57,21 @@ def contribution(
     Returns:
         float64 [T, P].
     """
-    if config.privacy.unit == "client":
+    if rules.scheme.privacy.unit == "client":
         from fedsim.game import client_level  # noqa: PLC0415  (for whole clients alone)
 
         own = client_level.contribution(
-            config, federation, client, parameters, game, worlds, participation
+            rules, federation, client, parameters, game, worlds, participation
         )
     else:
         record, replacement = game.record, game.replacement
         own = clean_sum(federation, client, parameters, record, replacement, worlds, participation)
-    added = _canaries(config, federation, {client}, parameters, game.trials)
+    added = _canaries(rules, federation, {client}, parameters, game.trials)
     return own if added is None else own + added
 
 
 def challenge_contributions(
-    config: Config, federation: Federation, parameters: Tensor, game: RoundGame
+    rules: GameRules, federation: Federation, parameters: Tensor, game: RoundGame
 ) -> tuple[Tensor, Tensor]:
     """Return what the challenge adds to the sum under D and under D'.
 
@@ -79,7 +79,7 @@ def challenge_contributions(
     where it is public that the target's client does not join.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         federation: its data and model.
         parameters: float32 [T, P].
         game: the round, its trials and the challenge.
@@ -87,18 +87,18 @@ def challenge_contributions(
     Returns:
         float64 [T, P], twice.
     """
-    if game.target_client not in config.participation.participants(game.round):
+    if game.target_client not in rules.scheme.participation.participants(game.round):
         nothing = torch.zeros_like(parameters, dtype=torch.float64)
         return nothing, nothing.clone()
-    if config.privacy.unit == "client":
+    if rules.scheme.privacy.unit == "client":
         from fedsim.game import client_level  # noqa: PLC0415  (for whole clients alone)
 
-        return client_level.challenge_contributions(config, federation, parameters, game)
+        return client_level.challenge_contributions(rules, federation, parameters, game)
     return challenge_gradients(federation, parameters, game.the_record, game.replacement)
 
 
 def common_part(
-    config: Config,
+    rules: GameRules,
     federation: Federation,
     clients: Collection[int],
     parameters: Tensor,
@@ -111,7 +111,7 @@ def common_part(
     do.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         federation: its data and model.
         clients: the partitions.
         parameters: float32 [T, P].
@@ -122,16 +122,16 @@ def common_part(
     Returns:
         float64 [T, P].
     """
-    if config.privacy.unit == "client":
+    if rules.scheme.privacy.unit == "client":
         from fedsim.game import client_level  # noqa: PLC0415  (for whole clients alone)
 
         others = set(clients) - {game.target_client}
-        known = client_level.total(config, federation, others, parameters, game, participation)
+        known = client_level.total(rules, federation, others, parameters, game, participation)
     else:
         inside = np.isin(federation.client_of, sorted(clients))
         inside[game.the_record] = False
         known = federation.clipped_sum(parameters, np.flatnonzero(inside), participation)
-    added = _canaries(config, federation, clients, parameters, game.trials)
+    added = _canaries(rules, federation, clients, parameters, game.trials)
     return known if added is None else known + added
 
 
@@ -403,19 +403,19 @@ def local_steps(
     return total
 
 
-def local_step_size(config: Config, round: int) -> float:
+def local_step_size(scheme: Scheme, round: int) -> float:
     """Return what a client multiplies a clipped sum with to step its own model.
 
     eta_local m / (q n): the records that one client takes are q n/m of the public n on average,
     and with the server's learning rate the mean of the clients' models is the server's next one.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         round: counts from 1.
 
     Source:
         FedAvg: McMahan et al., 2017, Algorithm 1.
     """
-    training = config.training
+    training = scheme.training
     rate = training.local_learning_rate or training.learning_rate
-    return rate * factor(training, round) * config.federation.clients / config.participation.divisor
+    return rate * factor(training, round) * scheme.federation.clients / scheme.participation.divisor

@@ -12,7 +12,7 @@ from collections.abc import Collection
 import torch
 from torch import Tensor
 
-from fedsim.config import Config
+from fedsim.config.objects import GameRules
 from fedsim.game import cohort
 from fedsim.game.federation import Federation
 from fedsim.game.local_training import alike, clip, planned, trained, updates
@@ -21,7 +21,7 @@ from fedsim.privacy.mechanism import Neighbouring
 
 
 def contribution(
-    config: Config,
+    rules: GameRules,
     federation: Federation,
     client: int,
     parameters: Tensor,
@@ -32,7 +32,7 @@ def contribution(
     """Return what a client adds to the sum of a round: 0 where it takes no part.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         federation: its data and model.
         client: the partition.
         parameters: float32 [T, P], the models that the round begins with.
@@ -51,15 +51,15 @@ def contribution(
     if there is not None and not bool(there.any()):
         return torch.zeros_like(parameters, dtype=torch.float64)
     if worlds is None:
-        sent = cohort.sent(config, federation, client, parameters, game)
+        sent = cohort.sent(rules, federation, client, parameters, game)
     else:
-        present, absent = challenge_contributions(config, federation, parameters, game)
+        present, absent = challenge_contributions(rules, federation, parameters, game)
         sent = torch.where(worlds[:, None], present, absent)
     return sent if there is None else sent * there
 
 
 def challenge_contributions(
-    config: Config, federation: Federation, parameters: Tensor, game: RoundGame
+    rules: GameRules, federation: Federation, parameters: Tensor, game: RoundGame
 ) -> tuple[Tensor, Tensor]:
     """Return what the target client sends under D and under D'.
 
@@ -67,7 +67,7 @@ def challenge_contributions(
     as many records of the pool, in the same order.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         federation: its data and model.
         parameters: float32 [T, P].
         game: the round, its trials and the challenge.
@@ -76,17 +76,17 @@ def challenge_contributions(
         float64 [T, P], twice.
     """
     client = game.target_client
-    present = contribution(config, federation, client, parameters, game)
-    if config.privacy.neighbouring is not Neighbouring.REPLACE:
+    present = contribution(rules, federation, client, parameters, game)
+    if rules.scheme.privacy.neighbouring is not Neighbouring.REPLACE:
         return present, torch.zeros_like(present)
     records = federation.pool(replacements(federation, client))
-    plan = planned(config.training, config.trials, config.run.seed, client, game, len(records[1]))
-    update = updates(config.training, federation, parameters, *records, [plan])
-    return present, clip(update[0], config.training.clipping_norm)
+    plan = planned(rules.scheme.training, rules.trials, rules.seed, client, game, len(records[1]))
+    update = updates(rules.scheme.training, federation, parameters, *records, [plan])
+    return present, clip(update[0], rules.scheme.training.clipping_norm)
 
 
 def total(
-    config: Config,
+    rules: GameRules,
     federation: Federation,
     clients: Collection[int],
     parameters: Tensor,
@@ -96,7 +96,7 @@ def total(
     """Return what some clients add to the sum together, float64 [T, P].
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         federation: its data and model.
         clients: the partitions.
         parameters: float32 [T, P].
@@ -107,8 +107,8 @@ def total(
     there = None if participation is None else participation.any(0).tolist()
     asked = [client for client in clients if there is None or there[client]]
     for batch in alike(federation, asked, parameters):
-        update = trained(config, federation, batch, parameters, game)
-        sent = clip(update, config.training.clipping_norm)
+        update = trained(rules, federation, batch, parameters, game)
+        sent = clip(update, rules.scheme.training.clipping_norm)
         if participation is not None:
             sent = sent * participation[:, batch].T[:, :, None]
         added += sent.sum(0)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from fedsim.config import Config
+from fedsim.config.objects import GameRules
 from fedsim.game import local_training
 from fedsim.game.federation import Federation
 from fedsim.game.round_game import RoundGame
@@ -23,17 +23,20 @@ class _Cohort:
     """The clients that are still to be asked, and what those send that trained already."""
 
     waiting: set[int]
-    config: Config | None = None
+    played_with: tuple[GameRules, int] | None = None
     game: tuple[int, range] | None = None
     parameters: Tensor | None = None
     trained: dict[int, Tensor] = field(default_factory=dict)
 
-    def is_of(self, config: Config, game: RoundGame, parameters: Tensor) -> bool:
+    def is_of(
+        self, rules: GameRules, known: Federation, game: RoundGame, parameters: Tensor
+    ) -> bool:
         """Whether a client's message is like those that the others trained for."""
+        played_with = rules, id(known)
         if self.parameters is None:
-            self.config, self.parameters = config, parameters
+            self.played_with, self.parameters = played_with, parameters
             self.game = game.round, game.trials
-        same = self.game == (game.round, game.trials) and self.config == config
+        same = self.game == (game.round, game.trials) and self.played_with == played_with
         return same and self.parameters.equal(parameters)
 
 
@@ -55,12 +58,12 @@ def played(clients: Iterable[int]) -> Iterator[None]:
 
 
 def sent(
-    config: Config, federation: Federation, client: int, parameters: Tensor, game: RoundGame
+    rules: GameRules, federation: Federation, client: int, parameters: Tensor, game: RoundGame
 ) -> Tensor:
     """Return what a client sends of its own data, float64 [T, P].
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         federation: its data and model.
         client: the partition.
         parameters: float32 [T, P].
@@ -70,19 +73,19 @@ def sent(
         FloatingPointError: a client's training diverges.
     """
     cohort = _PLAYED.get()
-    if cohort is None or not cohort.is_of(config, game, parameters):
-        (update,) = local_training.trained(config, federation, [client], parameters, game)
+    if cohort is None or not cohort.is_of(rules, federation, game, parameters):
+        (update,) = local_training.trained(rules, federation, [client], parameters, game)
     else:
         if client not in cohort.trained:
-            _train_with(cohort, config, federation, client, parameters, game)
+            _train_with(cohort, rules, federation, client, parameters, game)
         update = cohort.trained.pop(client)
     # Clipped one by one: an update that is not finite is its own client's failure alone.
-    return local_training.clip(update, config.training.clipping_norm)
+    return local_training.clip(update, rules.scheme.training.clipping_norm)
 
 
 def _train_with(
     cohort: _Cohort,
-    config: Config,
+    rules: GameRules,
     federation: Federation,
     client: int,
     parameters: Tensor,
@@ -93,10 +96,10 @@ def _train_with(
     groups = local_training.alike(federation, waiting, parameters)
     batch = next(group for group in groups if client in group)
     try:
-        found = local_training.trained(config, federation, batch, parameters, game)
+        found = local_training.trained(rules, federation, batch, parameters, game)
     except FloatingPointError:
         # Somebody's training diverges: from here on everybody trains, and fails, alone.
         cohort.waiting, batch = set(), [client]
-        found = local_training.trained(config, federation, batch, parameters, game)
+        found = local_training.trained(rules, federation, batch, parameters, game)
     cohort.trained |= dict(zip(batch, found, strict=True))
     cohort.waiting -= set(batch)

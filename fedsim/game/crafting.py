@@ -22,8 +22,8 @@ from adversaries.attacks.poisoning import clipbkd_point, least_liked
 from adversaries.errors import InputError
 from adversaries.registry import lookup
 from fedsim.common.randomness import Role, generator
-from fedsim.config import Config
 from fedsim.config.challenge import ChallengeConfig
+from fedsim.config.objects import GameRules
 from fedsim.learning.data import Records, Split
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -124,14 +124,14 @@ def place(
     return int(_stream(data_seed, PLACE).choice(among))
 
 
-def craft(config: Config, split: Split, record: int, logits: Logits) -> Crafted:
+def craft(rules: GameRules, split: Split, record: int, logits: Logits) -> Crafted:
     """Return the crafted record that takes the place of one of D.
 
     Its label is challenge.label, or what the first model likes least: the class other than that of
     the record that makes room where its features are that record's, any class otherwise.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         split: as drawn.
         record: the position in D of the record that makes room.
         logits: the first model's, for features of one record.
@@ -139,10 +139,10 @@ def craft(config: Config, split: Split, record: int, logits: Logits) -> Crafted:
     Raises:
         InputError: there is no such kind or class, or the record has that label already.
     """
-    kind, classes = config.challenge.kind, split.dataset.classes
-    features = lookup(KINDS, kind, "challenge.kind")(config, split, record)
+    kind, classes = rules.challenge.kind, split.dataset.classes
+    features = lookup(KINDS, kind, "challenge.kind")(rules, split, record)
     own = int(split.members_records.labels[record])
-    label = config.challenge.label
+    label = rules.challenge.label
     if label >= classes:
         raise InputError(f"challenge.label is {label}, but the labels of D are 0 to {classes - 1}")
     if label < 0:
@@ -195,7 +195,7 @@ def _stream(data_seed: int, what: int) -> np.random.Generator:
     return generator(data_seed, Role.CRAFTED, round=what)
 
 
-def _backdoor(config: Config, split: Split, record: int) -> Image:
+def _backdoor(rules: GameRules, split: Split, record: int) -> Image:
     """Return the record with a pattern: the brightest square in a corner, or a table's columns.
 
     Of a table, a tenth of the features, drawn from the seed, have their largest value in D.
@@ -206,39 +206,39 @@ def _backdoor(config: Config, split: Split, record: int) -> Image:
         height, width = (math.ceil(STAMP * side - 1e-9) for side in crafted.shape[-2:])
         crafted[..., :height, :width] = members.max()
         return crafted
-    columns = _stream(config.data.seed, PATTERN).choice(
+    columns = _stream(rules.data_seed, PATTERN).choice(
         crafted.size, max(1, round(COLUMNS * crafted.size)), replace=False
     )
     crafted.reshape(-1)[columns] = members.reshape(len(members), -1)[:, columns].max(axis=0)
     return crafted
 
 
-def _clipbkd(config: Config, split: Split, record: int) -> Image:
+def _clipbkd(rules: GameRules, split: Split, record: int) -> Image:
     """Return m V_d of the records of D as they were, m their mean norm (Algorithm 4)."""
     members = split.members_records.features
     rows = members.reshape(len(members), -1)
-    towards = _stream(config.data.seed, TOWARDS).standard_normal(rows.shape[1])
+    towards = _stream(rules.data_seed, TOWARDS).standard_normal(rows.shape[1])
     point = clipbkd_point(rows, towards)
     return point.reshape(members.shape[1:]).astype(np.float32)
 
 
-def _mislabelled(config: Config, split: Split, record: int) -> Image:
+def _mislabelled(rules: GameRules, split: Split, record: int) -> Image:
     """Return the record as it is."""
     return split.members_records.features[record].copy()
 
 
-def _blank(config: Config, split: Split, record: int) -> Image:
+def _blank(rules: GameRules, split: Split, record: int) -> Image:
     """Return a record of zeros."""
     return np.zeros_like(split.members_records.features[record])
 
 
-KINDS: dict[str, Callable[[Config, Split, int], Image]] = {
+KINDS: dict[str, Callable[[GameRules, Split, int], Image]] = {
     "backdoor": _backdoor,
     "clipbkd": _clipbkd,
     "mislabelled": _mislabelled,
     "blank": _blank,
 }
-"""By challenge.kind: a function of configuration, split and position -> features [*shape]."""
+"""By challenge.kind: a function of rules, split and position -> features [*shape]."""
 
 RELABELLED = frozenset({"backdoor", "mislabelled"})
 """The kinds that keep features of the record whose place they take, and not its label."""

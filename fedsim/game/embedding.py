@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from adversaries.errors import InputError
 from fedsim.common.blocks import slices
-from fedsim.config import Config
+from fedsim.config.objects import GameRules
 from fedsim.game import federation
 from fedsim.game.federation import Federation
 from fedsim.learning.training import models
@@ -62,11 +62,11 @@ def embed(
     return np.concatenate(found)
 
 
-def initial_parameters(config: Config, known: Federation) -> Tensor:
+def initial_parameters(rules: GameRules, known: Federation) -> Tensor:
     """Return theta_0 of trial 0, float32 [P], on the federation's device.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         known: its federation.
     """
-    return federation.initial_parameters(config, known, range(1))[0].to(known.device)
+    return federation.initial_parameters(rules, known, range(1))[0].to(known.device)

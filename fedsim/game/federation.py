@@ -20,6 +20,7 @@ from fedsim.common import device
 from fedsim.common.memory import readable, spare
 from fedsim.config import Config
 from fedsim.config.federation import OWN
+from fedsim.config.objects import GameRules
 from fedsim.game.mechanisms.vantages import measured
 from fedsim.learning import data
 from fedsim.learning.data import distribution
@@ -192,17 +193,17 @@ def digest(config: Config, client: int, records: bool = True) -> str:
     return found.hexdigest()
 
 
-def build_model(config: Config, dataset: data.Dataset) -> nn.Module:
+def build_model(rules: GameRules, dataset: data.Dataset) -> nn.Module:
     """Return the configured network for the records of a dataset.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         dataset: whose records and classes the network is for.
 
     Raises:
         InputError: as of `models.build`.
     """
-    shape, model = dataset.train.features.shape[1:], config.model
+    shape, model = dataset.train.features.shape[1:], rules.model
     return models.build(
         model.name,
         shape,
@@ -236,7 +237,7 @@ def load(config: Config, client: int | None = None) -> Federation:
             "to compare; raise data.records, lower federation.clients, or set it to 0"
         )
     where = device.resolve(config.run.device)
-    model = models.structural_model(partial(build_model, config, dataset), config.run.seed)
+    model = models.structural_model(partial(build_model, config.game, dataset), config.run.seed)
     shape = dataset.train.features.shape[1:]
     models.check_input(model, config.model.name, shape, dataset.classes)
     model = model.to(where)
@@ -253,14 +254,14 @@ def load(config: Config, client: int | None = None) -> Federation:
         exact=config.privacy.noise_source == "system",
     )
     known = Federation(split, client_of, model, clipper, where, copies=config.challenge.copies)
-    return _with_challenge(config, known)
+    return _with_challenge(config.game, known)
 
 
-def initial_parameters(config: Config, known: Federation, trials: range) -> Tensor:
+def initial_parameters(rules: GameRules, known: Federation, trials: range) -> Tensor:
     """Return theta_0 of some trials, as model.initialisation says.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         known: its federation.
         trials: the numbers of the T trials.
 
@@ -270,34 +271,34 @@ def initial_parameters(config: Config, known: Federation, trials: range) -> Tens
     if known.start is not None:
         return known.start.cpu().expand(len(trials), -1).contiguous()
     return models.initial_parameters(
-        partial(build_model, config, known.split.dataset),
-        config.run.seed,
-        config.trials.streams(trials),
+        partial(build_model, rules, known.split.dataset),
+        rules.seed,
+        rules.trials.streams(trials),
     )
 
 
-def _with_challenge(config: Config, known: Federation) -> Federation:
+def _with_challenge(rules: GameRules, known: Federation) -> Federation:
     """Return the federation with its first model and a crafted challenge. Raises InputError.
 
     The first model does not depend on the challenge, which may depend on it.
     """
-    challenge, client_of = config.challenge, known.client_of
-    if challenge.kind == "record" and config.model.initialisation == "random":
+    challenge, client_of = rules.challenge, known.client_of
+    if challenge.kind == "record" and rules.model.initialisation == "random":
         return known
     from fedsim.game import crafting  # noqa: PLC0415  (an audit's alone)
 
     record = challenge.record
     if challenge.kind != "record":
         record = crafting.place(
-            config.challenge, config.federation.adversary, config.data.seed, client_of
+            rules.challenge, rules.scheme.federation.adversary, rules.data_seed, client_of
         )
-    theta = initial_parameters(config, known, range(1))[0].to(known.device)
-    if config.model.initialisation == "worst-case":
+    theta = initial_parameters(rules, known, range(1))[0].to(known.device)
+    if rules.model.initialisation == "worst-case":
         from fedsim.learning.training import fitting  # noqa: PLC0415  (an audit's alone)
 
         others = np.delete(np.arange(len(client_of)), record)
         theta = fitting.fitted(known.model, theta, *known.members(others))
-    if config.model.initialisation != "random":
+    if rules.model.initialisation != "random":
         known = replace(known, start=theta)
     if challenge.kind == "record":
         return known
@@ -305,9 +306,9 @@ def _with_challenge(config: Config, known: Federation) -> Federation:
         return replace(
             known,
             crafted=crafting.direction(
-                config.challenge.coordinate,
-                config.privacy.neighbouring,
-                config.data.seed,
+                rules.challenge.coordinate,
+                rules.scheme.privacy.neighbouring,
+                rules.data_seed,
                 record,
                 theta.numel(),
             ),
@@ -317,9 +318,9 @@ def _with_challenge(config: Config, known: Federation) -> Federation:
         rows = torch.tensor(features)[None].to(known.device)
         return known.logits(theta[None], rows)[0, 0].double().cpu().numpy()
 
-    crafted = crafting.craft(config, known.split, record, outputs)
+    crafted = crafting.craft(rules, known.split, record, outputs)
     split = crafting.Planted.of(
-        known.split, crafted, crafting.replaces(config.privacy.neighbouring)
+        known.split, crafted, crafting.replaces(rules.scheme.privacy.neighbouring)
     )
     return replace(known, split=split, crafted=crafted)
 
@@ -336,7 +337,7 @@ def fit_batch(config: Config) -> Config:
         InputError: not even one trial fits, or a pair where trials come in pairs.
     """
     dataset = distribution.dataset(config)
-    model = models.structural_model(partial(build_model, config, dataset), config.run.seed)
+    model = models.structural_model(partial(build_model, config.game, dataset), config.run.seed)
     memory = _memory(config.run.memory_limit, device.resolve(config.run.device))
     each = _trial_bytes(config, model)
     if each > memory // 2:
@@ -372,7 +373,11 @@ def _trial_bytes(config: Config, model: nn.Module) -> int:
     candidates; for the attack on the released model a whole training, replayed.
     """
     several = config.candidates if config.candidates > 1 else 0
-    replayed = config.training.rounds if Vantage.RELEASED_MODEL in measured(config) else 0
+    replayed = (
+        config.training.rounds
+        if Vantage.RELEASED_MODEL in measured(config.federation.vantage, config.audit.vantages)
+        else 0
+    )
     # Of sampled clients those that are asked, the target and the adversary among them.
     asked = math.ceil(config.federation.sampling_rate * config.federation.clients) + 2
     asked = min(asked, config.federation.clients)

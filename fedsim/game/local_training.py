@@ -13,8 +13,8 @@ from torch import Tensor
 
 from fedsim.common.blocks import slices
 from fedsim.common.randomness import Role, generator
-from fedsim.config import Config
 from fedsim.config.campaign import TrialsConfig
+from fedsim.config.objects import GameRules
 from fedsim.config.training import TrainingConfig
 from fedsim.game.federation import Federation
 from fedsim.game.round_game import RoundGame
@@ -119,7 +119,7 @@ def updates(
 
 
 def trained(
-    config: Config,
+    rules: GameRules,
     federation: Federation,
     clients: Sequence[int],
     parameters: Tensor,
@@ -128,7 +128,7 @@ def trained(
     """Return the `updates` of some clients from their own records, unclipped.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         federation: its data and model.
         clients: the partitions, which are `alike`.
         parameters: float32 [T, P].
@@ -141,12 +141,12 @@ def trained(
     plans, before = [], 0
     for client, positions in zip(clients, owned, strict=True):
         plan = planned(
-            config.training, config.trials, config.run.seed, client, game, len(positions)
+            rules.scheme.training, rules.trials, rules.seed, client, game, len(positions)
         )
         plans.append(np.where(plan == NOBODY, NOBODY, plan + before))
         before += len(positions)
     records = federation.members(np.concatenate(owned))
-    return updates(config.training, federation, parameters, *records, plans)
+    return updates(rules.scheme.training, federation, parameters, *records, plans)
 
 
 def planned(

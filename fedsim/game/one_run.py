@@ -22,8 +22,8 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from fedsim.common.randomness import Role, generator, key
-from fedsim.config import Config
 from fedsim.config.challenge import CanariesConfig
+from fedsim.config.objects import GameRules
 from fedsim.game.federation import Federation
 from fedsim.learning.training.models import size
 
@@ -52,15 +52,15 @@ class Kind:
     """How canaries of one kind are summed and looked for; m of them.
 
     Attributes:
-        total: from configuration, federation, models [T, P] and weights [T, m], the sum [T, P] of
+        total: from rules, federation, models [T, P] and weights [T, m], the sum [T, P] of
             what the canaries add at these models.
-        along: from configuration, federation, models [T, P] and what was released [T, P], its inner
+        along: from rules, federation, models [T, P] and what was released [T, P], its inner
             products [T, m] with what each canary adds.
         orthogonal: whether canaries add orthogonal vectors, the same in every round.
     """
 
-    total: Callable[[Config, Federation | None, Tensor, Tensor], Tensor]
-    along: Callable[[Config, Federation | None, Tensor, Tensor], Tensor]
+    total: Callable[[GameRules, Federation | None, Tensor, Tensor], Tensor]
+    along: Callable[[GameRules, Federation | None, Tensor, Tensor], Tensor]
     orthogonal: bool = False
 
 
@@ -96,15 +96,17 @@ def included(canary_count: int, seed: int, trials: range) -> Bools:
     return coins
 
 
-def hosts(config: Config) -> Ints:
+def hosts(rules: GameRules) -> Ints:
     """Return the client that each canary is planted at, int [m]: the configured ones in turn."""
-    named = [int(name) for name in config.canaries.clients.split(",") if name.strip()]
-    clients = np.asarray(sorted(set(named)) or range(config.federation.clients), dtype=np.int64)
-    return clients[np.arange(config.canaries.count) % len(clients)]
+    named = [int(name) for name in rules.canaries.clients.split(",") if name.strip()]
+    clients = np.asarray(
+        sorted(set(named)) or range(rules.scheme.federation.clients), dtype=np.int64
+    )
+    return clients[np.arange(rules.canaries.count) % len(clients)]
 
 
 def planted(
-    config: Config,
+    rules: GameRules,
     federation: Federation,
     clients: Collection[int],
     parameters: Tensor,
@@ -115,7 +117,7 @@ def planted(
     Sums of several trials round with their number, in the sixteenth digit.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         federation: its data and model.
         clients: the partitions.
         parameters: float32 [T, P], the models of the round.
@@ -124,20 +126,20 @@ def planted(
     Returns:
         float64 [T, P]; None where these clients have no canaries.
     """
-    if not config.canaries.count:
+    if not rules.canaries.count:
         return None
-    there = np.isin(hosts(config), list(clients))
+    there = np.isin(hosts(rules), list(clients))
     if not there.any():
         return None
     weights = torch.from_numpy(
-        (included(config.canaries.count, config.run.seed, trials) & there).astype(np.float64)
+        (included(rules.canaries.count, rules.seed, trials) & there).astype(np.float64)
     )
-    kind = KINDS[config.canaries.kind]
-    return kind.total(config, federation, parameters, weights.to(parameters.device))
+    kind = KINDS[rules.canaries.kind]
+    return kind.total(rules, federation, parameters, weights.to(parameters.device))
 
 
 def scores(
-    config: Config, federation: Federation | None, parameters: Tensor, released: Tensor
+    rules: GameRules, federation: Federation | None, parameters: Tensor, released: Tensor
 ) -> Tensor:
     """Return how far each canary shows in a round's release.
 
@@ -146,7 +148,7 @@ def scores(
     subtracted first: they hide canaries, and know no coin.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         federation: its data and model; may be None unless `needs_data`.
         parameters: float32 [T, P], the models that the round began with.
         released: [T, P], the noisy sum.
@@ -155,12 +157,12 @@ def scores(
         float64 [T, m].
     """
     released = released.double()
-    if config.canaries.known_data:
+    if rules.canaries.known_data:
         assert federation is not None
         everybody = np.arange(len(federation.client_of))
         released = released - federation.clipped_sum(parameters, everybody)
-    kind = KINDS[config.canaries.kind]
-    return kind.along(config, federation, parameters, released)
+    kind = KINDS[rules.canaries.kind]
+    return kind.along(rules, federation, parameters, released)
 
 
 def needs_data(canaries: CanariesConfig) -> bool:
@@ -285,38 +287,38 @@ def _kept(seed: int, count: int, parameters: int) -> Floats:
 
 
 def _total_gradient(
-    config: Config, federation: Federation | None, parameters: Tensor, weights: Tensor
+    rules: GameRules, federation: Federation | None, parameters: Tensor, weights: Tensor
 ) -> Tensor:
     total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
-    for place, block in directions(config.canaries.count, config.run.seed, parameters.shape[1]):
+    for place, block in directions(rules.canaries.count, rules.seed, parameters.shape[1]):
         total += weights[:, place] @ torch.from_numpy(block).to(total)
-    return config.training.clipping_norm * total
+    return rules.scheme.training.clipping_norm * total
 
 
 def _along_gradient(
-    config: Config, federation: Federation | None, parameters: Tensor, released: Tensor
+    rules: GameRules, federation: Federation | None, parameters: Tensor, released: Tensor
 ) -> Tensor:
-    blocks = directions(config.canaries.count, config.run.seed, parameters.shape[1])
+    blocks = directions(rules.canaries.count, rules.seed, parameters.shape[1])
     found = [released @ torch.from_numpy(block).to(released).T for _, block in blocks]
-    return config.training.clipping_norm * torch.cat(found, dim=1)
+    return rules.scheme.training.clipping_norm * torch.cat(found, dim=1)
 
 
 def _total_dirac(
-    config: Config, federation: Federation | None, parameters: Tensor, weights: Tensor
+    rules: GameRules, federation: Federation | None, parameters: Tensor, weights: Tensor
 ) -> Tensor:
-    chosen, signs = coordinates(config.run.seed, config.canaries.count, parameters.shape[1])
+    chosen, signs = coordinates(rules.seed, rules.canaries.count, parameters.shape[1])
     total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
     # Each parameter has one canary at most, so that nothing is added up.
     total[:, torch.from_numpy(chosen)] = weights * torch.from_numpy(signs).to(weights)
-    return config.training.clipping_norm * total
+    return rules.scheme.training.clipping_norm * total
 
 
 def _along_dirac(
-    config: Config, federation: Federation | None, parameters: Tensor, released: Tensor
+    rules: GameRules, federation: Federation | None, parameters: Tensor, released: Tensor
 ) -> Tensor:
-    chosen, signs = coordinates(config.run.seed, config.canaries.count, parameters.shape[1])
+    chosen, signs = coordinates(rules.seed, rules.canaries.count, parameters.shape[1])
     along = released[:, torch.from_numpy(chosen)] * torch.from_numpy(signs).to(released)
-    return config.training.clipping_norm * along
+    return rules.scheme.training.clipping_norm * along
 
 
 def _wrong_records(seed: int, canary_count: int, federation: Federation) -> tuple[Tensor, Tensor]:
@@ -326,18 +328,18 @@ def _wrong_records(seed: int, canary_count: int, federation: Federation) -> tupl
 
 
 def _total_mislabelled(
-    config: Config, federation: Federation | None, parameters: Tensor, weights: Tensor
+    rules: GameRules, federation: Federation | None, parameters: Tensor, weights: Tensor
 ) -> Tensor:
     assert federation is not None
-    features, labels = _wrong_records(config.run.seed, config.canaries.count, federation)
+    features, labels = _wrong_records(rules.seed, rules.canaries.count, federation)
     return federation.clipper.clipped_sum(parameters, features, labels, weights.to(parameters))
 
 
 def _along_mislabelled(
-    config: Config, federation: Federation | None, parameters: Tensor, released: Tensor
+    rules: GameRules, federation: Federation | None, parameters: Tensor, released: Tensor
 ) -> Tensor:
     assert federation is not None
-    features, labels = _wrong_records(config.run.seed, config.canaries.count, federation)
+    features, labels = _wrong_records(rules.seed, rules.canaries.count, federation)
     at_once = max(1, FORMED // parameters.numel())
     found = [
         torch.einsum(

@@ -136,8 +136,8 @@ def privacy_of(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> 
         noise_multiplier: nominal.
         rows: of its ledger.
     """
-    everything = spending.describe_everything(config, noise_multiplier, rows)
-    released = everything or spending.describe(config, noise_multiplier, rows)
+    everything = spending.describe_everything(config.scheme, noise_multiplier, rows)
+    released = everything or spending.describe(config.scheme, noise_multiplier, rows)
     failings = cautions.dp_failings(config)
     privacy, training = config.privacy, config.training
     return Privacy(

@@ -124,12 +124,14 @@ def _training_alone(config: Config, size: Size) -> float:
     device.single_threaded_kernels()
     known, chosen = federation.load(config), challenge.choose(config)
     worlds = challenge.worlds(config.run.seed, config.trials.count, config.trials.worlds)
-    multiplier = privacy.noise_multiplier(config)
+    multiplier = privacy.noise_multiplier(config.scheme)
     timed = min(size.alone_trials, size.trials)
 
     def train(trials: range) -> None:
         theta = models.initial_parameters(
-            lambda: federation.build_model(config, known.split.dataset), config.run.seed, trials
+            lambda: federation.build_model(config.game, known.split.dataset),
+            config.run.seed,
+            trials,
         ).to(known.device)
         bits = torch.from_numpy(worlds[trials.start : trials.stop]).to(known.device)
         optimizer = ServerOptimizer(config.training, config.data.records)
@@ -172,13 +174,13 @@ def _opacus(config: Config, mode: Callable[..., Opacus], size: Size, where: torc
     features, labels = known.members(np.arange(config.data.records))
     timed = range(min(size.opacus_trials, size.trials))
     theta = models.initial_parameters(
-        lambda: federation.build_model(config, dataset), config.run.seed, timed
+        lambda: federation.build_model(config.game, dataset), config.run.seed, timed
     ).to(where)
-    multiplier = privacy.noise_multiplier(config)
+    multiplier = privacy.noise_multiplier(config.scheme)
     rate = config.training.learning_rate / len(labels)
 
     def train(flat: torch.Tensor, rounds: int) -> None:
-        model = federation.build_model(config, dataset).to(where)
+        model = federation.build_model(config.game, dataset).to(where)
         nn.utils.vector_to_parameters(flat, model.parameters())
         opacus = mode(model, config.training.clipping_norm, multiplier, rate)
         for _ in range(rounds):

@@ -4,6 +4,7 @@ A mutant replaces one function by a form that is wrong in the way that somebody'
 leaves everything else as it is: the messages, the adversary, the report. Nothing tells the audit.
 """
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,7 @@ from fedsim import client_app, server_app
 from fedsim.audits.run import audit
 from fedsim.common.randomness import Role, gaussian_noise, generator
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.config.objects import Scheme
 from fedsim.federation.client import training_node
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs import ledger, spending
@@ -349,17 +351,16 @@ def epsilon_reset_every_round() -> Iterator[None]:
     """Calibrate and claim one round's epsilon, and run them all."""
     calibrated = privacy.noise_multiplier
 
-    def one_round(config: Config) -> Config:
-        return config.model_copy(
-            update={"training": config.training.model_copy(update={"rounds": 1})}
-        )
+    def one_round(scheme: Scheme) -> Scheme:
+        training = scheme.training.model_copy(update={"rounds": 1})
+        return dataclasses.replace(scheme, training=training)
 
     with (
-        patch.object(privacy, "noise_multiplier", lambda config: calibrated(one_round(config))),
+        patch.object(privacy, "noise_multiplier", lambda scheme: calibrated(one_round(scheme))),
         patch.object(
             spending,
             "describe",
-            lambda config, nominal, *_, **_of: privacy.describe(one_round(config), nominal),
+            lambda scheme, nominal, *_, **_of: privacy.describe(one_round(scheme).scheme, nominal),
         ),
     ):
         yield

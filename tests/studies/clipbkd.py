@@ -76,10 +76,11 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
         # Of the largest of several bounds that each may fail, all must hold.
         shared = _bounds(configs, found, 1 - (1 - CONFIDENCE) / len(configs))
         accuracy = float(np.mean([transcript["accuracies"][-1].mean() for transcript in found]))
+        nominal = privacy.noise_multiplier(configs[0].scheme)
         best.append(
             (
                 epsilon,
-                f"{privacy.noise_multiplier(configs[0]):.3g}",
+                f"{nominal:.3g}",
                 *(max(bound[name].epsilon for bound in shared) for name in NAMES),
                 TABLE_2[epsilon],
                 accuracy,

@@ -289,7 +289,7 @@ class LiveAudit:
     ) -> None:
         """Hold the sums of a round, of so many clients, against what needs no records."""
         released = now.model["sum"]
-        std, own_std = (claimed_std(config, nominal, each) for each in (sources, 1))
+        std, own_std = (claimed_std(config.scheme, nominal, each) for each in (sources, 1))
         if self.canaries is not None:
             self.canaries.observe(trials, round, released, std)
         if self.noise is not None:

@@ -57,7 +57,7 @@ def attacks(config: Config, transcript: Arrays, confidence: float) -> dict[str, 
         confidence: of every interval and bound, in (0, 1).
     """
     seen, worlds = observations(transcript), transcript["worlds"]
-    if seen is None or why_none(config, transcript):
+    if seen is None or why_none(config.challenge.kind, config.audit.attacks, transcript):
         return {}
     shadows, played = (
         of_shadows(worlds),
@@ -70,19 +70,21 @@ def attacks(config: Config, transcript: Arrays, confidence: float) -> dict[str, 
     }
 
 
-def why_none(config: Config, transcript: Arrays) -> str | None:
+def why_none(challenge_kind: str, attack_names: str, transcript: Arrays) -> str | None:
     """Return why attacks that were asked for were not played, None if they were or none was.
 
     Args:
-        config: the experiment.
+        challenge_kind: what the target is: a "record" of D.
+        attack_names: attacks by membership inference on the challenge, names with
+            commas between them, "all" or "none".
         transcript: the run's arrays by name.
     """
     worlds = transcript["worlds"]
     if withheld(transcript):
         return WITHHELD
-    if config.challenge.kind == "gradient":
+    if challenge_kind == "gradient":
         return WITHOUT_LOSS
-    if not membership_attacks.chosen(config.audit.attacks):
+    if not membership_attacks.chosen(attack_names):
         return None
     if observations(transcript) is None:
         return "The transcript has no finite losses of the challenge: no membership attack."

@@ -74,7 +74,7 @@ def report(
         known_data=config.canaries.known_data,
         unit=config.privacy.unit,
         count=config.canaries.count,
-        clients=sorted(set(one_run.hosts(config).tolist())),
+        clients=sorted(set(one_run.hosts(config.game).tolist())),
         included=int(mine[0].sum()),
         trials=len(scores),
         headline_trial=HEADLINE,

@@ -34,7 +34,7 @@ def predictions(config: Config, transcript: Arrays) -> dict[Vantage, Prediction]
     primary = config.federation.vantage
     views = {
         vantage: vantage_report.seen_from(transcript, vantage, primary)
-        for vantage in measured(config)
+        for vantage in measured(config.federation.vantage, config.audit.vantages)
     }
     # Nothing was seen of a released model that is not attacked.
     return {vantage: _prediction(config, seen, vantage) for vantage, seen in views.items() if seen}

@@ -28,7 +28,7 @@ def rounding(config: Config, nominal: float, parameters: int, rounds: int) -> Ro
         parameters: P, of the model.
         rounds: how many there are.
     """
-    grid = summing.grid(config, nominal, parameters)
+    grid = summing.grid(config.scheme, nominal, parameters)
     if grid is None:
         return None
     simulated = config.federation.secure_aggregation == "simulated"
@@ -62,7 +62,7 @@ def dropouts(config: Config, nominal: float, rows: Sequence[Row]) -> Dropouts | 
     settled = [row for row in rows if not row.provisional]
     lacking = [row for row in settled if row.kind.participants != len(row.participants)]
     kinds = tuple(replace(row.kind, count=1) for row in settled) or None
-    described = privacy.describe(config, nominal)
+    described = privacy.describe(config.scheme, nominal)
     if kinds is not None:
         described = replace(described, rounds=tuple(dict.fromkeys(kinds)))
     found = [

@@ -242,9 +242,12 @@ def _note(config: Config, bound: VantageBounds, seen: Arrays) -> str:
     if bound.vantage is Vantage.RELEASED_MODEL:
         if was_measured:
             notes.append(LINEARISED)
-        elif bound.vantage in measured(config):
-            notes.append(f"not attacked: {released_model.why_not(config)}")
-    if not was_measured and bound.vantage not in measured(config):
+        elif bound.vantage in measured(config.federation.vantage, config.audit.vantages):
+            reason = released_model.why_not(config.scheme)
+            notes.append(f"not attacked: {reason}")
+    if not was_measured and bound.vantage not in measured(
+        config.federation.vantage, config.audit.vantages
+    ):
         notes.append(NOT_MEASURED)
     if was_measured and not seen["noise_stds"].any():
         notes.append(CERTAIN)

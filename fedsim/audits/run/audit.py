@@ -111,7 +111,9 @@ def _measured(run: AuditedRun) -> Report:
             **yeom.measure(run),
             **membership_audit.attacks(config, transcript, confidence),
         },
-        membership_missing=membership_audit.why_none(config, transcript),
+        membership_missing=membership_audit.why_none(
+            config.challenge.kind, config.audit.attacks, transcript
+        ),
         bayesian=bayesian_report(
             config.training,
             config.privacy.neighbouring,

@@ -85,7 +85,7 @@ class AuditedRun:
     def of_one(self) -> Releases:
         """What one training released, towards one record."""
         target = self.facts["challenge"]["client"]
-        return spending.describe(self.config, self.noise_multiplier, self.rows, target)
+        return spending.describe(self.config.scheme, self.noise_multiplier, self.rows, target)
 
     @cached_property
     def releases(self) -> Releases:
@@ -98,7 +98,8 @@ class AuditedRun:
         config, copies = self.config, self.config.challenge.copies
         return {
             vantage: of_group(
-                spending.describe(config, self.noise_multiplier, self.rows, vantage=vantage), copies
+                spending.describe(config.scheme, self.noise_multiplier, self.rows, vantage=vantage),
+                copies,
             )
             for vantage in Vantage
         }
@@ -115,7 +116,7 @@ class AuditedRun:
         return guarantee.of(
             config,
             self.of_one,
-            spending.describe_everything(config, self.noise_multiplier, rows),
+            spending.describe_everything(config.scheme, self.noise_multiplier, rows),
             spending.trainings(rows) or self.trials,
             self.delta,
             disclosed=not membership_audit.withheld(self.transcript),

@@ -20,7 +20,7 @@ def measure(run: AuditedRun) -> Budget:
     if delta != config.privacy.delta:
         restated = config.privacy.model_copy(update={"delta": delta})
         config_then = config.model_copy(update={"privacy": restated})
-        spent = spending.curve(config_then, run.noise_multiplier, rows)
+        spent = spending.curve(config_then.scheme, run.noise_multiplier, rows)
     # A budget is for those whom a guarantee is meant for.
     worst = np.delete(spent, sorted(spending.colluders(rows)), axis=0).max(axis=0)
     vantages, stop_at = list(Vantage), config.privacy.stop_at
@@ -37,5 +37,5 @@ def measure(run: AuditedRun) -> Budget:
         epsilon={vantage.value: float(worst[place, -1]) for place, vantage in enumerate(vantages)},
         spent=float(mine[-1]) if released is None else released.epsilon,
         epsilon_by_round=mine.tolist(),
-        earlier_attempts=spending.earlier_rounds(config, rows),
+        earlier_attempts=spending.earlier_rounds(config.scheme, rows),
     )

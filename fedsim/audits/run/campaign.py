@@ -166,9 +166,10 @@ def _reason(
         return f"all {planned} trials were run"
     common = config.trials.pairing == "common"
     if stopped_at is None and trials >= stopping.enough(wanted, config.audit.confidence, common):
+        half = halfwidth(config.trials, config.audit.confidence, worlds, log_odds)
         return (
             f"after {trials} trials, at the last interim analysis, half the interval's length was "
-            f"{halfwidth(config, worlds, log_odds):.4g}, above trials.until-halfwidth = "
+            f"{half:.4g}, above trials.until-halfwidth = "
             f"{wanted:g}, because {(log_odds == 0).sum()} trials are ties, which count as lost at "
             "the interval's low end and as won at its high end; the interim analyses have spent "
             "all of the significance"

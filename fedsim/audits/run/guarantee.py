@@ -72,7 +72,10 @@ def of(
         return chosen_accountant.epsilon(described.towards(vantage), delta)
 
     if disclosed is None:
-        disclosed = any(vantage is not Vantage.SERVER for vantage in vantages.measured(config))
+        disclosed = any(
+            vantage is not Vantage.SERVER
+            for vantage in vantages.measured(config.federation.vantage, config.audit.vantages)
+        )
     failings = cautions.dp_failings(config)
     released: Released | None = None
     if everything is not None:

@@ -74,7 +74,7 @@ def _changed(run: AuditedRun, key: str, value: Scalar) -> ByVantage | None:
         changed: Config = from_run_config(to_run_config(run.config) | noise | {key: value})
         noise_multiplier, copies = changed.privacy.noise_multiplier, changed.challenge.copies
         return {
-            vantage: of_group(privacy.describe(changed, noise_multiplier, vantage), copies)
+            vantage: of_group(privacy.describe(changed.scheme, noise_multiplier, vantage), copies)
             for vantage in Vantage
         }
     except InputError:

@@ -72,7 +72,7 @@ def draw(
         "unit": config.privacy.unit,
         "norm": config.training.clipping_norm,
         "seed": config.run.seed,
-        "clients": one_run.hosts(config).tolist(),
+        "clients": one_run.hosts(config.game).tolist(),
         **one_run.described(config.canaries, config.run.seed, known),
         # A character for each canary: 1 if it is in the training of the trial.
         "included": ["".join("01"[coin] for coin in trial) for trial in coins.tolist()],

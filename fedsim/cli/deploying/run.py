@@ -192,7 +192,9 @@ def _together(config: Config) -> str:
     from fedsim.game.mechanisms import privacy  # noqa: PLC0415
     from fedsim.privacy.accounting import accountant  # noqa: PLC0415
 
-    everything = spending.describe_everything(config, privacy.noise_multiplier(config), [])
+    everything = spending.describe_everything(
+        config.scheme, privacy.noise_multiplier(config.scheme), []
+    )
     if everything is None:
         return "what no noise hides"
     mechanism = everything.towards(config.federation.vantage)

@@ -134,7 +134,7 @@ def _expected(source: Path) -> _Expected:
             "on average and sets the advantage no limit to plan for; give --advantage in its place"
         )
     else:
-        mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))
+        mechanism = privacy.mechanism(config.scheme, privacy.noise_multiplier(config.scheme))
         advantage = identifiability.bounds(
             mechanism, config.privacy.delta, config.privacy.accountant
         ).rho_alpha

@@ -23,6 +23,7 @@ from torch import Tensor
 from adversaries.errors import InputError
 from fedsim.config import Config
 from fedsim.config.campaign import AuditConfig
+from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import Answer
@@ -52,11 +53,11 @@ ROLES = (Role.CLIENT, Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER)
 """What a node that holds records may be."""
 
 
-def _hosts(config: Config, partition: int) -> bool:
+def _hosts(rules: GameRules, partition: int) -> bool:
     """Whether the run plans canaries among a client's records."""
     from fedsim.game import one_run  # noqa: PLC0415  (for canaries alone)
 
-    return partition in one_run.hosts(config)
+    return partition in one_run.hosts(rules)
 
 
 def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
@@ -79,12 +80,12 @@ def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
             asked[consent.CANARIES] = f"challenge.kind is '{config.challenge.kind}'"
     if request.role == Role.ADVERSARY:
         asked[consent.ADVERSARY] = "this node is asked to be the adversary"
-    if config.canaries.count and _hosts(config, partition):
+    if config.canaries.count and _hosts(config.game, partition):
         asked[consent.CANARIES] = "canaries are planted among this client's records"
     if reason := _told_bare(config.audit, request):
         asked |= dict.fromkeys(consent.UNPROTECTED, reason)
     elif reason := _hides_nothing(config.privacy, config.training.clipping) or _tells_of_others(
-        config, request
+        config.federation.vantage, config.audit.vantages, request
     ):
         asked[consent.EXPERIMENT] = reason
     return asked
@@ -117,7 +118,7 @@ def check(
             f"{MAX_TRIALS} = {config.trials.count} in the node's config"
         )
     _check_role(config.run.job, request, known, messages.partition(context))
-    expected = _noise_multiplier(terms, context, config)
+    expected = _noise_multiplier(terms, context, config.scheme)
     if not math.isclose(request.noise_multiplier, expected, rel_tol=SAME):
         raise RefusedError(
             f"a noise multiplier of {request.noise_multiplier:g} is asked for, but the run's "
@@ -126,7 +127,7 @@ def check(
     _check_arrays(message, request, known)
     integers = config.federation.trust.model.summed_securely
     if integers and consent.EXPERIMENT not in terms.kinds:
-        grid = fixed_point.agreed(config, expected, models.size(known.model))
+        grid = fixed_point.agreed(config.scheme, expected, models.size(known.model))
         steps = config.training.rounds * config.trials.count
         try:
             fixed_point.check(grid, steps, terms.delta_limit, terms.epsilon_limit)
@@ -151,7 +152,7 @@ def enter(context: Context, config: Config, request: Request, known: Federation)
     if terms is None:
         return
     agreed = client_ledger.agreed_multiplier(terms, str(context.run_id), _experiment(context))
-    expected = privacy.noise_multiplier(config) if agreed is None else agreed
+    expected = privacy.noise_multiplier(config.scheme) if agreed is None else agreed
     charged = consent.EXPERIMENT not in terms.kinds
     answer = Answer(
         datetime.now(UTC).isoformat(timespec="seconds"),
@@ -164,14 +165,14 @@ def enter(context: Context, config: Config, request: Request, known: Federation)
         request.trials,
         request.round,
         expected,
-        released(config, expected, request.trials) if charged else None,
+        released(config.scheme, expected, request.trials) if charged else None,
         config.privacy.unit,
         config.privacy.neighbouring,
         config.privacy.accountant,
     )
     first = charged and agreed is None
     earlier = client_ledger.attempted(terms, answer.experiment) if first else 0
-    ahead = _ahead(config, expected, request, earlier) if first else None
+    ahead = _ahead(config.scheme, expected, request, earlier) if first else None
     client_ledger.enter(terms, answer, ahead)
 
 
@@ -194,7 +195,7 @@ def keep_model(context: Context, config: Config, request: Request, model: Tensor
         LOG.warning("the report does without round %d: %s", request.round, error)
 
 
-def released(config: Config, noise_multiplier: float, trials: int) -> Steps:
+def released(scheme: Scheme, noise_multiplier: float, trials: int) -> Steps:
     """Return what one round releases of a record to whoever learns most of it.
 
     Under central trust that is anybody but the server, who is trusted; where sums are in the clear,
@@ -202,12 +203,12 @@ def released(config: Config, noise_multiplier: float, trials: int) -> Steps:
     several times moves a sum as often.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         noise_multiplier: nominal.
         trials: T, that share the round.
     """
-    noise_multiplier /= config.challenge.copies
-    plan, federation = privacy.describe(config, noise_multiplier), config.federation
+    noise_multiplier /= scheme.copies
+    plan, federation = privacy.describe(scheme, noise_multiplier), scheme.federation
     plan = replace(plan, rounds=tuple(replace(alike, count=trials) for alike in plan.rounds))
     trusted = {Vantage.SERVER} if federation.trust.model.server_draws else set()
     seen = [
@@ -217,23 +218,23 @@ def released(config: Config, noise_multiplier: float, trials: int) -> Steps:
         for steps in plan.towards(vantage).groups
     ]
     if federation.summed_in_the_clear:
-        clients = config.participation.expected_clients
+        clients = scheme.participation.expected_clients
         own = aggregate_noise_multiplier(noise_multiplier, federation.trust, clients, 1)
         seen.append(replace(seen[0], noise_multiplier=own))
     return min(seen, key=lambda steps: steps.noise_multiplier)
 
 
-def _ahead(config: Config, noise_multiplier: float, request: Request, earlier: int) -> Steps:
+def _ahead(scheme: Scheme, noise_multiplier: float, request: Request, earlier: int) -> Steps:
     """Return what a run releases from this request on, as far as privacy.stop-at lets it go.
 
     earlier: how many rounds, of all trials together, attempts at the run have spent of stop-at.
     """
-    trials, rounds = config.trials.count - request.first_trial, config.training.rounds
-    if config.privacy.stop_at:
-        kind = planned_kind(config.training, config.participation, noise_multiplier)
-        rounds = affordable(config, kind, rounds, Ahead(trials, [Counter({kind: earlier})]))
+    trials, rounds = scheme.trial_count - request.first_trial, scheme.training.rounds
+    if scheme.privacy.stop_at:
+        kind = planned_kind(scheme.training, scheme.participation, noise_multiplier)
+        rounds = affordable(scheme, kind, rounds, Ahead(trials, [Counter({kind: earlier})]))
     left = rounds * trials - (request.round - 1) * request.trials
-    return released(config, noise_multiplier, max(left, request.trials))
+    return released(scheme, noise_multiplier, max(left, request.trials))
 
 
 def _told_bare(audit: AuditConfig, request: Request) -> str | None:
@@ -261,9 +262,15 @@ def _hides_nothing(privacy: PrivacyConfig, clipping: bool) -> str | None:
     return None
 
 
-def _tells_of_others(config: Config, request: Request) -> str | None:
+def _tells_of_others(
+    configured_vantage: Vantage, audit_vantages: str, request: Request
+) -> str | None:
     """Return why an adversary hands over what it works out from another client's record, bare."""
-    seen = [vantage for vantage in vantages.measured(config) if vantage is not Vantage.SERVER]
+    seen = [
+        vantage
+        for vantage in vantages.measured(configured_vantage, audit_vantages)
+        if vantage is not Vantage.SERVER
+    ]
     if request.role != Role.ADVERSARY or not seen:
         return None
     return (
@@ -329,10 +336,10 @@ def _check_arrays(message: Message, request: Request, known: Federation) -> None
         raise RefusedError(f"invalid request: {error}") from None
 
 
-def _noise_multiplier(terms: Terms, context: Context, config: Config) -> float:
+def _noise_multiplier(terms: Terms, context: Context, scheme: Scheme) -> float:
     """Return the noise multiplier of this run as the client works it out."""
     agreed = client_ledger.agreed_multiplier(terms, str(context.run_id), _experiment(context))
-    return privacy.noise_multiplier(config) if agreed is None else agreed
+    return privacy.noise_multiplier(scheme) if agreed is None else agreed
 
 
 def _experiment(context: Context) -> str:

@@ -13,7 +13,7 @@ import torch
 from flwr.app import ArrayRecord, Context
 
 from adversaries.attacks import membership_attacks
-from fedsim.config import Config
+from fedsim.config.campaign import AuditConfig
 from fedsim.config.federation import FederationConfig
 from fedsim.federation.client import inputs
 from fedsim.federation.client.inputs import Received
@@ -53,13 +53,13 @@ def follow(
         sent: [T, P], the adversary's own message.
         taking_part: bool [T, n], which records take part; None for all.
     """
-    if _sees_own_rounds(received.config):
+    if _sees_own_rounds(received.config.audit, received.config.federation):
         memory = _since_own_round(received, parameters)
         _remember(received.context, memory, received.request.round)
         first_trial = np.asarray(received.request.first_trial)
         awaiting = {"model": parameters.cpu().numpy(), FIRST_TRIAL: first_trial}
         node_memory.remember(received.context, AWAITING, awaiting)
-    elif _follows_rounds(received.config):
+    elif _follows_rounds(received.config.federation.vantage, received.config.audit):
         _expect(received, parameters, sent.double(), taking_part)
     if _follows_losses(received):
         _watch_losses(received, parameters)
@@ -73,16 +73,20 @@ def conclude(received: Received) -> None:
     """
     context, config, known = received.context, received.config, received.known
     request = received.request
-    if _sees_own_rounds(config):
+    if _sees_own_rounds(config.audit, config.federation):
         memory = _since_own_round(received, inputs.model(received.message, known))
         _remember(context, memory, request.round)
-    elif _follows_rounds(config):
+    elif _follows_rounds(config.federation.vantage, config.audit):
         memory = _recall(received)
         # No round follows that its residual could be compared with.
         _remember(context, replace(memory, past=None), request.round)
-    if Vantage.RELEASED_MODEL in vantages.measured(config) and not released_model.why_not(config):
+    if Vantage.RELEASED_MODEL in vantages.measured(
+        config.federation.vantage, config.audit.vantages
+    ) and not released_model.why_not(config.scheme):
         game = request.game.at(request.round - 1)
-        step = released_model.attack(config, known, game, inputs.model(received.message, known))
+        step = released_model.attack(
+            config.game, known, game, inputs.model(received.message, known)
+        )
         node_memory.remember(
             context,
             RELEASED,
@@ -119,15 +123,15 @@ def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRe
     return records
 
 
-def _follows_rounds(config: Config) -> bool:
+def _follows_rounds(vantage: Vantage, audit: AuditConfig) -> bool:
     """Whether the adversary itself keeps a belief from round to round."""
-    follows = Vantage.PARTICIPANT in vantages.measured(config)
-    return follows and at_server.seat(config.audit.mode).follows
+    follows = Vantage.PARTICIPANT in vantages.measured(vantage, audit.vantages)
+    return follows and at_server.seat(audit.mode).follows
 
 
-def _sees_own_rounds(config: Config) -> bool:
+def _sees_own_rounds(audit: AuditConfig, federation: FederationConfig) -> bool:
     """Whether it is sampled as others are, and sees no model but those of its own rounds."""
-    return _follows_rounds(config) and config.federation.adversary_rounds == "own"
+    return _follows_rounds(federation.vantage, audit) and federation.adversary_rounds == "own"
 
 
 def _since_own_round(received: Received, model: torch.Tensor) -> Memory:
@@ -141,11 +145,11 @@ def _since_own_round(received: Received, model: torch.Tensor) -> Memory:
         before = torch.from_numpy(kept["model"]).to(model)
     else:  # it knows the first model, whether it was asked in the first round or not
         first, memory = 1, Memory.empty(request.trials)
-        before = initial_parameters(config, received.known, request.trial_numbers).to(model)
+        before = initial_parameters(config.game, received.known, request.trial_numbers).to(model)
     game, rounds = request.game.at(first), request.round - first
     if not rounds:
         return memory
-    return own_rounds.observe(memory, config, received.known, game, before, model, rounds)
+    return own_rounds.observe(memory, config.game, received.known, game, before, model, rounds)
 
 
 def _follows_losses(received: Received) -> bool:
@@ -168,7 +172,7 @@ def _attack_losses(received: Received) -> dict[str, npt.NDArray[Any]]:
         watched = _watch_losses(received, model)
         if watched is not None:
             attack[LOSS_TRAJECTORY] = watched
-    if (scores := poison_scores(config, known, trials, model)) is not None:
+    if (scores := poison_scores(config.game, known, trials, model)) is not None:
         attack[POISON_SCORES] = scores
     return attack
 

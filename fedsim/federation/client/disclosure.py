@@ -63,11 +63,11 @@ def _measurement(
     """Return what a client tells the auditor of an oracle audit."""
     measured = {}
     roles = (request.role == role for role in (Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER))
-    if noises and vantages.tells_noise(config, *roles):
+    if noises and vantages.tells_noise(config.federation, config.audit.vantages, *roles):
         (measured["noise"],) = noises
     if request.role != Role.TARGET_CLIENT:
         return measured
-    present, absent = challenge_contributions(config, known, parameters, request.game)
+    present, absent = challenge_contributions(config.game, known, parameters, request.game)
     measured["present"] = present
     if config.privacy.neighbouring is Neighbouring.REPLACE:
         measured["absent"] = absent

@@ -16,8 +16,9 @@ from flwr.app import ConfigRecord, Context, Message
 from adversaries.errors import InputError
 from fedsim.common.randomness import Role as SeedRole
 from fedsim.common.randomness import generator
-from fedsim.config import Config, from_run_config
+from fedsim.config import from_run_config
 from fedsim.config.federation import OWN
+from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.training import TrainingConfig
 from fedsim.federation.client import admission, inputs
@@ -83,7 +84,7 @@ def local_sensitivity(message: Message, context: Context) -> Message:
     why = "the norm of one record's gradient is asked for, which no noise protects"
     consent.check(context.node_config, dict.fromkeys(consent.UNPROTECTED, why))
     parameters = inputs.model(message, known)
-    present, absent = challenge_contributions(config, known, parameters, request.game)
+    present, absent = challenge_contributions(config.game, known, parameters, request.game)
     norms = (present - absent).norm(dim=-1).cpu().numpy()
     answer = {messages.SENSITIVITY: messages.array_record(norms=norms)}
     return messages.reply(message, messages.partition(context), answer, round=request.round)
@@ -123,26 +124,26 @@ def train(message: Message, context: Context) -> Message:
         for step in range(1, config.training.local_steps + 1)
     ]
     disclosing = at_server.seat(config.audit.mode).reads_noise or request.role == Role.COLLUDER
-    grid = summing.grid(config, request.noise_multiplier, parameters.shape[1])
+    grid = summing.grid(config.scheme, request.noise_multiplier, parameters.shape[1])
     noises: list[torch.Tensor] = []
     masks = _candidate_masks(
         config.candidates, config.privacy, config.run.seed, known, partition, request
     )
 
     def own_noise(step: int) -> torch.Tensor:
-        std = _noise_std(message, config, known, request, grid)
-        drawn = _drawn(config, request, partition, step, std, parameters.shape[1], grid)
+        std = _noise_std(message, config.scheme, known, request, grid)
+        drawn = _drawn(config.game, request, partition, step, std, parameters.shape[1], grid)
         if disclosing:
             noises.append(drawn)
         return drawn
 
-    contributed = _contribution(message, context, config, known, request, coins, masks, grid)
+    contributed = _contribution(message, context, config.game, known, request, coins, masks, grid)
     # Whatever happens from here on, it counts as answered.
     admission.enter(context, config, request, known)
     admission.keep_model(context, config, request, parameters)
     # A step without noise under central trust; else one noisy step, or several.
     drawing = None if config.federation.trust.model.server_draws else own_noise
-    size, steps = local_step_size(config, request.round), config.training.local_steps
+    size, steps = local_step_size(config.scheme, request.round), config.training.local_steps
     reply, sent = _encoded(local_steps(contributed, parameters, steps, size, drawing), grid)
     content = {messages.REPLY: messages.array_record(sum=reply)}
     content |= disclosed(config, known, request, partition, parameters, coins[0], noises, masks)
@@ -190,7 +191,7 @@ def _seconds(context: Context, start: float) -> float:
 
 
 def _drawn(
-    config: Config,
+    rules: GameRules,
     request: Request,
     partition: int,
     step: int,
@@ -200,9 +201,9 @@ def _drawn(
 ) -> torch.Tensor:
     """Return the client's noise of one local step, float64 [T, P], rounded to the grid if any."""
     drawn = noise(
-        config.noise_seed,
-        config.trials.streams(request.trial_numbers),
-        config.participation.step_number(request.round, step),
+        rules.noise_seed,
+        rules.trials.streams(request.trial_numbers),
+        rules.scheme.participation.step_number(request.round, step),
         partition,
         std,
         size,
@@ -283,7 +284,7 @@ def _may_drop_out(dropout_rate: float, seed: int, request: Request, partition: i
 def _contribution(
     message: Message,
     context: Context,
-    config: Config,
+    rules: GameRules,
     known: Federation,
     request: Request,
     coins: Sequence[torch.Tensor | None],
@@ -298,15 +299,15 @@ def _contribution(
     target_client = request.role == Role.TARGET_CLIENT
     told_worlds = target_client and messages.WORLDS in message.content
     worlds = inputs.array(message, messages.WORLDS, known) if told_worlds else None
-    planted = _planted(config.training, config.privacy, context)
+    planted = _planted(rules.scheme.training, rules.scheme.privacy, context)
 
     def contributed(model: torch.Tensor, step: int) -> torch.Tensor:
         if masks is not None:
             there = game.replacement if target_client else None
             return candidate_sums(known, partition, model, masks, there)
-        total = contribution(config, known, partition, model, game, worlds, coins[step - 1])
+        total = contribution(rules, known, partition, model, game, worlds, coins[step - 1])
         if planted is not None:
-            trials, norm = request.trial_numbers, config.training.clipping_norm
+            trials, norm = request.trial_numbers, rules.scheme.training.clipping_norm
             added = planted.total(trials, request.round, model.shape[1], norm)
             total = total + torch.from_numpy(added).to(total)
         return total if grid is None else grid.nearest(total)
@@ -367,7 +368,7 @@ def _candidate_masks(
 
 def _noise_std(
     message: Message,
-    config: Config,
+    scheme: Scheme,
     known: Federation,
     request: Request,
     grid: FixedPoint | None,
@@ -376,10 +377,10 @@ def _noise_std(
     if grid is not None:
         shape = (request.trials,)
         return torch.full(shape, grid.share_std, dtype=torch.float64, device=known.device)
-    federation_ = config.federation
-    share = federation_.trust.model.noise_share(config.participation.expected_clients, 1)
+    federation_ = scheme.federation
+    share = federation_.trust.model.noise_share(scheme.participation.expected_clients, 1)
     own = request.noise_multiplier * share
-    if config.privacy.sensitivity == "local":
+    if scheme.privacy.sensitivity == "local":
         return own * inputs.array(message, messages.SENSITIVITY, known)
-    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    bound = sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
     return torch.full((request.trials,), own * bound, dtype=torch.float64, device=known.device)

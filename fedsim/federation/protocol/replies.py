@@ -12,7 +12,6 @@ import numpy as np
 from flwr.app import ArrayRecord, Message
 
 from fedsim.common.foreign_text import brief
-from fedsim.config import Config
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.arrays import check_bytes, check_finite, header
 from fedsim.game.mechanisms import vantages
@@ -24,6 +23,7 @@ from fedsim.game.observers.memory import (
     POPULATION,
     POPULATION_LOSSES,
 )
+from fedsim.privacy.trust.model import Vantage
 
 MOST_SECONDS = 1e7
 """How long a node can have computed for one reply: four months."""
@@ -227,9 +227,14 @@ def check_findings(
             raise ValueError(f"its '{key}' is not a number: NaN")
 
 
-def finding_names(config: Config) -> frozenset[str]:
-    """Return the names of all arrays that an adversary's findings may have."""
-    endings = {vantages.suffix(v, config.federation.vantage) for v in vantages.measured(config)}
+def finding_names(vantage: Vantage, audit_vantages: str) -> frozenset[str]:
+    """Return the names of all arrays that an adversary's findings may have.
+
+    Args:
+        vantage: where the adversary sits.
+        audit_vantages: whose beliefs are computed: "configured" or "all".
+    """
+    endings = {vantages.suffix(v, vantage) for v in vantages.measured(vantage, audit_vantages)}
     history = {f"{name.replace('_', '-')}{ending}" for name in HISTORY for ending in endings}
     return frozenset(history | {*MEMBERSHIP, LOSS_TRAJECTORY, POISON_SCORES})
 

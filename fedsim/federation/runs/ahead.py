@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedsim.config import Config
+from fedsim.config.objects import Scheme
 from fedsim.game.mechanisms.composition import Counts, epsilon_of, times, within
 from fedsim.privacy.releases import Rounds
 
@@ -39,33 +39,33 @@ class Ahead:
         ]
         return list({frozenset(counts.items()): counts for counts in final}.values())
 
-    def epsilon(self, config: Config, kind: Rounds, rounds: int) -> float:
+    def epsilon(self, scheme: Scheme, kind: Rounds, rounds: int) -> float:
         """Return the epsilon of the client who is worst off in the end, at the configured vantage.
 
         Args:
-            config: the experiment.
+            scheme: the mechanism as the configuration plans it.
             kind: of the rounds that are still to run.
             rounds: of each training.
         """
-        vantage = config.federation.vantage
-        return max(epsilon_of(config, counts, vantage) for counts in self.after(kind, rounds))
+        vantage = scheme.federation.vantage
+        return max(epsilon_of(scheme, counts, vantage) for counts in self.after(kind, rounds))
 
 
-def affordable(config: Config, kind: Rounds, most: int, ahead: Ahead) -> int:
+def affordable(scheme: Scheme, kind: Rounds, most: int, ahead: Ahead) -> int:
     """Return how many rounds keep epsilon within privacy.stop-at.
 
     Exact: by bisection on accounted values, which grow with the rounds.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         kind: of the rounds.
         most: how many are wanted.
         ahead: how many trainings have them, beside what was spent.
     """
-    limit = config.privacy.stop_at
+    limit = scheme.privacy.stop_at
 
     def affords(rounds: int) -> bool:
-        return all(within(config, counts, limit) for counts in ahead.after(kind, rounds))
+        return all(within(scheme, counts, limit) for counts in ahead.after(kind, rounds))
 
     if affords(most):
         return most

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from fedsim.config import Config
+from fedsim.config.objects import Scheme
 from fedsim.federation.runs.accounts import HELPED, Account
 from fedsim.federation.runs.ledger_row import Row, Spent, planned_kind
 from fedsim.game.mechanisms.composition import Counts, adds_up, at_vantages, epsilon_of, within
@@ -28,7 +28,7 @@ class Attempt:
     """One attempt to train a batch of trials.
 
     Args:
-        config: of the run.
+        scheme: the mechanism as the configuration plans it.
         append: writes a row to the ledger, and to both accounts.
         trials: the batch of trials.
         account: of one training of the batch of trials.
@@ -50,7 +50,7 @@ class Attempt:
 
     def __init__(
         self,
-        config: Config,
+        scheme: Scheme,
         append: Callable[[Row], None],
         trials: range,
         account: Account,
@@ -60,9 +60,9 @@ class Attempt:
         colluders: tuple[int, ...],
         first: int = 1,
     ) -> None:
-        self._config, self._append, self._account = config, append, account
-        kind = planned_kind(config.training, config.participation, noise_multiplier)
-        self._provisional = config.federation.tolerated_dropouts > 0
+        self._scheme, self._append, self._account = scheme, append, account
+        kind = planned_kind(scheme.training, scheme.participation, noise_multiplier)
+        self._provisional = scheme.federation.tolerated_dropouts > 0
         self._template = Row(
             trials.start,
             len(trials),
@@ -71,29 +71,29 @@ class Attempt:
             kind.noise_multiplier,
             kind.sampling_rate,
             kind.local_steps,
-            tuple(config.participation.accounts),
-            config.privacy.noise_source,
-            config.privacy.delta,
+            tuple(scheme.participation.accounts),
+            scheme.privacy.noise_source,
+            scheme.privacy.delta,
             {},
             {},
             colluders=colluders,
         )
         planned = [
-            self._asked(round, config.participation.charged(round))
+            self._asked(round, scheme.participation.charged(round))
             for round in range(first, rounds + 1)
         ]
-        self._training = _Course.of(config, account, planned)
+        self._training = _Course.of(scheme, account, planned)
         self._everything = (
-            _Course.of(config, everything, planned)
-            if adds_up(config.privacy.noise_source)
+            _Course.of(scheme, everything, planned)
+            if adds_up(scheme.privacy.noise_source)
             else None
         )
-        self.earlier = account.most if adds_up(config.privacy.noise_source) else 0
-        self.released = everything.most if adds_up(config.privacy.noise_source) else 0
+        self.earlier = account.most if adds_up(scheme.privacy.noise_source) else 0
+        self.released = everything.most if adds_up(scheme.privacy.noise_source) else 0
         self.first = first
-        vantage = config.federation.vantage
+        vantage = scheme.federation.vantage
         self.epsilon = max(
-            epsilon_of(config, self._limited.account.spent(client), vantage)
+            epsilon_of(scheme, self._limited.account.spent(client), vantage)
             for client in self._template.participants
             if client not in colluders
         )
@@ -141,7 +141,7 @@ class Attempt:
         row = replace(
             self._template,
             round=round,
-            participants=self._config.participation.charged(round),
+            participants=self._scheme.participation.charged(round),
             # In a round of nobody nothing is released, whatever is entered.
             shares=max(1, len(came)),
             present=came,
@@ -157,19 +157,19 @@ class Attempt:
 
     def _asked(self, round: int, participants: tuple[int, ...]) -> Row:
         """Return the row of a round before its messages leave."""
-        every = not self._provisional and self._config.participation.complete
+        every = not self._provisional and self._scheme.participation.complete
         return replace(
             self._template,
             round=round,
             participants=participants,
             provisional=self._provisional,
-            shares=None if every else self._config.participation.shares(round),
+            shares=None if every else self._scheme.participation.shares(round),
         )
 
     def _enter(self, row: Row) -> None:
         training = self._training.after(row)
         released = {} if self._everything is None else self._everything.after(row)
-        spent, vantage = released or training, self._config.federation.vantage
+        spent, vantage = released or training, self._scheme.federation.vantage
         honest = [client for client in spent if client not in row.colluders]
         for client in honest:
             self._check(row, client, spent[client][vantage])
@@ -178,18 +178,18 @@ class Attempt:
 
     def _check(self, row: Row, client: int, epsilon: float) -> None:
         """Raise BudgetExceededError where a row takes a client beyond the budget."""
-        config, limit = self._config, self._config.privacy.stop_at or math.inf
+        scheme, limit = self._scheme, self._scheme.privacy.stop_at or math.inf
         if epsilon <= limit:
             return
         # What is rounded up may exceed a budget that the exact value keeps.
         counts = self._limited.counts(row, client)
-        if not within(config, counts, limit):
-            vantage = config.federation.vantage
+        if not within(scheme, counts, limit):
+            vantage = scheme.federation.vantage
+            reached = epsilon_of(scheme, counts, vantage)
             raise BudgetExceededError(
-                f"round {row.round} would bring client {client} to epsilon "
-                f"{epsilon_of(config, counts, vantage):.4g} at delta {config.privacy.delta:g} "
-                f"towards the {vantage.value}, above privacy.stop-at = {limit:g}; the rounds "
-                "before it stand"
+                f"round {row.round} would bring client {client} to epsilon {reached:.4g} at "
+                f"delta {scheme.privacy.delta:g} towards the {vantage.value}, above "
+                f"privacy.stop-at = {limit:g}; the rounds before it stand"
             )
 
 
@@ -198,27 +198,27 @@ class _Course:
     """An account, and what every client is to have spent when the attempt has run to its end.
 
     Attributes:
-        config: of the run.
+        scheme: the mechanism as the configuration plans it.
         account: before the row that is looked at.
         total: of every client in the end.
         found: the epsilons of histories that were looked at before: most clients' do not change in
             a round that few join.
     """
 
-    config: Config
+    scheme: Scheme
     account: Account
     total: Mapping[int, Counts]
     found: dict[Any, dict[str, float]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, config: Config, account: Account, planned: Iterable[Row]) -> Self:
+    def of(cls, scheme: Scheme, account: Account, planned: Iterable[Row]) -> Self:
         final = account.copy()
         for row in planned:
             final.add(row)
         return cls(
-            config,
+            scheme,
             account,
-            {client: final.spent(client) for client in config.participation.accounts},
+            {client: final.spent(client) for client in scheme.participation.accounts},
         )
 
     def counts(self, row: Row, client: int) -> Counts:
@@ -233,7 +233,7 @@ class _Course:
             counts = self.counts(row, client)
             history = frozenset(counts.items()), frozenset(total.items())
             if history not in self.found:
-                self.found[history] = at_vantages(self.config, counts, total)
+                self.found[history] = at_vantages(self.scheme, counts, total)
             spent[client] = self.found[history]
             if client in row.colluders:
                 spent[client] = self.found[history] | {

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from adversaries.errors import InputError
 from fedsim.config import Config
+from fedsim.config.objects import Scheme
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.training import TrainingConfig
 from fedsim.federation.runs import accounts, batches, ledger
@@ -68,9 +69,9 @@ def plan(
             rounds,
             done,
         ):
-            most = done + affordable(config, kind, rounds - done, ahead)
+            most = done + affordable(config.scheme, kind, rounds - done, ahead)
             if most == 0 or (fixed is not None and most < fixed):
-                raise InputError(_too_dear(config, kind, fixed or 1, ahead))
+                raise InputError(_too_dear(config.scheme, kind, fixed or 1, ahead))
             rounds = most
     if directory and adds_up(config.privacy.noise_source):
         for ahead in _ahead(
@@ -83,7 +84,7 @@ def plan(
             rounds,
             done,
         ):
-            _check_accepted(config, kind, ahead, rounds - done, directory)
+            _check_accepted(config.scheme, kind, ahead, rounds - done, directory)
     return rounds
 
 
@@ -141,12 +142,12 @@ def _ahead(
 
 
 def _check_accepted(
-    config: Config, kind: Rounds, ahead: Ahead, rounds: int, directory: RunDirectory
+    scheme: Scheme, kind: Rounds, ahead: Ahead, rounds: int, directory: RunDirectory
 ) -> None:
     """Raise InputError where interrupted attempts take a run beyond what it was configured for."""
-    vantage = config.federation.vantage
-    whole = times(Counter({kind: config.training.rounds}), config.trials.count)
-    target, final = epsilon_of(config, whole, vantage), ahead.epsilon(config, kind, rounds)
+    vantage = scheme.federation.vantage
+    whole = times(Counter({kind: scheme.training.rounds}), scheme.trial_count)
+    target, final = epsilon_of(scheme, whole, vantage), ahead.epsilon(scheme, kind, rounds)
     accepted = 0.0
     if directory.has(ACCEPTED):
         try:
@@ -156,7 +157,7 @@ def _check_accepted(
     if final > max(target, accepted) * (1 + 1e-9):
         raise InputError(
             "what interrupted attempts released stays spent, so that this run will have released "
-            f"epsilon {final:.4g} at delta {config.privacy.delta:g} towards the {vantage.value} "
+            f"epsilon {final:.4g} at delta {scheme.privacy.delta:g} towards the {vantage.value} "
             f"in the end, and not the {target:.4g} that it was configured for; to go on all the "
             f"same, add --accept-epsilon {math.ceil(final * 1000) / 1000:g}"
         )
@@ -184,11 +185,11 @@ def _check_repeatable(privacy: PrivacyConfig, interrupted: set[int]) -> None:
         )
 
 
-def _too_dear(config: Config, kind: Rounds, needed: int, ahead: Ahead) -> str:
+def _too_dear(scheme: Scheme, kind: Rounds, needed: int, ahead: Ahead) -> str:
     """Say what was spent, what the least cost is of going on, and what to do."""
-    vantage, stop_at = config.federation.vantage, config.privacy.stop_at
-    before, after = (ahead.epsilon(config, kind, rounds) for rounds in (0, needed))
-    where = f"at delta {config.privacy.delta:g} towards the {vantage.value}"
+    vantage, stop_at = scheme.federation.vantage, scheme.privacy.stop_at
+    before, after = (ahead.epsilon(scheme, kind, rounds) for rounds in (0, needed))
+    where = f"at delta {scheme.privacy.delta:g} towards the {vantage.value}"
     rounds = "one round" if needed == 1 else f"the {needed} rounds of the others"
     together = f" of the {ahead.trainings} trials together" * (ahead.trainings > 1)
     if not any(ahead.spent):

@@ -56,7 +56,7 @@ def extend(directory: RunDirectory, trials: int) -> Config:
     changes = {"count": trials, "first": first if trials > first else 0}
     table = type(given).model_validate(given.model_dump() | changes)
     extended = config.model_copy(update={"trials": table})
-    budget.plan(extended, privacy.noise_multiplier(extended), directory)
+    budget.plan(extended, privacy.noise_multiplier(extended.scheme), directory)
     directory.write_text("config.toml", configuration.dump(extended.placed_at("")))
     return extended
 

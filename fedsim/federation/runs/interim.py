@@ -16,7 +16,7 @@ from adversaries.statistics import estimators
 from adversaries.statistics.design import Design
 from adversaries.statistics.trials import Bools, Floats
 from fedsim.common.strict_json import strict_json
-from fedsim.config import Config
+from fedsim.config.objects import Scheme
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy import identifiability
 
@@ -58,17 +58,17 @@ def look(
     return encoded
 
 
-def limits(config: Config, noise_multiplier: float) -> dict[str, float]:
+def limits(scheme: Scheme, noise_multiplier: float) -> dict[str, float]:
     """Return what theory allows at the configured vantage: rho_alpha and rho_beta.
 
     Of all rounds that are planned. Empty under PAC noise, whose bound is another one.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         noise_multiplier: nominal.
     """
-    if config.privacy.noise.mechanism.by_candidate:
+    if scheme.privacy.noise.mechanism.by_candidate:
         return {}
-    mechanism = privacy.mechanism(config, noise_multiplier)
-    found = identifiability.bounds(mechanism, config.privacy.delta, config.privacy.accountant)
+    mechanism = privacy.mechanism(scheme, noise_multiplier)
+    found = identifiability.bounds(mechanism, scheme.privacy.delta, scheme.privacy.accountant)
     return {"rho_alpha": found.rho_alpha, "rho_beta": found.rho_beta}

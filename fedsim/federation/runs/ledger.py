@@ -21,7 +21,7 @@ from adversaries.errors import InputError
 from fedsim.common import journal
 from fedsim.common.journal import Journal
 from fedsim.common.strict_json import strict_json
-from fedsim.config import Config
+from fedsim.config.objects import Scheme
 from fedsim.federation.runs import accounts, batches, run_transcript
 from fedsim.federation.runs.accounts import Account
 from fedsim.federation.runs.attempt import Attempt
@@ -35,7 +35,7 @@ class Ledger:
     """The ledger of a run that is under way. Opening it drops an unfinished last line.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         directory: of the run.
         colluders: the clients that tell their noise.
 
@@ -44,11 +44,11 @@ class Ledger:
     """
 
     def __init__(
-        self, config: Config, directory: RunDirectory, colluders: Iterable[int] = ()
+        self, scheme: Scheme, directory: RunDirectory, colluders: Iterable[int] = ()
     ) -> None:
-        self.config = config
+        self.scheme = scheme
         # Under central trust they have no noise to tell.
-        silent = config.federation.trust.model.server_draws
+        silent = scheme.federation.trust.model.server_draws
         self.colluders = () if silent else tuple(sorted(colluders))
         self.path = directory.path / FILE
         written = _read(directory)
@@ -69,7 +69,7 @@ class Ledger:
         account = self._accounts.setdefault(trials.start, Account())
         account.attempts += 1
         return Attempt(
-            self.config,
+            self.scheme,
             self.append,
             trials,
             account,

@@ -8,7 +8,6 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators, stopping
 from adversaries.statistics.design import Design
 from adversaries.statistics.trials import Bools, Floats
-from fedsim.config import Config
 from fedsim.config.campaign import TrialsConfig
 
 
@@ -16,6 +15,10 @@ def interim_analyses(trials: TrialsConfig, confidence: float) -> dict[int, float
     """Return after how many trials the interim analyses are, and each one's share.
 
     Of the significance; empty where all trials are run whatever they show.
+
+    Args:
+        trials: repetitions of the whole training.
+        confidence: of every interval and bound, in (0, 1).
     """
     if not trials.until_halfwidth:
         return {}
@@ -47,14 +50,15 @@ def design(trials_config: TrialsConfig, confidence: float, trials: int) -> Desig
     return Design(trials_config.pairing == "common", planned[trials])
 
 
-def halfwidth(config: Config, worlds: Bools, log_odds: Floats) -> float:
+def halfwidth(trials: TrialsConfig, confidence: float, worlds: Bools, log_odds: Floats) -> float:
     """Return half the length of the advantage's interval after some trials, at audit.confidence.
 
     Args:
-        config: the experiment.
+        trials: repetitions of the whole training.
+        confidence: confidence of every interval and bound.
         worlds: bool [T].
         log_odds: the final ones of the configured vantage, [T].
     """
-    played = design(config.trials, config.audit.confidence, len(worlds))
-    found = estimators.advantage(worlds, log_odds, config.audit.confidence, played).interval
+    played = design(trials, confidence, len(worlds))
+    found = estimators.advantage(worlds, log_odds, confidence, played).interval
     return (found.high - found.low) / 2

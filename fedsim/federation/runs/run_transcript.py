@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedsim.config import Config
+from fedsim.config.campaign import AuditConfig
 from fedsim.federation.runs import batches
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.game.mechanisms.vantages import measured, suffix
+from fedsim.privacy.noise import Noise
 from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.trust.model import Vantage
 
@@ -85,7 +86,7 @@ def read(directory: RunDirectory) -> Arrays:
     config, arrays = directory.config, directory.read_arrays(FILE)
     with directory.reading(FILE):
         of_what = arrays.pop(batches.EXPERIMENT)
-    complaint = _incomplete(config, arrays)
+    complaint = _incomplete(config.federation.vantage, config.audit, config.privacy.noise, arrays)
     if not complaint:
         if not arrays["log_odds"].ndim:
             raise directory.damaged(FILE, "its 'log_odds' is one number")
@@ -99,13 +100,15 @@ def read(directory: RunDirectory) -> Arrays:
     return arrays
 
 
-def _incomplete(config: Config, arrays: Arrays) -> str:
+def _incomplete(vantage: Vantage, audit: AuditConfig, noise: Noise, arrays: Arrays) -> str:
     """Return which array is missing or of another type, "" where none is."""
     from fedsim.game.observers import at_server  # noqa: PLC0415  (torch is slow to import)
 
-    needed = [*NEEDED, *config.privacy.noise.mechanism.columns]
-    if at_server.seat(config.audit.mode).follows and Vantage.PARTICIPANT in measured(config):
-        ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
+    needed = [*NEEDED, *noise.mechanism.columns]
+    if at_server.seat(audit.mode).follows and Vantage.PARTICIPANT in measured(
+        vantage, audit.vantages
+    ):
+        ending = suffix(Vantage.PARTICIPANT, vantage)
         needed += [f"residual_{name}{ending}" for name in RESIDUALS]
     if any(name in arrays for name in (*LOSS_ATTACK, *LOSSES)):
         needed += LOSS_ATTACK

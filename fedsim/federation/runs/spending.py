@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.config import Config
+from fedsim.config.objects import Scheme
 from fedsim.federation.runs import accounts, ledger
 from fedsim.federation.runs.accounts import HELPED, Account
 from fedsim.federation.runs.ledger_row import Row, planned_course
@@ -34,7 +34,7 @@ EPSILON = "epsilon_spent"
 
 
 def describe(
-    config: Config,
+    scheme: Scheme,
     nominal: float,
     rows: Sequence[Row],
     client: int | None = None,
@@ -43,36 +43,36 @@ def describe(
     """Return what one training of a run released, at worst over its batches of trials.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         nominal: the noise multiplier, for a run without rows.
         rows: of its ledger; without any it is what the configuration plans.
         client: whose records; None for those of the client who is worst off.
         vantage: towards whom it is worst off; None for the configured one.
     """
     if not rows:
-        return privacy.describe(config, nominal, vantage)
+        return privacy.describe(scheme, nominal, vantage)
     books = accounts.by_batch(rows)
-    _, counts = _worst(config, list(books.values()), client, vantage)
-    return described(config, counts)
+    _, counts = _worst(scheme, list(books.values()), client, vantage)
+    return described(scheme, counts)
 
 
-def describe_everything(config: Config, nominal: float, rows: Sequence[Row]) -> Releases | None:
+def describe_everything(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> Releases | None:
     """Return what all trainings of a run released together, of the client who is worst off.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         nominal: the noise multiplier, for a run without rows.
         rows: of its ledger; without any it is all that the configuration plans.
 
     Returns:
         What a guarantee may speak of; None where the noise is the seed's, which is none.
     """
-    if not adds_up(config.privacy.noise_source):
+    if not adds_up(scheme.privacy.noise_source):
         return None
     if not rows:
-        return privacy.describe(config, nominal).repeated(config.trials.count)
-    _, counts = _worst(config, [accounts.together(rows)])
-    return described(config, counts)
+        return privacy.describe(scheme, nominal).repeated(scheme.trial_count)
+    _, counts = _worst(scheme, [accounts.together(rows)])
+    return described(scheme, counts)
 
 
 def describe_run(directory: RunDirectory) -> tuple[Releases, Releases | None]:
@@ -88,11 +88,11 @@ def describe_run(directory: RunDirectory) -> tuple[Releases, Releases | None]:
         InputError: as of `ledger.verified` and `privacy.noise_multiplier`.
     """
     config, rows = directory.config, ledger.verified(directory)
-    nominal = 0.0 if rows else privacy.noise_multiplier(config)  # rows state their own
-    return describe(config, nominal, rows), describe_everything(config, nominal, rows)
+    nominal = 0.0 if rows else privacy.noise_multiplier(config.scheme)  # rows state their own
+    return describe(config.scheme, nominal, rows), describe_everything(config.scheme, nominal, rows)
 
 
-def curve(config: Config, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np.float64]:
+def curve(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np.float64]:
     """Return epsilon after every round of one trial.
 
     Of the batch of trials that is worst off at the configured vantage, over the rounds of its last
@@ -100,7 +100,7 @@ def curve(config: Config, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np
     round, before it as `running_epsilon`.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         nominal: the noise multiplier, for a run without rows.
         rows: of its ledger; without any it is of all rounds that are planned.
 
@@ -108,12 +108,12 @@ def curve(config: Config, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np
         float64 [accounts, vantages, k], of each client or of all that are sampled; infinite without
         noise; the vantages are in the order of `Vantage`.
     """
-    clients = config.participation.accounts
+    clients = scheme.participation.accounts
     if rows:
-        last, earlier = _last_attempt(config, rows)
+        last, earlier = _last_attempt(scheme, rows)
     else:
         last, earlier = (
-            planned_course(config.training, config.participation, nominal, config.training.rounds),
+            planned_course(scheme.training, scheme.participation, nominal, scheme.training.rounds),
             Account(),
         )
     found: dict[Any, list[list[float]]] = {}
@@ -123,7 +123,7 @@ def curve(config: Config, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np
         before = earlier.spent(client)
         history = frozenset(before.items()), kinds
         if history not in found:
-            found[history] = _history(config, before, kinds)
+            found[history] = _history(scheme, before, kinds)
         curves.append(found[history])
     spent = np.array(curves, dtype=np.float64)
     for vantage in HELPED:
@@ -141,20 +141,20 @@ def colluders(rows: Iterable[Row]) -> frozenset[int]:
     return frozenset(client for row in rows for client in row.colluders)
 
 
-def earlier_rounds(config: Config, rows: Sequence[Row]) -> int:
+def earlier_rounds(scheme: Scheme, rows: Sequence[Row]) -> int:
     """Return how many rounds of interrupted attempts count beside those of the last attempt.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         rows: of the run's ledger.
     """
     if not rows:
         return 0
-    _, earlier = _last_attempt(config, rows)
+    _, earlier = _last_attempt(scheme, rows)
     return max((counts.total() for counts in earlier.counts.values()), default=0)
 
 
-def _history(config: Config, before: Counts, kinds: Sequence[Rounds | None]) -> list[list[float]]:
+def _history(scheme: Scheme, before: Counts, kinds: Sequence[Rounds | None]) -> list[list[float]]:
     """Return one client's epsilon by vantage and round; None: a round without the client."""
     counts = Counter(before)
     total = counts + Counter(kind for kind in kinds if kind is not None)
@@ -162,12 +162,12 @@ def _history(config: Config, before: Counts, kinds: Sequence[Rounds | None]) -> 
     for kind in kinds:
         if kind is not None:
             counts[kind] += 1
-        values.append(list(at_vantages(config, counts, total).values()))
+        values.append(list(at_vantages(scheme, counts, total).values()))
     return [list(row) for row in zip(*values, strict=True)]
 
 
 def _worst(
-    config: Config,
+    scheme: Scheme,
     books: Sequence[Account],
     client: int | None = None,
     vantage: Vantage | None = None,
@@ -178,27 +178,27 @@ def _worst(
     """
     colluders = {each for account in books for each in account.colluders}
     clients = (
-        sorted(set(config.participation.accounts) - colluders)
+        sorted(set(scheme.participation.accounts) - colluders)
         if client is None
-        else [config.participation.account_of(client)]
+        else [scheme.participation.account_of(client)]
     )
-    seen_by = vantage or config.federation.vantage
+    seen_by = vantage or scheme.federation.vantage
     spent = [
         (place, account.spent(each)) for place, account in enumerate(books) for each in clients
     ]
 
     def badness(found: tuple[int, Counts]) -> tuple[float, int]:
-        return epsilon_of(config, found[1], seen_by), found[1].total()
+        return epsilon_of(scheme, found[1], seen_by), found[1].total()
 
     return max(spent, key=badness)
 
 
 def _last_attempt(
-    config: Config, rows: Sequence[Row]
+    scheme: Scheme, rows: Sequence[Row]
 ) -> tuple[list[tuple[Rounds, frozenset[int]]], Account]:
     """Return kind and participants of the worst batch's last attempt, and what was before it."""
     books = accounts.by_batch(rows)
-    place, _ = _worst(config, list(books.values()))
+    place, _ = _worst(scheme, list(books.values()))
     batch = list(books)[place]
     mine = [row for row in rows if row.batch == batch]
     last = [row for row in mine if row.attempt == books[batch].attempts]

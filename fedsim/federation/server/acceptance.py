@@ -147,7 +147,7 @@ def accept_findings(
     """
     config, needed = batch.config, None
     if at_server.seat(config.audit.mode).follows and Vantage.PARTICIPANT in vantages.measured(
-        config
+        config.federation.vantage, config.audit.vantages
     ):
         needed = f"ratios{vantages.suffix(Vantage.PARTICIPANT, config.federation.vantage)}"
     (reply,) = accept(
@@ -156,7 +156,11 @@ def accept_findings(
         "the adversary's findings",
         asked=[batch.challenge.adversary],
         inspect=lambda reply: check_findings(
-            reply, finding_names(config), len(batch.trials), rounds, needed
+            reply,
+            finding_names(config.federation.vantage, config.audit.vantages),
+            len(batch.trials),
+            rounds,
+            needed,
         ),
         log_event=log_event,
     ).values()
@@ -251,7 +255,7 @@ def check_size(batch: Batch, round: Round, reply: Message) -> None:
     norms = np.linalg.norm(sent.astype(np.float64), axis=-1)
     norms = norms.reshape(len(batch.trials), -1).max(axis=1)
     most = longest_sum(
-        batch.config,
+        batch.config.game,
         federation.load(batch.config),
         batch.challenge,
         int(messages.metric(reply, "partition")),
@@ -274,7 +278,13 @@ def _asked_of(batch: Batch, partition: int) -> dict[str, set[str]]:
         discloses = colluder and not config.federation.trust.model.server_draws
         return {messages.DISCLOSED: {"noise"}} if discloses else {}
     measured = set()
-    if vantages.tells_noise(config, target_client, partition == target.adversary, colluder):
+    if vantages.tells_noise(
+        config.federation,
+        config.audit.vantages,
+        target_client,
+        partition == target.adversary,
+        colluder,
+    ):
         measured.add("noise")
     if target_client:
         measured.add("present")

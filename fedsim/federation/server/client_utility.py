@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from fedsim.config import Config
+from fedsim.config.objects import GameRules
 from fedsim.game import local_training
 from fedsim.game.federation import Federation
 from fedsim.game.round_game import RoundGame
@@ -41,11 +41,11 @@ def rounds(last: int) -> list[int]:
     return np.unique(np.linspace(0, last, POINTS + 1).round().astype(int)).tolist()
 
 
-def measure(config: Config, known: Federation, model: Tensor, round: int) -> dict[str, Floats]:
+def measure(rules: GameRules, known: Federation, model: Tensor, round: int) -> dict[str, Floats]:
     """Return how well a model, and the clients' own after it, do.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         known: its data and model.
         model: float32 [1, P], of the first trial.
         round: after which it is the model.
@@ -56,7 +56,7 @@ def measure(config: Config, known: Federation, model: Tensor, round: int) -> dic
         what a client has before it is clipped and summed; `client_weights`, the shares of the
         records looked at that each client has.
     """
-    looked_at = clients(config.federation.clients)
+    looked_at = clients(rules.scheme.federation.clients)
     owned = [known.owned_by(client) for client in looked_at]
     _, correct = known.evaluate(model, *known.members(np.concatenate(owned)))
     hits = correct[0].cpu().numpy().astype(np.float64)
@@ -64,18 +64,18 @@ def measure(config: Config, known: Federation, model: Tensor, round: int) -> dic
     sizes = np.array([len(mine) for mine in owned])
     means = np.add.reduceat(hits, starts) / sizes
     found = {"client_accuracies": means[None], "client_weights": (sizes / sizes.sum())[None]}
-    if config.privacy.unit == "client":
-        found["own_model_accuracies"] = _own_models(config, known, model, round, looked_at)[None]
+    if rules.scheme.privacy.unit == "client":
+        found["own_model_accuracies"] = _own_models(rules, known, model, round, looked_at)[None]
     return found
 
 
 def _own_models(
-    config: Config, known: Federation, model: Tensor, round: int, looked_at: list[int]
+    rules: GameRules, known: Federation, model: Tensor, round: int, looked_at: list[int]
 ) -> Floats:
     """Return the accuracy of clients' own models on the held-out records, [c]."""
     found, game = np.empty(len(looked_at)), RoundGame(round + 1, range(1), 0.0, -1, None, None)
     for group in local_training.alike(known, looked_at, model):
-        updates = local_training.trained(config, known, group, model, game)
+        updates = local_training.trained(rules, known, group, model, game)
         own = (model.double() - updates[:, 0]).float()
         _, correct = known.evaluate(own, *known.held_out())
         found[np.searchsorted(looked_at, group)] = correct.double().mean(1).cpu().numpy()

@@ -42,7 +42,7 @@ def train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) ->
         ClientFailedError: a client is missing that may not be.
     """
     config, left_off = plan.config, checkpoint.read(directory)
-    book = Ledger(config, directory)
+    book = Ledger(config.scheme, directory)
     nodes, auditors = connected(grid, config, directory)
     once = range(1)
     batch = Batch(
@@ -57,7 +57,7 @@ def train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) ->
     attempt = book.begin(once, plan.rounds, plan.noise_multiplier, first=done + 1)
     strategy = ResumableDPSGD(batch, plan.rounds, attempt, directory.log_event, auditors, left_off)
     theta = (
-        federation.initial_parameters(config, known, once).numpy()
+        federation.initial_parameters(config.game, known, once).numpy()
         if left_off is None
         else left_off.model
     )

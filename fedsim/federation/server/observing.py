@@ -56,7 +56,9 @@ class Observations:
         batch = self._batch
         watched = [
             vantage
-            for vantage in vantages.measured(batch.config)
+            for vantage in vantages.measured(
+                batch.config.federation.vantage, batch.config.audit.vantages
+            )
             if vantage in vantages.EXACT and vantage in self._seat.vantages
         ]
         unknown_noise = {
@@ -84,7 +86,7 @@ class Observations:
             return
         known = federation.load(config)
         sent = (torch.tensor(array).to(known.device) for array in (round.model, release.aggregate))
-        found: Array = one_run.scores(config, known, *sent).cpu().numpy()
+        found: Array = one_run.scores(config.game, known, *sent).cpu().numpy()
         before = self._canary_scores
         self._canary_scores = found if before is None else before + found
 

@@ -13,6 +13,7 @@ from adversaries.errors import InputError
 from fedsim.config import Config
 from fedsim.config.campaign import RunConfig
 from fedsim.config.federation import FederationConfig
+from fedsim.config.objects import Scheme
 from fedsim.federation.runs import batches, budget, run_directory
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server import checkpoint
@@ -137,11 +138,11 @@ def preflight(config: Config) -> Plan:
     Raises:
         InputError: its noise, its budget or its report is impossible.
     """
-    nominal = privacy.noise_multiplier(config)
+    nominal = privacy.noise_multiplier(config.scheme)
     made = Plan(config, nominal, config.training.rounds, tuple(batches.ranges(config)))
-    check_rounding(config, nominal, models.size(made.federation().model))
+    check_rounding(config.scheme, nominal, models.size(made.federation().model))
     # What the report will need, before the work rather than after it.
-    mechanism = privacy.mechanism(config, nominal)
+    mechanism = privacy.mechanism(config.scheme, nominal)
     identifiability.bounds(mechanism, config.privacy.delta, config.privacy.accountant)
     return replace(made, rounds=budget.plan(config, nominal))
 
@@ -168,7 +169,7 @@ def check(config: Config) -> None:
         return
     _check_aggregation(config.participation, config.federation, config.training.rounds)
     at_server.check(config)
-    released_model.check(config)
+    released_model.check(config.scheme)
     if config.canaries.count:
         one_run.check(config.canaries, federation.load(config))
     membership.check(config.audit.attacks)
@@ -194,28 +195,28 @@ def _check_aggregation(
             )
 
 
-def check_rounding(config: Config, nominal: float, parameters: int) -> None:
+def check_rounding(scheme: Scheme, nominal: float, parameters: int) -> None:
     """Check that the integers of distributed trust are fine enough for its noise.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         nominal: the noise multiplier.
         parameters: P, of the model.
 
     Raises:
         InputError: they are too coarse.
     """
-    if config.federation.trust.model.summed_securely:
-        delta = config.privacy.delta
-        chosen_accountant = accountant(config.privacy.accountant)
+    if scheme.federation.trust.model.summed_securely:
+        delta = scheme.privacy.delta
+        chosen_accountant = accountant(scheme.privacy.accountant)
         worst = max(
             chosen_accountant.epsilon(
-                privacy.describe(config, nominal, vantage).towards(vantage), delta
+                privacy.describe(scheme, nominal, vantage).towards(vantage), delta
             )
             for vantage in Vantage
         )
-        grid = fixed_point.agreed(config, nominal, parameters)
-        fixed_point.check(grid, config.training.rounds, delta, worst)
+        grid = fixed_point.agreed(scheme, nominal, parameters)
+        fixed_point.check(grid, scheme.training.rounds, delta, worst)
 
 
 def _fitting(config: Config) -> Config:

@@ -106,9 +106,9 @@ class ResumableDPSGD(DPSGD):
             sent = received.records(messages.REPLY) if self._own_noise else {}
             self.noise.observe(
                 release.aggregate[0],
-                claimed_std(config, nominal, len(received.replies)),
+                claimed_std(config.scheme, nominal, len(received.replies)),
                 {client: messages.only(record)[0] for client, record in sent.items()},
-                claimed_std(config, nominal, 1),
+                claimed_std(config.scheme, nominal, 1),
             )
         return release
 

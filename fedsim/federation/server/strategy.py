@@ -193,14 +193,14 @@ class DPSGD(Strategy):
                 self._sending(number, arrays), grid, self.log_event
             )
         else:
-            bound = summing.sensitivity(config, self.batch.noise_multiplier, size)
+            bound = summing.sensitivity(config.scheme, self.batch.noise_multiplier, size)
             sensitivities = np.full(trials, bound)
         return Round(
             number,
             model,
             sensitivities,
             local and not config.federation.trust.model.server_draws,
-            summing.grid(config, self.batch.noise_multiplier, size),
+            summing.grid(config.scheme, self.batch.noise_multiplier, size),
             (trials, config.candidates, size) if self.batch.by_candidate else (trials, size),
         )
 

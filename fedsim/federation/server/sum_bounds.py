@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2
 
-from fedsim.config import Config
+from fedsim.config.objects import GameRules
 from fedsim.game.challenge import Challenge
 from fedsim.game.federation import Federation
 from fedsim.game.one_run import hosts
@@ -61,7 +61,7 @@ def clipped_parts(
 
 
 def longest_sum(
-    config: Config,
+    rules: GameRules,
     known: Federation,
     chosen: Challenge,
     partition: int,
@@ -71,7 +71,7 @@ def longest_sum(
     """Return how long the message of a client can be in every trial, noise included.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         known: the federation's data.
         chosen: the challenge.
         partition: the client.
@@ -81,24 +81,24 @@ def longest_sum(
     Returns:
         [T]; infinity where nothing is clipped.
     """
-    training = config.training
+    training = rules.scheme.training
     if not training.clipping:
         return np.full(noise_std.shape, np.inf)
-    planted = int((hosts(config) == partition).sum()) if config.canaries.count else 0
+    planted = int((hosts(rules) == partition).sum()) if rules.canaries.count else 0
     parts = clipped_parts(
-        config.privacy.unit,
-        config.data.records,
-        config.challenge.copies,
+        rules.scheme.privacy.unit,
+        rules.scheme.records,
+        rules.scheme.copies,
         known,
         chosen,
         planted,
         partition,
     )
     clean = training.local_steps * parts * training.clipping_norm * LENIENT
-    trust = config.federation.trust.model
+    trust = rules.scheme.federation.trust.model
     if trust.server_draws:
         return np.full(noise_std.shape, clean)
     # |N(0, s² I)|² / s² is chi-squared with P degrees of freedom; the noises of L steps add up.
     quantile = math.sqrt(training.local_steps * chi2.isf(CHANCE, size))
-    share = trust.noise_share(config.participation.expected_clients, 1)
+    share = trust.noise_share(rules.scheme.participation.expected_clients, 1)
     return clean + share * noise_std * quantile * LENIENT

@@ -43,7 +43,9 @@ def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> S
         elif before is not None and observed.round == before.round + 1 and "sum" in observed.model:
             place = torch.device("cpu") if known is None else known.device
             sent = before.model["parameters"], observed.model["sum"]
-            scored = scores(config, known, *(torch.tensor(array).to(place) for array in sent)).cpu()
+            scored = scores(
+                config.game, known, *(torch.tensor(array).to(place) for array in sent)
+            ).cpu()
             found[first] = found[first] + scored if first in found else scored
         previous[first] = observed
     if config is None or not found:

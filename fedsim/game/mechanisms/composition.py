@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import lru_cache
 
-from fedsim.config import Config
+from fedsim.config.objects import Scheme
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism
@@ -40,32 +40,32 @@ def times(counts: Counts, trainings: int) -> Counts:
     return Counter({kind: count * trainings for kind, count in counts.items()})
 
 
-def described(config: Config, counts: Counts) -> Releases:
+def described(scheme: Scheme, counts: Counts) -> Releases:
     """Return what a federation releases in some rounds.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         counts: the rounds.
     """
     rounds = (replace(kind, count=count) for kind, count in counts.items())
-    return replace(privacy.describe(config, 0.0), rounds=tuple(rounds))
+    return replace(privacy.describe(scheme, 0.0), rounds=tuple(rounds))
 
 
-def epsilon_of(config: Config, counts: Counts, vantage: Vantage) -> float:
+def epsilon_of(scheme: Scheme, counts: Counts, vantage: Vantage) -> float:
     """Return epsilon of rounds, at privacy.delta by privacy.accountant; infinite without noise.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         counts: the rounds.
         vantage: towards whom.
     """
     if not counts:
         return 0.0
-    mechanism = described(config, counts).towards(vantage)
-    return _epsilon(mechanism, config.privacy.delta, config.privacy.accountant)
+    mechanism = described(scheme, counts).towards(vantage)
+    return _epsilon(mechanism, scheme.privacy.delta, scheme.privacy.accountant)
 
 
-def running_epsilon(config: Config, counts: Counts, total: Counts, vantage: Vantage) -> float:
+def running_epsilon(scheme: Scheme, counts: Counts, total: Counts, vantage: Vantage) -> float:
     """Return an upper bound on the epsilon of rounds on the way to others, exact at their end.
 
     Counts are rounded up, as `rounded_up` says, so that a long training needs few evaluations.
@@ -73,21 +73,21 @@ def running_epsilon(config: Config, counts: Counts, total: Counts, vantage: Vant
     noise: no two clients' rounds are alike, and every evaluation takes a while.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         counts: the rounds so far.
         total: all rounds in the end.
         vantage: towards whom.
     """
     if counts == total:
-        return epsilon_of(config, counts, vantage)
+        return epsilon_of(scheme, counts, vantage)
     within_total = counts <= total
-    if config.participation.varying and config.participation.secret:
+    if scheme.participation.varying and scheme.participation.secret:
         counts = _as_the_least_noise(counts, total)
     elif not within_total:
-        return epsilon_of(config, counts, vantage)
+        return epsilon_of(scheme, counts, vantage)
     more = Counter({kind: rounded_up(count) for kind, count in counts.items()})
-    found = epsilon_of(config, more, vantage)
-    return min(found, epsilon_of(config, total, vantage)) if within_total else found
+    found = epsilon_of(scheme, more, vantage)
+    return min(found, epsilon_of(scheme, total, vantage)) if within_total else found
 
 
 def _as_the_least_noise(counts: Counts, total: Counts) -> Counts:
@@ -100,26 +100,26 @@ def _as_the_least_noise(counts: Counts, total: Counts) -> Counts:
     return found
 
 
-def at_vantages(config: Config, counts: Counts, total: Counts) -> dict[str, float]:
+def at_vantages(scheme: Scheme, counts: Counts, total: Counts) -> dict[str, float]:
     """Return the `running_epsilon` of every vantage by its name.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         counts: the rounds so far.
         total: all rounds in the end.
     """
-    return {vantage.value: running_epsilon(config, counts, total, vantage) for vantage in Vantage}
+    return {vantage.value: running_epsilon(scheme, counts, total, vantage) for vantage in Vantage}
 
 
-def within(config: Config, counts: Counts, limit: float) -> bool:
+def within(scheme: Scheme, counts: Counts, limit: float) -> bool:
     """Return whether some rounds keep epsilon within a limit at the configured vantage.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         counts: the rounds.
         limit: of epsilon, at privacy.delta.
     """
-    return epsilon_of(config, counts, config.federation.vantage) <= limit * (1 + ROUNDING)
+    return epsilon_of(scheme, counts, scheme.federation.vantage) <= limit * (1 + ROUNDING)
 
 
 def rounded_up(count: int) -> int:

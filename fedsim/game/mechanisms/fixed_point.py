@@ -40,7 +40,7 @@ import torch
 from torch import Tensor
 
 from adversaries.errors import InputError
-from fedsim.config import Config
+from fedsim.config.objects import Scheme
 from fedsim.privacy.mechanism import sensitivity as global_sensitivity
 from fedsim.privacy.participation.histories import most_together
 
@@ -202,27 +202,27 @@ def choose(
     )
 
 
-def agreed(config: Config, noise_multiplier: float, parameters: int) -> FixedPoint:
+def agreed(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoint:
     """Return the grid that the clients and the server of a federation all come to by themselves.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         noise_multiplier: z, nominal.
         parameters: P.
 
     Raises:
         InputError: as of `choose`.
     """
-    training = config.training
+    training = scheme.training
     return choose(
         noise_multiplier,
-        global_sensitivity(config.privacy.neighbouring, training.clipping_norm),
+        global_sensitivity(scheme.privacy.neighbouring, training.clipping_norm),
         training.clipping_norm,
         # A client sends the sum of at most n clipped gradients, or one clipped update.
-        1 if config.privacy.unit == "client" else config.data.records + config.challenge.copies - 1,
-        most_together(config.participation, config.training.rounds),
+        1 if scheme.privacy.unit == "client" else scheme.records + scheme.copies - 1,
+        most_together(scheme.participation, scheme.training.rounds),
         parameters,
-        config.participation.expected_clients,
+        scheme.participation.expected_clients,
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from fedsim.config import Config
+from fedsim.config.objects import Scheme
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import (
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedsim.privacy.calibration import Requirement
 
 
-def noise_multiplier(config: Config) -> float:
+def noise_multiplier(scheme: Scheme) -> float:
     """Return the nominal noise multiplier: sigma over the sensitivity of what adds the noise.
 
     A target rho-beta, rho-alpha, epsilon or mutual information is meant for the configured vantage,
@@ -28,7 +28,7 @@ def noise_multiplier(config: Config) -> float:
     missing in every round. A noise multiplier that is given is taken as it is.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
 
     Returns:
         0 for noise that is no multiple of a sensitivity.
@@ -36,26 +36,26 @@ def noise_multiplier(config: Config) -> float:
     Raises:
         InputError: no noise multiplier reaches the target.
     """
-    privacy, federation = config.privacy, config.federation
+    privacy, federation = scheme.privacy, scheme.federation
     if privacy.noise_multiplier:
         return privacy.noise_multiplier
     if privacy.noise.mechanism.by_candidate:
         return 0.0
-    requirement, found = _requirement(config.privacy), 0.0
-    for history in histories(config.participation, config.training.rounds):
+    requirement, found = _requirement(scheme.privacy), 0.0
+    for history in histories(scheme.participation, scheme.training.rounds):
 
         def towards_vantage(nominal: float, history: History = history) -> Mechanism:
-            return _releases(config, nominal, history).towards(federation.vantage)
+            return _releases(scheme, nominal, history).towards(federation.vantage)
 
         # Whoever is worst off decides.
         if not found or requirement.excess(towards_vantage(found)) > 0:
-            found = _least_nominal(config, requirement, history)
+            found = _least_nominal(scheme, requirement, history)
     return found
 
 
-def _least_nominal(config: Config, requirement: "Requirement", history: History) -> float:
+def _least_nominal(scheme: Scheme, requirement: "Requirement", history: History) -> float:
     """Return the least nominal multiplier for which a client's rounds satisfy a requirement."""
-    federation, steps = config.federation, config.training.local_steps
+    federation, steps = scheme.federation, scheme.training.local_steps
 
     def converted(conversion: Callable[..., float], multiplier: float, there: int) -> float:
         return conversion(
@@ -66,7 +66,7 @@ def _least_nominal(config: Config, requirement: "Requirement", history: History)
             steps,
             there,
             federation.colluding,
-            config.participation.joining_rate,
+            scheme.participation.joining_rate,
         )
 
     first, _ = history[0]
@@ -75,17 +75,17 @@ def _least_nominal(config: Config, requirement: "Requirement", history: History)
     shares = [converted(effective_noise_multiplier, 1.0, there) for there, _ in history]
     ratios = [share / shares[0] for share in shares]
 
-    def mechanism(multiplier: float) -> Mechanism:
+    def of_multiplier(multiplier: float) -> Mechanism:
         groups = (
-            Steps(multiplier * ratio, count * steps, config.participation.rate)
+            Steps(multiplier * ratio, count * steps, scheme.participation.rate)
             for ratio, (_, count) in zip(ratios, history, strict=True)
         )
-        return Mechanism(tuple(groups), config.privacy.neighbouring)
+        return Mechanism(tuple(groups), scheme.privacy.neighbouring)
 
     # A process whose noise is given leaves calibration out.
     from fedsim.privacy import calibration  # noqa: PLC0415
 
-    effective = calibration.least_multiplier(requirement, mechanism)
+    effective = calibration.least_multiplier(requirement, of_multiplier)
     return converted(nominal_noise_multiplier, effective, first)
 
 
@@ -101,7 +101,7 @@ def _requirement(privacy: PrivacyConfig) -> "Requirement":
     return calibration.epsilon_at_most(epsilon, privacy.delta, privacy.accountant)
 
 
-def describe(config: Config, nominal: float, vantage: Vantage | None = None) -> Releases:
+def describe(scheme: Scheme, nominal: float, vantage: Vantage | None = None) -> Releases:
     """Return all rounds that the configuration plans.
 
     Of the client who is worst off, where who joins is public. With as many clients missing as are
@@ -109,31 +109,31 @@ def describe(config: Config, nominal: float, vantage: Vantage | None = None) -> 
     0.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         nominal: the noise multiplier.
         vantage: towards whom a client is worst off; None for the configured one.
     """
-    first, *others = histories(config.participation, config.training.rounds)
-    described = _releases(config, nominal, first)
-    if not (others and nominal and config.training.clipping):
+    first, *others = histories(scheme.participation, scheme.training.rounds)
+    described = _releases(scheme, nominal, first)
+    if not (others and nominal and scheme.training.clipping):
         return described
-    seen_by, privacy = vantage or config.federation.vantage, config.privacy
+    seen_by, privacy = vantage or scheme.federation.vantage, scheme.privacy
     chosen_accountant = accountant(privacy.accountant)
 
     def epsilon(releases: Releases) -> float:
         return chosen_accountant.epsilon(releases.towards(seen_by), privacy.delta)
 
-    return max((described, *(_releases(config, nominal, each) for each in others)), key=epsilon)
+    return max((described, *(_releases(scheme, nominal, each) for each in others)), key=epsilon)
 
 
-def _releases(config: Config, nominal: float, history: History) -> Releases:
+def _releases(scheme: Scheme, nominal: float, history: History) -> Releases:
     """Return the planned rounds of a client."""
-    federation, training = config.federation, config.training
+    federation, training = scheme.federation, scheme.training
     rounds = tuple(
         Rounds(
             nominal if training.clipping else 0.0,
             count,
-            config.participation.rate,
+            scheme.participation.rate,
             training.local_steps,
             None if there == federation.clients else there,
         )
@@ -141,23 +141,23 @@ def _releases(config: Config, nominal: float, history: History) -> Releases:
     )
     return Releases(
         rounds,
-        config.privacy.neighbouring,
+        scheme.privacy.neighbouring,
         federation.trust,
         federation.clients,
         training.clipping_norm,
         federation.colluding,
         federation.summed_in_the_clear,
-        config.participation.joining_rate,
+        scheme.participation.joining_rate,
     )
 
 
-def mechanism(config: Config, nominal: float) -> Mechanism:
+def mechanism(scheme: Scheme, nominal: float) -> Mechanism:
     """Return the mechanism that stands between the configured vantage and the challenge record.
 
     Its steps are all noisy steps that a client takes, also those within a round.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         nominal: the noise multiplier.
     """
-    return describe(config, nominal).towards(config.federation.vantage)
+    return describe(scheme, nominal).towards(scheme.federation.vantage)

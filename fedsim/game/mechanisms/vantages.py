@@ -4,17 +4,22 @@ The belief at a vantage point is a matter of the noise that it does not know. Ev
 noise is a source of it: the clients by their partition numbers, and the server.
 """
 
-from fedsim.config import Config
+from fedsim.config.federation import FederationConfig
 from fedsim.privacy.trust.model import Vantage
 
 EXACT = (Vantage.SERVER, Vantage.PARTICIPANT)
 """The vantage points that see every round, whose belief is the exact posterior."""
 
 
-def measured(config: Config) -> tuple[Vantage, ...]:
-    """Return the vantage points whose beliefs are computed, the configured one first."""
-    primary = config.federation.vantage
-    if config.audit.vantages == "configured":
+def measured(configured_vantage: Vantage, vantages: str) -> tuple[Vantage, ...]:
+    """Return the vantage points whose beliefs are computed, the configured one first.
+
+    Args:
+        configured_vantage: where the adversary sits.
+        vantages: whose beliefs are computed: "configured" or "all".
+    """
+    primary = configured_vantage
+    if vantages == "configured":
         return (primary,)
     return (primary, *(vantage for vantage in Vantage if vantage is not primary))
 
@@ -31,17 +36,24 @@ def suffix(vantage: Vantage, primary: Vantage) -> str:
     return "" if vantage is primary else "_" + vantage.value.replace("-", "_")
 
 
-def tells_noise(config: Config, target_client: bool, adversary: bool, colluder: bool) -> bool:
+def tells_noise(
+    federation: FederationConfig,
+    vantages: str,
+    target_client: bool,
+    adversary: bool,
+    colluder: bool,
+) -> bool:
     """Return whether the auditor of an oracle audit asks a client for the noise that it added.
 
     Args:
-        config: the experiment.
+        federation: who holds the records, who adds the noise, where the adversary sits.
+        vantages: whose beliefs are computed.
         target_client: whether the client holds the challenge, or is it.
         adversary: whether it is the curious participant.
         colluder: whether it tells its noise.
     """
     return any(
-        config.federation.trust.model.hides(vantage, target_client, adversary, colluder)
-        for vantage in measured(config)
+        federation.trust.model.hides(vantage, target_client, adversary, colluder)
+        for vantage in measured(federation.vantage, vantages)
         if vantage in EXACT
     )

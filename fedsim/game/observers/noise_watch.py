@@ -13,7 +13,7 @@ import numpy.typing as npt
 from adversaries.statistics.e_process import closed
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, significance
 from adversaries.statistics.noise_limit import NoiseLimit
-from fedsim.config import Config
+from fedsim.config.objects import Scheme
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.training import TrainingConfig
 from fedsim.privacy.mechanism import aggregate_noise_multiplier, sensitivity
@@ -119,17 +119,17 @@ def alarms(accused: Sequence[str], limits: Mapping[str, float]) -> list[str]:
     return [f"{_subject(name)} {_less(limits[name])} ({sure})." for name in accused]
 
 
-def claimed_std(config: Config, noise_multiplier: float, sources: int) -> float:
+def claimed_std(scheme: Scheme, noise_multiplier: float, sources: int) -> float:
     """Return the standard deviation of the noise that so many clients add together.
 
     Args:
-        config: of the run.
+        scheme: the mechanism as the configuration plans it.
         noise_multiplier: nominal.
         sources: how many clients' messages are in what is looked at.
     """
-    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    bound = sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
     together = aggregate_noise_multiplier(
-        noise_multiplier, config.federation.trust, config.participation.expected_clients, sources
+        noise_multiplier, scheme.federation.trust, scheme.participation.expected_clients, sources
     )
     return bound * together
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio
-from fedsim.config import Config
+from fedsim.config.objects import GameRules
 from fedsim.game.federation import Federation
 from fedsim.game.observers.memory import HISTORY, Memory
 from fedsim.game.observers.participant import entered
@@ -20,7 +20,7 @@ from fedsim.game.round_game import RoundGame
 
 def observe(
     memory: Memory,
-    config: Config,
+    rules: GameRules,
     federation: Federation,
     game: RoundGame,
     start: Tensor,
@@ -35,24 +35,24 @@ def observe(
 
     Args:
         memory: of the rounds before `game.round`.
-        config: the experiment, whose server takes plain steps of one size.
+        rules: what the game is played with.
         federation: its data and model.
         game: the round that `start` is the model of, its trials and the target.
         start: float32 [T, P], the model that was seen then.
         end: float32 [T, P], that of a later round.
         rounds: L, how much later.
     """
-    step = config.training.learning_rate / config.participation.divisor
-    path = _path(config, federation, game, start, end, rounds)
+    step = rules.scheme.training.learning_rate / rules.scheme.participation.divisor
+    path = _path(rules, federation, game, start, end, rounds)
     known, difference = torch.zeros_like(end).double(), torch.zeros_like(end).double()
     for place, model in enumerate(path):
-        common, present, _ = sums(config, federation, game.at(game.round + place), model)
+        common, present, _ = sums(rules, federation, game.at(game.round + place), model)
         known += common
         difference += present
     # In `sums` the target is there by a share q.
-    update = difference / (rounds * config.participation.rate)
-    std = noise_std(config, game.noise_multiplier, update, game.round) * rounds**0.5
-    expected = hypotheses(known, update, None, std, config.participation.rate, rounds)
+    update = difference / (rounds * rules.scheme.participation.rate)
+    std = noise_std(rules.scheme, game.noise_multiplier, update, game.round) * rounds**0.5
+    expected = hypotheses(known, update, None, std, rules.scheme.participation.rate, rounds)
     ratios = log_likelihood_ratio(expected, (start.double() - end.double()) / step)
     # What is known only at the end stands in the column of the last round.
     silent = dict.fromkeys(HISTORY, torch.zeros_like(ratios)) | {"noise_stds": std}
@@ -67,7 +67,7 @@ def observe(
 
 
 def _path(
-    config: Config,
+    rules: GameRules,
     federation: Federation,
     game: RoundGame,
     start: Tensor,
@@ -75,10 +75,10 @@ def _path(
     rounds: int,
 ) -> list[Tensor]:
     """Return the models that the rounds began with: replayed without noise, bent to the end."""
-    step = config.training.learning_rate / config.participation.divisor
+    step = rules.scheme.training.learning_rate / rules.scheme.participation.divisor
     path = [start]
     for place in range(rounds):
-        known, present, _ = sums(config, federation, game.at(game.round + place), path[-1])
+        known, present, _ = sums(rules, federation, game.at(game.round + place), path[-1])
         # Halfway between the two worlds.
         path.append((path[-1].double() - step * (known + present / 2)).float())
     surprise = end.double() - path.pop().double()

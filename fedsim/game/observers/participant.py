@@ -59,7 +59,7 @@ def expect(
             others that join the round.
     """
     config, federation, game, parameters = seen.config, seen.federation, seen.game, seen.parameters
-    bound = summing.sensitivity(config, game.noise_multiplier, parameters.shape[1])
+    bound = summing.sensitivity(config.scheme, game.noise_multiplier, parameters.shape[1])
     multiplier = _unknown_multiplier(
         config.federation.trust, config.participation, game, adversary, unknown_shares
     )
@@ -68,7 +68,7 @@ def expect(
         return replace(memory, pending=expected, known=None, batch=None)
     # What the aggregate has in both worlds, and what the challenge adds in each.
     known = common_part(
-        config,
+        config.game,
         federation,
         set(range(config.federation.clients)) - {adversary, *missing},
         parameters,
@@ -76,7 +76,7 @@ def expect(
         seen.participation,
     )
     known += own_message
-    present, absent = challenge_contributions(config, federation, parameters, game)
+    present, absent = challenge_contributions(config.game, federation, parameters, game)
     if game.target_client in missing:
         present, absent = torch.zeros_like(present), torch.zeros_like(absent)
     pending = hypotheses(
@@ -200,7 +200,7 @@ def replay_target(seen: KnownRound) -> tuple[Tensor, Tensor]:
         clean,
         parameters.repeat(2, 1),
         seen.config.training.local_steps,
-        local_step_size(seen.config, game.round),
+        local_step_size(seen.config.scheme, game.round),
     )
     return both[:trials], both[trials:]
 
@@ -213,7 +213,7 @@ def _replay(seen: KnownRound, adversary: int) -> tuple[Tensor, Tensor]:
     of a step does to the gradients of later ones is left out: an attack, not an exact posterior.
     """
     config, game, parameters = seen.config, seen.game, seen.parameters
-    steps, step_size = config.training.local_steps, local_step_size(config, game.round)
+    steps, step_size = config.training.local_steps, local_step_size(config.scheme, game.round)
     present, absent = replay_target(seen)
     known = absent.clone()
     for client in sorted(set(range(config.federation.clients)) - {adversary, game.target_client}):

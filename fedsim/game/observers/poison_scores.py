@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from adversaries.attacks.poisoning import Floats, logit_gain
-from fedsim.config import Config
+from fedsim.config.objects import GameRules
 from fedsim.game.federation import Federation, initial_parameters
 
 
 def poison_scores(
-    config: Config, federation: Federation, trials: range, released: Tensor
+    rules: GameRules, federation: Federation, trials: range, released: Tensor
 ) -> Floats | None:
     """Return the score of every released model.
 
@@ -23,7 +23,7 @@ def poison_scores(
     (BACKDOORTEST, which prints the loss with the sign of a model that was not trained on it).
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         federation: its data and model.
         trials: the numbers of the T trials.
         released: theta_k, float32 [T, P].
@@ -38,11 +38,11 @@ def poison_scores(
     if crafted is None:
         return None
     if crafted.direction is not None:
-        start = initial_parameters(config, federation, trials).to(released.device)
+        start = initial_parameters(rules, federation, trials).to(released.device)
         moved = start.double() - released.double()
         return (moved @ crafted.direction.to(moved)).cpu().numpy()
     features, labels = federation.members(np.asarray([crafted.record]))
-    if config.challenge.kind == "clipbkd":
+    if rules.challenge.kind == "clipbkd":
         pair = torch.cat([features, torch.zeros_like(features)])
         found = federation.logits(released, pair).double().cpu().numpy()
         return logit_gain(found[:, 0], found[:, 1], int(labels[0]))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from adversaries.errors import InputError
-from fedsim.config import Config
+from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.training import TrainingConfig
 from fedsim.game import participation
 from fedsim.game.client import challenge_contributions, common_part
@@ -28,9 +28,9 @@ from fedsim.privacy.trust.model import Vantage
 Floats = npt.NDArray[np.float64]
 
 
-def why_not(config: Config) -> str | None:
+def why_not(scheme: Scheme) -> str | None:
     """Return why the released model is not attacked, None where it is."""
-    training = config.training
+    training = scheme.training
     if training.optimizer not in LINEAR:
         return (
             f"the model is no linear function of the aggregates under the optimiser "
@@ -38,26 +38,26 @@ def why_not(config: Config) -> str | None:
         )
     if training.local_steps > 1:
         return "clients took steps of their own, whose models would have to be guessed as well"
-    if config.federation.tolerated_dropouts:
+    if scheme.federation.tolerated_dropouts:
         return "which clients took part in which round is known to those who saw the rounds alone"
-    if (noise := config.privacy.noise.mechanism).own_law:
+    if (noise := scheme.privacy.noise.mechanism).own_law:
         return f"the law of {noise.title} depends on the way there, which was not seen"
-    if config.participation.secret and config.noise_seed is None:
+    if scheme.participation.secret and scheme.participation.setting.seed is None:
         return "which of the others took part is known to themselves alone"
     return None
 
 
-def check(config: Config) -> None:
+def check(scheme: Scheme) -> None:
     """Check that the released model can be attacked if it is the configured vantage.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
 
     Raises:
         InputError: it is, and cannot be.
     """
-    reason = why_not(config)
-    if config.federation.vantage is Vantage.RELEASED_MODEL and reason:
+    reason = why_not(scheme)
+    if scheme.federation.vantage is Vantage.RELEASED_MODEL and reason:
         raise InputError(
             f"federation.vantage is 'released-model', but {reason}; choose 'participant', whose "
             "bound is an upper bound for the released model"
@@ -104,7 +104,7 @@ def shares(answers: Floats) -> Floats:
 
 
 def attack(
-    config: Config,
+    rules: GameRules,
     federation: Federation,
     game: RoundGame,
     released: Tensor,
@@ -119,7 +119,7 @@ def attack(
     is replaced by its mean q. Costs two trainings.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         federation: its data and model.
         game: of round k, the last; the numbers of its trials say, with the configuration, theta_0.
         released: theta_k, float32 [T, P].
@@ -131,10 +131,10 @@ def attack(
         seen before.
     """
     rounds = game.round
-    theta = initial_parameters(config, federation, game.trials).to(released.device)
-    answers = responses(config.training, config.participation, rounds)
+    theta = initial_parameters(rules, federation, game.trials).to(released.device)
+    answers = responses(rules.scheme.training, rules.scheme.participation, rounds)
     weights, bridge = answers[-1], shares(answers)
-    path = _path(config, federation, game, theta)
+    path = _path(rules, federation, game, theta)
     # Bent to end at the model that was released, and each round's sums at the bent models.
     surprise = released.double() - path[-1].double()
     observed = theta.double() - released.double()
@@ -144,10 +144,10 @@ def attack(
         model = path[round - 1]
         if bridged and round > 1:
             model = (model.double() + float(bridge[round - 2]) * surprise).float()
-        known, present, absent = sums(config, federation, game.at(round), model)
+        known, present, absent = sums(rules, federation, game.at(round), model)
         observed -= weight * (known + (present + absent) / 2)
         difference += weight * (present - absent)
-        std = noise_std(config, game.noise_multiplier, present - absent, round)
+        std = noise_std(rules.scheme, game.noise_multiplier, present - absent, round)
         variance += weight**2 * std**2
     # One Gaussian observation of all rounds together.
     distance = difference.norm(dim=-1)
@@ -164,24 +164,24 @@ def attack(
     return join([*[before.learnt] * (rounds - 1), last.learnt])
 
 
-def _path(config: Config, federation: Federation, game: RoundGame, theta: Tensor) -> list[Tensor]:
+def _path(rules: GameRules, federation: Federation, game: RoundGame, theta: Tensor) -> list[Tensor]:
     """Return the models from theta_0 on without noise, halfway between the two worlds."""
     path = [theta]
-    optimizer = ServerOptimizer(config.training, config.participation.divisor)
+    optimizer = ServerOptimizer(rules.scheme.training, rules.scheme.participation.divisor)
     for round in range(1, game.round + 1):
-        known, present, absent = sums(config, federation, game.at(round), theta)
+        known, present, absent = sums(rules, federation, game.at(round), theta)
         theta = optimizer.step(theta, (known + (present + absent) / 2).float(), round)
         path.append(theta)
     return path
 
 
 def sums(
-    config: Config, federation: Federation, game: RoundGame, parameters: Tensor
+    rules: GameRules, federation: Federation, game: RoundGame, parameters: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the sum that both worlds have in a round, and what D and D' are expected to add.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         federation: its data and model.
         game: the round, its trials and the target.
         parameters: float32 [T, P], the models that the round begins with.
@@ -190,32 +190,32 @@ def sums(
         float64 [T, P], three times; of a sampled target a share q of what it would add.
     """
     rate, taking_part = (
-        config.participation.rate,
-        participation.coins(config.participation, config.trials, federation, game),
+        rules.scheme.participation.rate,
+        participation.coins(rules.scheme.participation, rules.trials, federation, game),
     )
-    everybody = range(config.federation.clients)
-    known = common_part(config, federation, everybody, parameters, game, taking_part)
-    present, absent = challenge_contributions(config, federation, parameters, game)
+    everybody = range(rules.scheme.federation.clients)
+    known = common_part(rules, federation, everybody, parameters, game, taking_part)
+    present, absent = challenge_contributions(rules, federation, parameters, game)
     return known, rate * present, rate * absent
 
 
-def noise_std(config: Config, nominal: float, difference: Tensor, round: int) -> Tensor:
+def noise_std(scheme: Scheme, nominal: float, difference: Tensor, round: int) -> Tensor:
     """Return sigma of a round's noise [T], from all who add some.
 
     Args:
-        config: the experiment.
+        scheme: the mechanism as the configuration plans it.
         nominal: the noise multiplier.
         difference: [T, P], how far the two worlds' sums are apart.
         round: counts from 1.
     """
-    trust, there = config.federation.trust, config.participation.participants(round)
+    trust, there = scheme.federation.trust, scheme.participation.participants(round)
     sources = 1 if trust.model.server_draws else len(there)
     multiplier = aggregate_noise_multiplier(
-        nominal, trust, config.participation.expected_clients, sources
+        nominal, trust, scheme.participation.expected_clients, sources
     )
     if not sources:  # of nobody there is nothing, nor any noise
         multiplier = 0.0
-    if config.privacy.sensitivity == "local":
-        return multiplier * difference.norm(dim=-1) / config.training.sampling_rate
-    bound = summing.sensitivity(config, nominal, difference.shape[1])
+    if scheme.privacy.sensitivity == "local":
+        return multiplier * difference.norm(dim=-1) / scheme.training.sampling_rate
+    bound = summing.sensitivity(scheme, nominal, difference.shape[1])
     return torch.full_like(difference[:, 0], multiplier * bound)

@@ -40,8 +40,8 @@ def conclude(seen: KnownRound, summed: Collection[int], noise_std: Tensor, messa
             config.training.local_steps, config.participation, known, present, noise_std
         )
     else:
-        known = common_part(config, federation, summed, parameters, game, seen.participation)
-        present, absent = challenge_contributions(config, federation, parameters, game)
+        known = common_part(config.game, federation, summed, parameters, game, seen.participation)
+        present, absent = challenge_contributions(config.game, federation, parameters, game)
         replaced = absent if config.privacy.neighbouring is Neighbouring.REPLACE else None
         expected = hypotheses(known, present, replaced, noise_std, rate)
     if bool(noise_std.any()):

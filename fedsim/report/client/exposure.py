@@ -84,7 +84,7 @@ def measure(
         InputError: a kept model is damaged.
     """
     config = training.config
-    faced = admission.released(config, noise_multiplier, 1).noise_multiplier
+    faced = admission.released(config.scheme, noise_multiplier, 1).noise_multiplier
     clipping_norm = config.training.clipping_norm
     std = faced * sensitivity(config.privacy.neighbouring, clipping_norm)
     features, labels = known.members(known.owned_by(partition))

@@ -16,7 +16,8 @@ from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval
 from fedsim.audits.results.theory import Bounds, VantageBounds
 from fedsim.audits.results.verdicts import Towards
-from fedsim.config import Config, Scalar
+from fedsim.config import Scalar
+from fedsim.config.objects import Scheme
 from fedsim.config.targets import KEYS
 from fedsim.privacy.mechanism import effective_noise_multiplier
 from fedsim.privacy.trust import Trust
@@ -217,17 +218,17 @@ def varied(limit: Limit, over: Mapping[str, Sequence[Scalar]]) -> dict[str, Sequ
     return {**over, limit.key: limit.levels(FEW_FACTORS if over else FACTORS)}
 
 
-def check(config: Config) -> None:
+def check(scheme: Scheme) -> None:
     """Make sure that noise protects from the vantage at all.
 
     Args:
-        config: of a setting.
+        scheme: the mechanism as the configuration plans it.
 
     Raises:
         InputError: it does not; it says under which trust it does.
     """
-    federation = config.federation
-    if config.privacy.noise.mechanism.by_candidate:
+    federation = scheme.federation
+    if scheme.privacy.noise.mechanism.by_candidate:
         raise InputError(
             'fedsim choose is for noise with a guarantee; set privacy.noise to "isotropic" '
             "(PAC noise bounds what is told on average alone)"

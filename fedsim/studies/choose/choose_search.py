@@ -168,7 +168,7 @@ def search(
     varied = choose.varied(request.limit, request.over)
     points = grid.grid(varied)
     first = load({**request.played, **points[0].values})
-    choose.check(first)
+    choose.check(first.scheme)
     limited = f"{request.limit.kind}-{request.limit.value:g}"
     out = out or Path("fedsim-runs") / f"{first.run.name}-choose-{limited}"
     report_directory.check_new(out, replacing=KIND)
@@ -267,7 +267,7 @@ def _needed(request: Request, choice: Choice, load: Load) -> float | None:
         return None
     values = {**dict(choice.chosen.others), request.limit.key: request.limit.value}
     try:
-        return privacy.noise_multiplier(load({**request.played, **values}))
+        return privacy.noise_multiplier(load({**request.played, **values}).scheme)
     except InputError:  # it is said beside the answer, which stands without it
         return None
 
@@ -277,5 +277,5 @@ def _cost(plans: Sequence["Plan"]) -> SearchCost | None:
     neighbours = {plan.config.privacy.neighbouring for plan in plans}
     if len(neighbours) != 1 or any(plan.config.privacy.sensitivity == "local" for plan in plans):
         return None
-    mechanisms = [privacy.mechanism(plan.config, plan.noise_multiplier) for plan in plans]
+    mechanisms = [privacy.mechanism(plan.config.scheme, plan.noise_multiplier) for plan in plans]
     return search_cost(mechanisms, min(plan.config.privacy.delta for plan in plans))

@@ -199,9 +199,9 @@ def _read(source: Path, otherwise: Mapping[str, object]) -> _Subject:
         if "rounds" in tree:
             return _Subject(replace(described.load(source), **supposed))
         config = configuration.load(source)
-        nominal, trainings = privacy.noise_multiplier(config), config.trials.count
-        training = privacy.describe(config, nominal)
-        everything = spending.describe_everything(config, nominal, [])
+        nominal, trainings = privacy.noise_multiplier(config.scheme), config.trials.count
+        training = privacy.describe(config.scheme, nominal)
+        everything = spending.describe_everything(config.scheme, nominal, [])
     return _Subject(
         replace(training, **supposed),
         config,
@@ -238,7 +238,12 @@ def _label(
 
 
 def unbounded(clipping: bool, noise_kind: Noise) -> str | None:
-    """Return why no epsilon is finite whatever the noise, None where it may be."""
+    """Return why no epsilon is finite whatever the noise, None where it may be.
+
+    Args:
+        clipping: whether gradients are clipped.
+        noise_kind: the noise mechanism.
+    """
     if (noise := noise_kind.mechanism).by_candidate:
         return f"{noise.title} is no multiple of a sensitivity and not DP; epsilon is infinite"
     if not clipping:

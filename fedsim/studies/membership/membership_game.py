@@ -27,6 +27,7 @@ from fedsim.common.memory import readable, spare
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
 from fedsim.config.federation import DataConfig
+from fedsim.config.objects import GameRules, Scheme
 from fedsim.game import federation
 from fedsim.game.client import noise, noise_sources
 from fedsim.game.federation import Federation
@@ -92,12 +93,12 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
     Raises:
         InputError: what cannot be played, before anything is trained; a model that diverged.
     """
-    check(config)
+    check(config.game)
     _check_memory(config.run.memory_limit, config.data, config.training.rounds, count)
     inside = inclusion(config.run.seed, count, config.data.records)
     _check_coins(config.data.records, config.run.seed, inside, count)
     known = federation.load(config)
-    nominal = privacy.noise_multiplier(config)
+    nominal = privacy.noise_multiplier(config.scheme)
     if known.device.type == "cpu":
         single_threaded_kernels()
     rounds = observed_rounds(config.training.rounds)
@@ -111,12 +112,12 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
     for first in range(0, count, batch):
         part = range(first, min(first + batch, count))
         rows = slice(part.start, part.stop)
-        theta = federation.initial_parameters(config, known, part).to(known.device)
+        theta = federation.initial_parameters(config.game, known, part).to(known.device)
         optimizer = ServerOptimizer(config.training, config.participation.divisor / 2)
         along[rows, 0] = _losses(known, theta, everybody)
         for round in range(1, config.training.rounds + 1):
             try:
-                total = _released(config, known, theta, inside[rows], part, round, nominal)
+                total = _released(config.scheme, known, theta, inside[rows], part, round, nominal)
             except FloatingPointError as error:  # the model diverged
                 raise InputError(str(error)) from None
             # What a run broadcasts, and steps its model with.
@@ -130,7 +131,7 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
         population[rows] = losses.cpu().numpy()
         accuracy[rows] = correct.double().mean(1).cpu().numpy()
     observations = Observations(along[:, -1], inside, along, population)
-    return Game(observations, rounds, nominal, mechanism(config, nominal), accuracy)
+    return Game(observations, rounds, nominal, mechanism(config.scheme, nominal), accuracy)
 
 
 def inclusion(seed: int, count: int, records: int) -> Bools:
@@ -176,27 +177,27 @@ def attacked(attack: Attack, seen: Observations) -> tuple[Floats, float | None]:
     return attack.score(games, given), threshold
 
 
-def check(config: Config) -> None:
+def check(rules: GameRules) -> None:
     """Raise an error for a training that is not DP-SGD on records, one step in a round.
 
     What is about one challenge has no place either: here every record is one.
 
     Args:
-        config: the training.
+        rules: what the game is played with.
 
     Raises:
         InputError: a setting that does not fit, with the one that does.
     """
     for key, value, needed in (
-        ("privacy.unit", config.privacy.unit, "record"),
-        ("privacy.noise", config.privacy.noise, "isotropic"),
-        ("privacy.sensitivity", config.privacy.sensitivity, "global"),
-        ("training.local-steps", config.training.local_steps, 1),
-        ("federation.dropout-rate", config.federation.dropout_rate, 0.0),
-        ("challenge.kind", config.challenge.kind, "record"),
-        ("challenge.copies", config.challenge.copies, 1),
-        ("canaries.count", config.canaries.count, 0),
-        ("trials.pairing", config.trials.pairing, "independent"),
+        ("privacy.unit", rules.scheme.privacy.unit, "record"),
+        ("privacy.noise", rules.scheme.privacy.noise, "isotropic"),
+        ("privacy.sensitivity", rules.scheme.privacy.sensitivity, "global"),
+        ("training.local-steps", rules.scheme.training.local_steps, 1),
+        ("federation.dropout-rate", rules.scheme.federation.dropout_rate, 0.0),
+        ("challenge.kind", rules.challenge.kind, "record"),
+        ("challenge.copies", rules.scheme.copies, 1),
+        ("canaries.count", rules.canaries.count, 0),
+        ("trials.pairing", rules.trials.pairing, "independent"),
     ):
         if value != needed:
             wanted = f'"{needed}"' if isinstance(needed, str) else str(needed)
@@ -204,7 +205,7 @@ def check(config: Config) -> None:
                 f"{key} is {value}, but the population's game is about every record alike, in "
                 f"independent models and DP-SGD with one step in a round; set {key} = {wanted}"
             )
-    if config.model.initialisation == "worst-case":
+    if rules.model.initialisation == "worst-case":
         raise InputError(
             "model.initialisation is worst-case, whose first model was fitted to the records of D "
             "without noise, so that a model that is trained on half of them has seen the others; "
@@ -212,17 +213,17 @@ def check(config: Config) -> None:
         )
 
 
-def mechanism(config: Config, nominal: float) -> Mechanism | None:
+def mechanism(scheme: Scheme, nominal: float) -> Mechanism | None:
     """Return what hides one record in all global models; None without clipping.
 
     A record is there or not, whatever neighbours the noise was made for, and all noise of all
     clients hides it from somebody who is none of them.
 
     Args:
-        config: the training.
+        scheme: the mechanism as the configuration plans it.
         nominal: the noise multiplier.
     """
-    training, federation_ = config.training, config.federation
+    training, federation_ = scheme.training, scheme.federation
     if not training.clipping:
         return None
     whole = aggregate_noise_multiplier(
@@ -230,7 +231,7 @@ def mechanism(config: Config, nominal: float) -> Mechanism | None:
     )
     norm = training.clipping_norm
     return Mechanism.alike(
-        whole * sensitivity(config.privacy.neighbouring, norm) / norm,
+        whole * sensitivity(scheme.privacy.neighbouring, norm) / norm,
         training.rounds,
         training.sampling_rate,
         Neighbouring.ADD_REMOVE,
@@ -322,7 +323,7 @@ def _losses(known: Federation, theta: Tensor, records: tuple[Tensor, Tensor]) ->
 
 
 def _released(
-    config: Config,
+    scheme: Scheme,
     known: Federation,
     theta: Tensor,
     inside: Bools,
@@ -331,12 +332,14 @@ def _released(
     nominal: float,
 ) -> Tensor:
     """Return the noisy sum of a round, float64 [T, P], over the records that each model has."""
-    rate, records = config.training.sampling_rate, config.data.records
-    coins = participation(config.noise_seed, trials, round, records, rate)
+    rate, records = scheme.training.sampling_rate, scheme.records
+    coins = participation(scheme.participation.setting.seed, trials, round, records, rate)
     taking_part = torch.from_numpy(inside if coins is None else inside & coins).to(theta.device)
     total = known.clipped_sum(theta, np.arange(records), taking_part)
-    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    bound = sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
     each = torch.full((len(trials),), nominal * bound, dtype=torch.float64, device=theta.device)
-    for source in noise_sources(config.federation):
-        total += noise(config.noise_seed, trials, round, source, each, theta.shape[1])
+    for source in noise_sources(scheme.federation):
+        total += noise(
+            scheme.participation.setting.seed, trials, round, source, each, theta.shape[1]
+        )
     return total

@@ -18,6 +18,7 @@ from fedsim.common.device import single_threaded_kernels
 from fedsim.config import Config
 from fedsim.config.campaign import TrialsConfig
 from fedsim.config.federation import FederationConfig
+from fedsim.config.objects import GameRules
 from fedsim.game import federation
 from fedsim.game.client import noise, noise_sources
 from fedsim.game.federation import Federation
@@ -102,11 +103,11 @@ def follow(
         InputError: what cannot be followed.
         RuntimeError: a local sensitivity exceeds what clipping allows.
     """
-    check(config)
+    check(config.game)
     _check_asked(config.training.rounds, pairs, trials, checkpoints)
     known = federation.load(config)
     check_pairs(known, pairs, config.privacy.neighbouring)
-    multiplier = privacy.noise_multiplier(config)
+    multiplier = privacy.noise_multiplier(config.scheme)
     bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
     if known.device.type == "cpu":
         single_threaded_kernels()
@@ -118,7 +119,7 @@ def follow(
     for first in range(0, trials, batch):
         part = range(first, min(first + batch, trials))
         rows = slice(part.start, part.stop)
-        theta = federation.initial_parameters(config, known, part).to(known.device)
+        theta = federation.initial_parameters(config.game, known, part).to(known.device)
         optimizer = ServerOptimizer(config.training, config.participation.divisor)
         for round in range(1, rounds + 1):
             found[rows, round - 1] = pair_sensitivities(known, theta, pairs)
@@ -144,24 +145,24 @@ def follow(
     return Course(tuple(pairs), found, stds, bound, tuple(seen))
 
 
-def check(config: Config) -> None:
+def check(rules: GameRules) -> None:
     """Raise an error for a training whose steps are not those of Algorithm 1.
 
     Args:
-        config: the training.
+        rules: what the game is played with.
 
     Raises:
         InputError: a setting that does not fit, with the one that does.
     """
     for key, value, needed in (
-        ("privacy.unit", config.privacy.unit, "record"),
-        ("privacy.noise", config.privacy.noise, "isotropic"),
-        ("training.clipping", config.training.clipping, True),
-        ("training.local-steps", config.training.local_steps, 1),
-        ("training.sampling-rate", config.training.sampling_rate, 1.0),
-        ("federation.dropout-rate", config.federation.dropout_rate, 0.0),
-        ("challenge.kind", config.challenge.kind, "record"),
-        ("challenge.copies", config.challenge.copies, 1),
+        ("privacy.unit", rules.scheme.privacy.unit, "record"),
+        ("privacy.noise", rules.scheme.privacy.noise, "isotropic"),
+        ("training.clipping", rules.scheme.training.clipping, True),
+        ("training.local-steps", rules.scheme.training.local_steps, 1),
+        ("training.sampling-rate", rules.scheme.training.sampling_rate, 1.0),
+        ("federation.dropout-rate", rules.scheme.federation.dropout_rate, 0.0),
+        ("challenge.kind", rules.challenge.kind, "record"),
+        ("challenge.copies", rules.scheme.copies, 1),
     ):
         if value != needed:
             wanted = f'"{needed}"' if isinstance(needed, str) else str(needed).lower()

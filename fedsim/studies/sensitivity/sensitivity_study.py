@@ -41,6 +41,7 @@ from fedsim.common import device
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
 from fedsim.config.challenge import ChallengeConfig
+from fedsim.config.objects import GameRules
 from fedsim.game import challenge, federation
 from fedsim.game.embedding import initial_parameters
 from fedsim.game.federation import Federation
@@ -175,7 +176,7 @@ def study(
     ranked = _ranked(config, known, between, top, stage)
     pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
     with stage("local sensitivity of all pairs") as progress:
-        theta = initial_parameters(config, known)
+        theta = initial_parameters(config.game, known)
         truth = largest(
             known, theta, config.privacy.neighbouring, top=1, of=pairs, progress=progress
         )
@@ -189,7 +190,7 @@ def study(
         seen |= {point.round: (point.truth, point.model) for point in course.checkpoints}
     with stage("dissimilarities against local sensitivity") as progress:
         compared, heuristics, truths = _drawn(
-            config, known, between, [model for _, model in seen.values()], progress
+            config.game, known, between, [model for _, model in seen.values()], progress
         )
         views = tuple(
             View(
@@ -233,7 +234,7 @@ def check(config: Config, top: int, trials: int) -> None:
     if top < 1:
         raise InputError(f"top is {top}; give how many pairs to show, 1 or more")
     measure(config.challenge.dissimilarity)
-    sensitivity_course.check(config)
+    sensitivity_course.check(config.game)
     known = federation.load(config)
     dataset_sensitivity.check(
         config.privacy.neighbouring.value,
@@ -275,8 +276,8 @@ class Compared:
         """
         split, replace = known.split, config.privacy.neighbouring is Neighbouring.REPLACE
         return cls(
-            challenge.compared_features(config, known, split.members_records.features),
-            challenge.compared_features(config, known, split.pool_records.features)
+            challenge.compared_features(config.game, known, split.members_records.features),
+            challenge.compared_features(config.game, known, split.pool_records.features)
             if replace
             else None,
             challenge.columns_of(known),
@@ -366,7 +367,7 @@ Heuristics = dict[str, Floats | str]
 
 
 def _drawn(
-    config: Config,
+    rules: GameRules,
     known: Federation,
     compared: Compared,
     thetas: list[Tensor],
@@ -384,7 +385,7 @@ def _drawn(
         norms = gradient_sensitivity.record_sensitivities(known, torch.stack(thetas))
         truths = list(norms)
     else:
-        draw = generator(config.run.seed, Role.COMPARED)
+        draw = generator(rules.seed, Role.COMPARED)
         rows = _some(len(features), COMPARED_RECORDS, draw)
         others = _some(len(pool), COMPARED_PAIRS // len(rows), draw)
         size = (len(rows), len(others))
@@ -397,7 +398,7 @@ def _drawn(
         if name in BY_COLUMN and not known.split.dataset.categorical:
             heuristics[name] = "no column is categorical, so that it orders pairs as manhattan does"
             continue
-        if config.challenge.space == "embedding" and name in OF_RAW_FEATURES:
+        if rules.challenge.space == "embedding" and name in OF_RAW_FEATURES:
             heuristics[name] = "it is of raw features, and an embedding is compared"
             continue
         try:

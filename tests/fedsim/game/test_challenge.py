@@ -67,7 +67,7 @@ def test_in_the_embedding_the_farthest_pair_of_last_inputs_is_taken(
         {"challenge.space": "embedding", "privacy.neighbouring": "replace", "model.name": "mlp"}
     )
     known = federation.load(config)
-    theta = initial_parameters(config, known)
+    theta = initial_parameters(config.game, known)
     split = known.split
     distances = euclidean(
         *(

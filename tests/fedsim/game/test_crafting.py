@@ -56,7 +56,7 @@ def test_clipbkd_is_along_the_direction_that_the_records_use_least(small: Make) 
     rows = federation.load(small()).split.members_records.features.reshape(24, -1)
     assert np.linalg.norm(point) == pytest.approx(np.linalg.norm(rows, axis=1).mean(), rel=1e-6)
     np.testing.assert_allclose(rows @ point.ravel(), 0, atol=1e-4)  # 24 records of 64 pixels
-    theta = initial_parameters(config, known, range(1))
+    theta = initial_parameters(config.game, known, range(1))
     logits = known.logits(theta, torch.tensor(point)[None])[0, 0]
     assert label == int(logits.argmin())
 
@@ -64,7 +64,7 @@ def test_clipbkd_is_along_the_direction_that_the_records_use_least(small: Make) 
 def test_the_gradient_of_clipbkd_is_nearly_orthogonal_to_those_of_the_data(small: Make) -> None:
     config, known = _known(small, "clipbkd")
     record = _place(config)
-    theta = initial_parameters(config, known, range(1))
+    theta = initial_parameters(config.game, known, range(1))
     gradients = known.clipper.clipped_gradients(theta, *known.members(np.arange(24)))[0]
     weights = torch.nn.functional.normalize(gradients[:, :640])  # of the layer, without its biases
     cosines = (weights @ weights[record]).abs()
@@ -106,7 +106,9 @@ def test_a_mislabelled_record_has_the_class_that_the_first_model_likes_least(sma
     config, known = _known(small, "mislabelled", challenge_record=2)
     own = int(federation.load(small()).split.members_records.labels[2])
     point, label = _pair(known, 2)
-    logits = known.logits(initial_parameters(config, known, range(1)), torch.tensor(point)[None])
+    logits = known.logits(
+        initial_parameters(config.game, known, range(1)), torch.tensor(point)[None]
+    )
     others = [c for c in range(10) if c != own]
     assert label == min(others, key=lambda c: float(logits[0, 0, c]))
 
@@ -153,7 +155,7 @@ def test_the_worlds_differ_by_every_copy_and_by_nothing_else(
 ) -> None:
     config, known = _known(small, kind, challenge_copies=copies, privacy_neighbouring=neighbouring)
     chosen = choose(config)
-    theta = initial_parameters(config, known, range(2))
+    theta = initial_parameters(config.game, known, range(2))
     with_it, without = (
         clean_sum(
             known,
@@ -168,7 +170,7 @@ def test_the_worlds_differ_by_every_copy_and_by_nothing_else(
     present, absent = challenge_gradients(known, theta, _place(config), chosen.replacement)
     torch.testing.assert_close(with_it - without, present - absent, rtol=1e-5, atol=1e-6)
     game = RoundGame(1, range(2), 1.0, chosen.client, chosen.record, chosen.replacement)
-    rest = common_part(config, known, [chosen.client], theta, game, None)
+    rest = common_part(config.game, known, [chosen.client], theta, game, None)
     torch.testing.assert_close(with_it, rest + present, rtol=1e-5, atol=1e-6)
     if kind == "record":
         (one,) = known.clipper.clipped_gradients(
@@ -187,7 +189,7 @@ def test_the_vector_is_of_the_clipping_norm_and_opposed_where_it_is_replaced(sma
         }
         config = small(changes)
         known = federation.load(config)
-        theta = initial_parameters(config, known, range(2))
+        theta = initial_parameters(config.game, known, range(2))
         present, absent = challenge_gradients(known, theta, _place(config), None)
         expected = torch.zeros_like(present)
         expected[:, 7] = 2.5
@@ -204,8 +206,8 @@ def test_without_a_coordinate_the_vector_has_a_random_direction(small: Make) -> 
 
 def test_a_fixed_first_model_is_that_of_the_first_trial(small: Make) -> None:
     random, fixed = small(), small({"model.initialisation": "fixed"})
-    drawn = initial_parameters(random, federation.load(random), range(3))
-    held = initial_parameters(fixed, federation.load(fixed), range(1, 3))
+    drawn = initial_parameters(random.game, federation.load(random), range(3))
+    held = initial_parameters(fixed.game, federation.load(fixed), range(1, 3))
     assert not torch.equal(drawn[0], drawn[1])
     assert torch.equal(held, drawn[:1].expand(2, -1))
 
@@ -213,7 +215,7 @@ def test_a_fixed_first_model_is_that_of_the_first_trial(small: Make) -> None:
 def test_the_worst_first_model_leaves_a_gradient_to_the_challenge_alone(small: Make) -> None:
     config, known = _known(small, "mislabelled", model_initialisation="worst-case")
     record = _place(config)
-    theta = initial_parameters(config, known, range(2))
+    theta = initial_parameters(config.game, known, range(2))
     assert torch.equal(theta[0], theta[1])
     norms = known.clipper.clipped_gradients(theta[:1], *known.members(np.arange(24)))[0].norm(dim=1)
     others = np.delete(np.arange(24), [record])

@@ -154,5 +154,5 @@ def test_the_noise_is_for_the_client_that_joins_most_rounds(rate: float, small: 
     most = int(np.sum(there, axis=0).max())
     assert histories(config.participation, config.training.rounds) == (((5, most),),)
     assert most < 30
-    mechanism = Mechanism.alike(privacy.noise_multiplier(config), most, rate)
+    mechanism = Mechanism.alike(privacy.noise_multiplier(config.scheme), most, rate)
     assert PLD.epsilon(mechanism, config.privacy.delta) == pytest.approx(1.5, rel=1e-5)

@@ -89,8 +89,8 @@ def _sums(
     known, trials = federation.load(config), range(8)
     if config.privacy.unit == "client":
         game = RoundGame(round, trials, Z, TARGET, None, None)
-        rest = client_level.total(config, known, there - {TARGET}, theta, game)
-        return rest, client_level.contribution(config, known, TARGET, theta, game), None
+        rest = client_level.total(config.game, known, there - {TARGET}, theta, game)
+        return rest, client_level.contribution(config.game, known, TARGET, theta, game), None
     coins = sampling.participation(0, trials, round, len(known.client_of), RATE)
     assert coins is not None
     taken = torch.tensor(coins & np.isin(known.client_of, sorted(there)))
@@ -133,7 +133,9 @@ def test_rounds_are_of_those_who_joined_and_the_posterior_is_that_of_the_densiti
         aggregate = torch.tensor(messages.only(sent[messages.AGGREGATE])).double()
         rest, own, coin = _sums(config, there, round, theta, record)
         # Each adds the whole noise, or its share of what as many as are expected add.
-        grid_of = fixed_point.agreed(config, Z, theta.shape[1]) if trust == "distributed" else None
+        grid_of = (
+            fixed_point.agreed(config.scheme, Z, theta.shape[1]) if trust == "distributed" else None
+        )
         std = Z * config.training.clipping_norm
         if grid_of is not None:
             std = Z * grid_of.sensitivity / np.sqrt(JOINING * CLIENTS)
@@ -223,7 +225,7 @@ def test_noise_is_for_the_client_who_is_worst_off(
     wanted = {"privacy.noise-multiplier": 0.0, "privacy.epsilon": 1.5, "training.rounds": 20}
     place = {"federation.trust": trust, "federation.vantage": vantage}
     config = small(UNITS[unit] | wanted | place)
-    nominal, delta = privacy.noise_multiplier(config), config.privacy.delta
+    nominal, delta = privacy.noise_multiplier(config.scheme), config.privacy.delta
     rounds = [np.flatnonzero(sampling.joined(0, i, CLIENTS, JOINING)) for i in range(1, 21)]
     spent = []
     for client in range(CLIENTS):
@@ -238,7 +240,7 @@ def test_noise_is_for_the_client_who_is_worst_off(
                 steps.compose(dp_accounting.PoissonSampledDpEvent(rate, step))
         spent.append(steps.get_epsilon(delta))
     assert max(spent) == pytest.approx(1.5, rel=4e-3)
-    described = privacy.describe(config, nominal)
+    described = privacy.describe(config.scheme, nominal)
     found = accountant("pld").epsilon(described.towards(Vantage(vantage)), delta)
     assert found == pytest.approx(1.5, rel=1e-6)
 
@@ -252,7 +254,7 @@ def test_the_budget_is_planned_by_the_coins_and_the_ledger_keeps_it(
     def spent(rounds: int) -> float:
         return max(
             composition.epsilon_of(
-                config,
+                config.scheme,
                 composition.Counts(
                     planned_kind(config.training, config.participation, nominal, round)
                     for round in range(1, rounds + 1)
@@ -276,7 +278,7 @@ def test_the_budget_is_planned_by_the_coins_and_the_ledger_keeps_it(
     server_app.carry_out(grid, plan, directory)
     rows = ledger.read(directory)
     assert len(rows) == plan.rounds
-    worst = spending.describe(limited, nominal, rows).towards(vantage)
+    worst = spending.describe(limited.scheme, nominal, rows).towards(vantage)
     assert PLD.epsilon(worst, limited.privacy.delta) == pytest.approx(spent(plan.rounds))
     said = json.loads(directory.path.joinpath("report.json").read_text())["budget"]
     assert said["rounds_run"] == plan.rounds

@@ -63,9 +63,9 @@ def test_coins_are_fair_and_those_of_a_trial_whatever_its_batch(small: Make) -> 
 
 
 def test_canaries_are_planted_at_the_named_clients_in_turn(small: Make) -> None:
-    assert one_run.hosts(small({"canaries.count": 5})).tolist() == [0, 1, 2, 0, 1]
+    assert one_run.hosts(small({"canaries.count": 5}).game).tolist() == [0, 1, 2, 0, 1]
     named = small({"canaries.count": 5, "canaries.clients": "2, 0"})
-    assert one_run.hosts(named).tolist() == [0, 2, 0, 2, 0]
+    assert one_run.hosts(named.game).tolist() == [0, 2, 0, 2, 0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -77,9 +77,9 @@ def test_the_clients_canaries_add_up_to_those_that_are_in(kind: str, small: Make
         one_run.included(config.canaries.count, config.run.seed, trials)
     ).double()
     for clients in ([0], [1, 2], [0, 1, 2]):
-        there = torch.from_numpy(np.isin(one_run.hosts(config), clients))
+        there = torch.from_numpy(np.isin(one_run.hosts(config.game), clients))
         expected = torch.einsum("tmp,tm->tp", each, coins * there)
-        found = one_run.planted(config, known, clients, models, trials)
+        found = one_run.planted(config.game, known, clients, models, trials)
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
     assert each.norm(dim=-1).max() <= config.training.clipping_norm * (1 + 1e-6)
 
@@ -124,10 +124,10 @@ def test_a_score_is_the_inner_product_with_what_the_canary_adds(
     known, models = federation.load(config), _models(config)
     released = torch.randn(models.shape, generator=torch.Generator().manual_seed(2))
     expected = torch.einsum("tmp,tp->tm", _one_by_one(config, models), released.double())
-    whole = one_run.scores(config, known, models, released)
+    whole = one_run.scores(config.game, known, models, released)
     torch.testing.assert_close(whole, expected, rtol=0, atol=1e-6)
     monkeypatch.setattr(one_run, "FORMED", 7 * models.numel())
-    torch.testing.assert_close(one_run.scores(config, known, models, released), whole)
+    torch.testing.assert_close(one_run.scores(config.game, known, models, released), whole)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -135,9 +135,9 @@ def test_an_auditor_who_knows_the_data_leaves_them_out(kind: str, small: Make) -
     config = small(_planted(kind) | {"canaries.known-data": True})
     known, models = federation.load(config), _models(config)
     data = known.clipped_sum(models, np.arange(24))
-    added = one_run.planted(config, known, range(3), models, range(3))
+    added = one_run.planted(config.game, known, range(3), models, range(3))
     assert added is not None
-    found = one_run.scores(config, known, models, data + added)
+    found = one_run.scores(config.game, known, models, data + added)
     expected = torch.einsum("tmp,tp->tm", _one_by_one(config, models), added)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
@@ -353,7 +353,7 @@ def test_which_bound_leads_is_a_matter_of_the_canaries_kind() -> None:
 def test_what_a_kind_says_of_its_canaries_directions_is_so(kind: str, small: Make) -> None:
     config = small(_planted(kind))
     models, same = _models(config, 1).expand(COUNT, -1), torch.eye(COUNT).double()
-    found = one_run.KINDS[kind].total(config, federation.load(config), models, same)
+    found = one_run.KINDS[kind].total(config.game, federation.load(config), models, same)
     overlaps = (found.double() @ found.double().T).fill_diagonal_(0.0)
     assert one_run.KINDS[kind].orthogonal == (overlaps.abs().max().item() < 1e-9)
 

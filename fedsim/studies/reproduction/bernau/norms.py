@@ -94,7 +94,7 @@ def _norms(means: Means, data: str) -> tuple[Floats, Floats]:
     config = configured(means, data, {})
     free = configured(means, data, {"training.clipping-norm": UNCLIPPED})
     clipped, known = federation.load(config), federation.load(free)
-    theta = federation.initial_parameters(config, clipped, range(MODELS[means.scale]))
+    theta = federation.initial_parameters(config.game, clipped, range(MODELS[means.scale]))
     theta = theta.to(clipped.device)
     first = gradient_sensitivity.record_sensitivities(known, theta)
     optimizer = ServerOptimizer(config.training, config.participation.divisor)

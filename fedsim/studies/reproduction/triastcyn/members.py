@@ -126,7 +126,7 @@ def p_values(distances: Distances) -> tuple[Floats, Floats]:
 def _distances(means: Means, regime: Regime) -> Distances:
     config = trainings.configured(means, "mnist", {**HELD_OUT, **regime.changes})
     noise = trainings.multiplier(config) if regime.noisy else 0.0
-    theta = trainings.trained(config, federation.load(config), noise)
+    theta = trainings.trained(config.game, federation.load(config), noise)
     # Distances are of gradients as they are, also where training clips them.
     free = {**HELD_OUT, **regime.changes, "training.clipping-norm": UNCLIPPED}
     known = federation.load(trainings.configured(means, "mnist", free))

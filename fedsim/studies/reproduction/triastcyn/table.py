@@ -68,7 +68,7 @@ def _baseline(means: Means, data: str) -> Number:
     changes = {"training.clipping-norm": norm, "training.learning-rate": rate}
     config = trainings.configured(means, data, changes)
     known = federation.load(config)
-    theta = trainings.trained(config, known)
+    theta = trainings.trained(config.game, known)
     _, correct = known.evaluate(theta, *known.held_out())
     values = correct.double().mean(dim=1).cpu().numpy()
     return averaged(f"C = {norm:g}: accuracy without noise", values)

@@ -11,6 +11,7 @@ from torch import Tensor
 from fedsim import config as configuration
 from fedsim.api import Run, load
 from fedsim.config import Config, Scalar
+from fedsim.config.objects import GameRules
 from fedsim.experiment import in_process, prepare
 from fedsim.game import federation
 from fedsim.game.federation import Federation
@@ -133,25 +134,25 @@ def play(means: Means, data: str, norm: float, rate: float) -> Run:
     return load(in_process(prepare(config), Console(quiet=True)).path)
 
 
-def trained(config: Config, known: Federation, multiplier: float = 0.0) -> Tensor:
+def trained(rules: GameRules, known: Federation, multiplier: float = 0.0) -> Tensor:
     """Return the models [T, P] after the configured rounds.
 
     All trials take the same sample in a round, and differ by their first models and their noise.
 
     Args:
-        config: the experiment.
+        rules: what the game is played with.
         known: its federation.
         multiplier: of the noise, over the clipping norm; 0 for none.
     """
-    theta = federation.initial_parameters(config, known, range(config.trials.count))
-    theta, draw = theta.to(known.device), np.random.default_rng(config.run.seed)
-    optimizer = ServerOptimizer(config.training, config.participation.divisor)
-    for round in range(1, config.training.rounds + 1):
-        taken = draw.random(config.data.records) < config.training.sampling_rate
+    theta = federation.initial_parameters(rules, known, range(rules.scheme.trial_count))
+    theta, draw = theta.to(known.device), np.random.default_rng(rules.seed)
+    optimizer = ServerOptimizer(rules.scheme.training, rules.scheme.participation.divisor)
+    for round in range(1, rules.scheme.training.rounds + 1):
+        taken = draw.random(rules.scheme.records) < rules.scheme.training.sampling_rate
         total = known.clipped_sum(theta, np.flatnonzero(taken))
         if multiplier:
             noise = torch.from_numpy(draw.standard_normal(tuple(theta.shape))).to(total.device)
-            total = total + multiplier * config.training.clipping_norm * noise
+            total = total + multiplier * rules.scheme.training.clipping_norm * noise
         theta = optimizer.step(theta, total.float(), round)
     return theta
 

@@ -52,7 +52,7 @@ def test_a_client_compares_records_of_its_own_at_the_model_of_the_round(
     config = small(PAIRS | {"privacy.neighbouring": neighbouring.value})
     known = federation.load(config)
     theta = models.initial_parameters(
-        lambda: federation.build_model(config, known.split.dataset), 0, range(4)
+        lambda: federation.build_model(config.game, known.split.dataset), 0, range(4)
     )
     client, trials = 1, range(2, 4)
     found = gradient_distances(
@@ -144,7 +144,7 @@ def test_without_distances_there_is_nothing_to_report(config: Config) -> None:
             config.federation.vantage,
             {},
             0.01,
-            privacy.describe(config, 8.0),
+            privacy.describe(config.scheme, 8.0),
         )
         is None
     )
@@ -181,7 +181,7 @@ def test_a_reply_holds_distances_of_evaluated_trials_and_no_gradient(
 
 
 def _stated(config: Config, transcript: Arrays, delta: float = 0.01) -> dict[str, Any]:
-    planned = privacy.describe(config, privacy.noise_multiplier(config))
+    planned = privacy.describe(config.scheme, privacy.noise_multiplier(config.scheme))
     found = bayesian_report(
         config.training,
         config.privacy.neighbouring,
@@ -298,7 +298,7 @@ def test_sampled_replacement_says_that_its_bound_is_loose(small: Make) -> None:
         config.federation.vantage,
         transcript,
         0.01,
-        privacy.describe(config, 8.0),
+        privacy.describe(config.scheme, 8.0),
     )
     assert found is not None
     assert "convexity" in found.note
@@ -322,7 +322,7 @@ def test_a_delta_that_the_estimator_alone_uses_up_is_stated_as_such(config: Conf
 
 def test_rounds_that_left_no_distances_leave_no_bayesian_epsilon(config: Config) -> None:
     """An interrupted attempt of 7 rounds with noise of its own; DP's epsilon counts them."""
-    planned = privacy.describe(config, 8.0)
+    planned = privacy.describe(config.scheme, 8.0)
     (rounds,) = planned.rounds
     released = replace(planned, rounds=(rounds, replace(rounds, count=7)))
     found = bayesian_report(
@@ -346,7 +346,9 @@ def test_a_report_without_a_bayesian_epsilon_says_why_and_promises_nothing(
 ) -> None:
     config = small(PAIRS | {"privacy.noise-source": "system"})
     directory = RunDirectory.create(tmp_path / "run", config)
-    attempt = Ledger(config, directory).begin(range(1), 3, privacy.noise_multiplier(config))
+    attempt = Ledger(config.scheme, directory).begin(
+        range(1), 3, privacy.noise_multiplier(config.scheme)
+    )
     attempt.charge(1, range(3))
     budget.accept(directory, 99.0)
     report, _, page = _reported(config, tmp_path)

@@ -39,7 +39,7 @@ def play(
 
     spread: of the challenge's sensitivity between the trials.
     """
-    mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))
+    mechanism = privacy.mechanism(config.scheme, privacy.noise_multiplier(config.scheme))
     worlds = np.arange(trials) % 2 == 0
     draw = np.random.default_rng(seed).standard_normal(trials)
     log_odds = np.where(worlds, 0.5, -0.5) * mechanism.mu**2 + mechanism.mu * noise * draw

@@ -193,12 +193,25 @@ def test_what_a_run_cannot_play_is_refused_before_anything_is_trained(
 
 def test_a_report_without_attacks_that_were_asked_for_says_why(small: Make) -> None:
     few, plenty = transcript_of(8, 1.0), transcript_of(40, 1.0)
-    assert "4 trials of a world are too few" in str(why_none(small(), few))
+    assert "4 trials of a world are too few" in str(
+        why_none(small().challenge.kind, small().audit.attacks, few)
+    )
     without = {name: plenty[name] for name in ("worlds", "true_positive_rate")}
-    assert "no finite losses" in str(why_none(small(), without))
-    assert "protect their records" in str(why_none(small(), {"worlds": plenty["worlds"]}))
-    assert why_none(small(), plenty) is None
-    assert why_none(small({"audit.attacks": "none"}), few) is None
+    assert "no finite losses" in str(
+        why_none(small().challenge.kind, small().audit.attacks, without)
+    )
+    assert "protect their records" in str(
+        why_none(small().challenge.kind, small().audit.attacks, {"worlds": plenty["worlds"]})
+    )
+    assert why_none(small().challenge.kind, small().audit.attacks, plenty) is None
+    assert (
+        why_none(
+            small({"audit.attacks": "none"}).challenge.kind,
+            small({"audit.attacks": "none"}).audit.attacks,
+            few,
+        )
+        is None
+    )
 
 
 def test_the_table_names_every_attack_and_the_figure_draws_the_one_that_sees_most() -> None:

@@ -32,9 +32,9 @@ CAMPAIGN = SYSTEM | {"trials.count": 400, "training.rounds": 30, "privacy.delta"
 
 
 def of(config: Config, vantage: Vantage | None = None) -> Guarantee:
-    nominal = privacy.noise_multiplier(config)
-    everything = spending.describe_everything(config, nominal, [])
-    training = privacy.describe(config, nominal)
+    nominal = privacy.noise_multiplier(config.scheme)
+    everything = spending.describe_everything(config.scheme, nominal, [])
+    training = privacy.describe(config.scheme, nominal)
     trainings, delta = config.trials.count, config.privacy.delta
     return guarantee.of(config, training, everything, trainings, delta, vantage)
 
@@ -64,7 +64,7 @@ def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(
     tmp_path: Path,
 ) -> None:
     config = load(Path(__file__).parents[4] / "configs" / "deployment.toml")
-    found, nominal = of(config), privacy.noise_multiplier(config)
+    found, nominal = of(config), privacy.noise_multiplier(config.scheme)
     assert found.given
     assert found.released is not None
     assert found.released.trainings == 1
@@ -73,7 +73,7 @@ def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(
     kit.write(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
     limits = tomllib.loads((tmp_path / "kit" / "clients" / "client-0" / "node.toml").read_text())
     assert config.trials.count <= limits["max-trials"]
-    one = admission.released(config, nominal, config.trials.count)
+    one = admission.released(config.scheme, nominal, config.trials.count)
     charged = Mechanism((replace(one, count=config.training.rounds),), config.privacy.neighbouring)
     assert PLD.epsilon(charged, limits["delta-limit"]) <= limits["epsilon-limit"]
 

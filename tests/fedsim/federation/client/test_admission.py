@@ -416,6 +416,6 @@ def test_a_torn_line_is_dropped_and_a_damaged_one_stops_everything(
 def test_a_message_is_charged_as_whoever_learns_most_of_it_sees_it(
     small: Make, changes: dict[str, Scalar], expected: float
 ) -> None:
-    steps = admission.released(small(ONE_TRAINING | changes), Z, 4)
+    steps = admission.released(small(ONE_TRAINING | changes).scheme, Z, 4)
     assert steps.noise_multiplier == pytest.approx(expected)
     assert steps.count == 4

@@ -103,7 +103,7 @@ def test_a_client_refuses_a_setup_that_hides_less_than_agreed(
     config = small(SECAGG | {"federation.clients": 5})
     grid = InProcessGrid(client_app.app, 5, to_run_config(config))
     nodes = list(grid.get_node_ids())
-    lattice = fixed_point.agreed(config, 2.0, 650)
+    lattice = fixed_point.agreed(config.scheme, 2.0, 650)
     setup = secure_aggregation.agreed_setup(config.participation, config.training.rounds, 1)
     weak = SecureSum(grid, dict(enumerate(nodes)), lattice, {**setup, **weakened}, 1.0)
     assert weak.exchange_keys() == {}
@@ -153,7 +153,7 @@ def test_a_client_gives_nobody_both_shares_of_another(
 def test_too_few_shares_unmask_nothing(small: Make) -> None:
     config = small(SECAGG)
     grid = InProcessGrid(client_app.app, 3, to_run_config(config))
-    lattice = fixed_point.agreed(config, 2.0, 650)
+    lattice = fixed_point.agreed(config.scheme, 2.0, 650)
     setup = secure_aggregation.agreed_setup(config.participation, config.training.rounds, 1)
     nodes = dict(enumerate(grid.get_node_ids()))
     total = SecureSum(grid, nodes, lattice, setup, 1.0)

@@ -42,14 +42,14 @@ def test_the_affordable_rounds_are_those_of_brute_force(
     rate = config.training.sampling_rate
     expected = max(n for n in range(31) if n == 0 or exact(n * trainings + spent, rate) <= stop_at)
     ahead = Ahead(trainings, [Counter({kind: spent}), Counter[Rounds]()])
-    assert budget.affordable(config, kind, 30, ahead) == expected
+    assert budget.affordable(config.scheme, kind, 30, ahead) == expected
 
 
 def test_noise_calibrated_to_the_budget_affords_every_round(small: Make) -> None:
     for changes in ({}, {"privacy.accountant": "rdp"}, {"training.sampling-rate": 0.3}):
         keys = {"privacy.rho-beta": 0.0, "privacy.epsilon": 0.5, "privacy.stop-at": 0.5}
         config = small(keys | changes | {"training.rounds": 30})
-        assert budget.plan(config, privacy.noise_multiplier(config)) == 30
+        assert budget.plan(config, privacy.noise_multiplier(config.scheme)) == 30
 
 
 @pytest.mark.parametrize("keys", [{}, {"trials.until-halfwidth": 0.9}], ids=["all", "stopping"])
@@ -78,7 +78,7 @@ def test_a_run_is_not_continued_with_noise_of_another_source(
     changes = NOISE | {"federation.trust": "central"}
     config = small(changes | {"privacy.noise-source": before})
     directory = RunDirectory.create(tmp_path / "run", config)
-    ledger.Ledger(config, directory).begin(range(8), 3, Z).charge(1, range(3))
+    ledger.Ledger(config.scheme, directory).begin(range(8), 3, Z).charge(1, range(3))
     edited = small(changes | {"privacy.noise-source": now})
     with pytest.raises(InputError, match=f"is '{now}', but rounds of this run .* '{before}'"):
         budget.plan(edited, Z, directory)

@@ -58,8 +58,8 @@ def test_whoever_stops_at_the_worst_look_is_misled_as_rarely_as_stated(
 
 
 def test_pac_noise_has_no_such_limits(small: Callable[..., Config]) -> None:
-    found = interim.limits(small(), 1.0)
+    found = interim.limits(small().scheme, 1.0)
     assert 0 < found["rho_alpha"] < 1
     assert 0.5 < found["rho_beta"] < 1
     pac = {"privacy.noise": "pac", "privacy.mutual-information": 0.5, "privacy.rho-beta": 0.0}
-    assert interim.limits(small({**pac, "audit.mode": "oracle"}), 0.0) == {}
+    assert interim.limits(small({**pac, "audit.mode": "oracle"}).scheme, 0.0) == {}

@@ -75,7 +75,9 @@ def charged(
 ) -> list[Row]:
     """Charge attempts of so many rounds with all clients, each with the file opened anew."""
     for count in attempts:
-        attempt = Ledger(config, directory).begin(range(batch, batch + 1), rounds or count, Z)
+        attempt = Ledger(config.scheme, directory).begin(
+            range(batch, batch + 1), rounds or count, Z
+        )
         for round in range(1, count + 1):
             attempt.charge(round, range(config.federation.clients))
     return ledger.read(directory)
@@ -137,16 +139,16 @@ def test_a_round_is_entered_for_the_fewest_shares_and_then_for_those_that_came(
 ) -> None:
     config = make(TOLERANT)
     directory = opened(config)
-    attempt = Ledger(config, directory).begin(range(1), 3, Z)
+    attempt = Ledger(config.scheme, directory).begin(range(1), 3, Z)
     attempt.charge(1, range(5))
     (worst,) = ledger.read(directory)
     assert worst.provisional
-    mechanism = spending.describe(config, Z, [worst]).towards(Vantage.PARTICIPANT)
+    mechanism = spending.describe(config.scheme, Z, [worst]).towards(Vantage.PARTICIPANT)
     assert mechanism == Mechanism.alike(Z * math.sqrt(3 - 1), 1)
     attempt.settle(1, [0, 1, 3, 4])
     (row,) = ledger.read(directory)
     assert row.present == (0, 1, 3, 4)
-    mechanism = spending.describe(config, Z, [row]).towards(Vantage.PARTICIPANT)
+    mechanism = spending.describe(config.scheme, Z, [row]).towards(Vantage.PARTICIPANT)
     assert mechanism == Mechanism.alike(Z * math.sqrt(4 - 1), 1)
     assert participant([row]) < participant([worst])
     assert row.participants == (0, 1, 2, 3, 4)  # whoever was asked is charged
@@ -158,24 +160,24 @@ def test_a_round_that_was_never_settled_counts_for_the_worst_unless_the_seed_rep
 ) -> None:
     config = make(TOLERANT | {"privacy.noise-source": source})
     directory = opened(config)
-    attempt = Ledger(config, directory).begin(range(1), 2, Z)
+    attempt = Ledger(config.scheme, directory).begin(range(1), 2, Z)
     attempt.charge(1, range(5))
     attempt.settle(1, range(5))
     attempt.charge(2, range(5))  # and killed
-    attempt = Ledger(config, directory).begin(range(1), 2, Z)
+    attempt = Ledger(config.scheme, directory).begin(range(1), 2, Z)
     for round, shares in ((1, 5), (2, 4)):
         attempt.charge(round, range(5))
         attempt.settle(round, range(shares))
     rows = ledger.read(directory)
-    found = spending.describe(config, Z, rows).towards(Vantage.PARTICIPANT)
+    found = spending.describe(config.scheme, Z, rows).towards(Vantage.PARTICIPANT)
     shares = [5, 4] if source == "seed" else [5, 3, 5, 4]
     expected = Mechanism(tuple(Steps(Z * math.sqrt(s - 1)) for s in shares))
     assert found == expected
     exact = composition.epsilon_of(
-        config, Counter(accounts.by_batch(rows)[0].spent(0)), PARTICIPANT
+        config.scheme, Counter(accounts.by_batch(rows)[0].spent(0)), PARTICIPANT
     )
     assert participant(rows)[-1] == pytest.approx(exact)
-    assert spending.earlier_rounds(config, rows) == (0 if source == "seed" else 2)
+    assert spending.earlier_rounds(config.scheme, rows) == (0 if source == "seed" else 2)
 
 
 FIRST, THEN = [0, 1, 2, 3], [0, 1, 2, 4]
@@ -189,13 +191,13 @@ def test_the_seeds_noise_is_not_released_again_over_other_clients(
     config = make(TOLERANT | {"federation.trust": trust})
     directory = opened(config)
     for _ in range(2):  # the same clients in both: one release
-        attempt = Ledger(config, directory).begin(range(1), 1, Z)
+        attempt = Ledger(config.scheme, directory).begin(range(1), 1, Z)
         attempt.charge(1, range(5))
         attempt.settle(1, FIRST)
     before = ledger.read(directory)
     assert accounts.by_batch(before)[0].spent(4).total() == 1
     assert math.isfinite(participant(before)[-1])
-    attempt = Ledger(config, directory).begin(range(1), 1, Z)
+    attempt = Ledger(config.scheme, directory).begin(range(1), 1, Z)
     attempt.charge(1, range(5))
     content = (directory.path / "ledger.jsonl").read_bytes()
     with pytest.raises(
@@ -214,10 +216,10 @@ def test_noise_of_the_system_may_meet_other_clients_and_is_one_more_release(
     config = make(TOLERANT | SYSTEM)
     directory = opened(config)
     for present in (range(5), FIRST, THEN):
-        attempt = Ledger(config, directory).begin(range(1), 1, Z)
+        attempt = Ledger(config.scheme, directory).begin(range(1), 1, Z)
         attempt.charge(1, range(5))
         attempt.settle(1, present)
-    found = spending.describe(config, Z, ledger.read(directory)).towards(Vantage.PARTICIPANT)
+    found = spending.describe(config.scheme, Z, ledger.read(directory)).towards(Vantage.PARTICIPANT)
     assert found == Mechanism((Steps(Z * 2), Steps(Z * math.sqrt(3), 2)))
 
 
@@ -226,7 +228,7 @@ def test_a_ledger_whose_attempts_differ_in_their_clients_under_one_noise_has_no_
 ) -> None:
     config = make(TOLERANT)
     directory = opened(config)
-    attempt = Ledger(config, directory).begin(range(1), 1, Z)
+    attempt = Ledger(config.scheme, directory).begin(range(1), 1, Z)
     attempt.charge(1, range(5))
     attempt.settle(1, FIRST)
     (row,) = ledger.read(directory)
@@ -235,10 +237,10 @@ def test_a_ledger_whose_attempts_differ_in_their_clients_under_one_noise_has_no_
         for client in range(5):
             counts = accounts.by_batch(rows)[0].spent(client)
             assert counts.total() == 2
-            assert composition.epsilon_of(config, counts, PARTICIPANT) == math.inf
-        assert np.all(spending.curve(config, Z, rows)[:, 1, -1] == math.inf)
+            assert composition.epsilon_of(config.scheme, counts, PARTICIPANT) == math.inf
+        assert np.all(spending.curve(config.scheme, Z, rows)[:, 1, -1] == math.inf)
     again = [row, replace(row, attempt=2)]
-    assert math.isfinite(spending.curve(config, Z, again)[0, 1, -1])
+    assert math.isfinite(spending.curve(config.scheme, Z, again)[0, 1, -1])
 
 
 # Colluders
@@ -253,7 +255,7 @@ def test_colluders_are_charged_as_unprotected_and_the_others_as_before(
     honest = opened(config)
     charged(config, honest, 2)
     directory = RunDirectory.create(tmp_path / "colluding", config)
-    attempt = Ledger(config, directory, [3, 1]).begin(range(1), 2, Z)
+    attempt = Ledger(config.scheme, directory, [3, 1]).begin(range(1), 2, Z)
     for round in (1, 2):
         attempt.charge(round, range(5))
     rows, without = ledger.read(directory), ledger.read(honest)
@@ -267,11 +269,11 @@ def test_colluders_are_charged_as_unprotected_and_the_others_as_before(
             assert row.epsilon[client] == expected
     # What is worst and what is left are the honest clients'.
     assert math.isfinite(attempt.epsilon)
-    assert spending.describe(config, Z, rows) == spending.describe(config, Z, without)
-    curve = spending.curve(config, Z, rows)
+    assert spending.describe(config.scheme, Z, rows) == spending.describe(config.scheme, Z, without)
+    curve = spending.curve(config.scheme, Z, rows)
     assert np.all(np.isinf(curve[list(told), 1]))
     np.testing.assert_array_equal(
-        np.delete(curve, told, 0), np.delete(spending.curve(config, Z, without), told, 0)
+        np.delete(curve, told, 0), np.delete(spending.curve(config.scheme, Z, without), told, 0)
     )
 
 
@@ -319,7 +321,7 @@ def test_tampering_is_refused_with_the_place(
     with pytest.raises(InputError, match=message):
         ledger.read(directory)
     with pytest.raises(InputError, match=message):
-        Ledger(make(), directory)
+        Ledger(make().scheme, directory)
 
 
 # The account
@@ -329,7 +331,7 @@ def test_a_client_is_charged_only_for_the_rounds_that_it_took_part_in(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     directory = opened(make())
-    attempt = Ledger(make(), directory).begin(range(1), 4, Z)
+    attempt = Ledger(make().scheme, directory).begin(range(1), 4, Z)
     for round, present in enumerate([{0, 1, 2}, {0, 1}, {2, 0}, {0, 1, 2}], 1):
         attempt.charge(round, present)
     rows = ledger.read(directory)
@@ -338,10 +340,10 @@ def test_a_client_is_charged_only_for_the_rounds_that_it_took_part_in(
         np.testing.assert_allclose(participant(rows, client), [closed_form(n) for n in steps])
         assert [row.epsilon[client]["server"] for row in rows] == [math.inf] * 4
     assert attempt.epsilon == pytest.approx(closed_form(4))
-    mechanism = spending.describe(make(), Z, rows, client=1).towards(Vantage.PARTICIPANT)
+    mechanism = spending.describe(make().scheme, Z, rows, client=1).towards(Vantage.PARTICIPANT)
     assert mechanism == Mechanism.alike(Z, 3)
     np.testing.assert_allclose(
-        spending.curve(make(), Z, rows)[:, 1],
+        spending.curve(make().scheme, Z, rows)[:, 1],
         [[closed_form(n) for n in s] for s in expected.values()],
     )
 
@@ -351,7 +353,7 @@ def test_the_noise_of_a_client_who_is_missing_is_missed_by_the_others(
 ) -> None:
     config = make({"federation.trust": "local"})
     directory = opened(config)
-    attempt = Ledger(config, directory).begin(range(1), 2, Z)
+    attempt = Ledger(config.scheme, directory).begin(range(1), 2, Z)
     attempt.charge(1, [0, 1, 2])
     attempt.charge(2, [0, 1])
     rows = ledger.read(directory)
@@ -360,7 +362,7 @@ def test_the_noise_of_a_client_who_is_missing_is_missed_by_the_others(
         closed_form(1, 1 / math.sqrt(0.5 / Z**2 + 1 / Z**2))
     )
     assert rows[1].epsilon[0]["server"] == pytest.approx(closed_form(2))
-    mechanism = spending.describe(config, Z, rows).towards(Vantage.PARTICIPANT)
+    mechanism = spending.describe(config.scheme, Z, rows).towards(Vantage.PARTICIPANT)
     assert [group.noise_multiplier for group in mechanism.groups] == [Z, Z * math.sqrt(2)]
 
 
@@ -379,21 +381,21 @@ def test_noise_from_the_seed_repeats_what_was_released_and_system_noise_adds_to_
     rows = charged(seed, opened(seed), 2, 4, rounds=4)
     # Never less than before: after the restart the first two rounds are already out.
     np.testing.assert_allclose(participant(rows), [closed_form(n) for n in (1, 2, 2, 2, 3, 4)])
-    assert spending.earlier_rounds(seed, rows) == 0
+    assert spending.earlier_rounds(seed.scheme, rows) == 0
     undisturbed = charged(seed, RunDirectory.create(tmp_path / "undisturbed", seed), 4)
     np.testing.assert_array_equal(
-        spending.curve(seed, Z, rows), spending.curve(seed, Z, undisturbed)
+        spending.curve(seed.scheme, Z, rows), spending.curve(seed.scheme, Z, undisturbed)
     )
 
     directory = RunDirectory.create(tmp_path / "system", system)
     rows = charged(system, directory, 2, 1, 4, rounds=4)
     np.testing.assert_allclose(participant(rows), [closed_form(n) for n in range(1, 8)])
-    assert spending.earlier_rounds(system, rows) == 3
+    assert spending.earlier_rounds(system.scheme, rows) == 3
     for described in spending.describe_run(directory):
         assert described is not None
         assert described.towards(Vantage.PARTICIPANT) == Mechanism.alike(Z, 7)
     np.testing.assert_allclose(
-        spending.curve(system, Z, rows)[:, 1], [[closed_form(n) for n in range(4, 8)]] * 3
+        spending.curve(system.scheme, Z, rows)[:, 1], [[closed_form(n) for n in range(4, 8)]] * 3
     )
 
 
@@ -408,8 +410,8 @@ def test_of_one_training_the_worst_batch_is_described_and_everything_adds_up(
     np.testing.assert_allclose(
         participant(rows), [closed_form(n) for n in (1, 2, 3, 1, 2, 3, 4, 1, 2, 3)]
     )
-    assert spending.describe(config, Z, rows).count == 4
-    assert spending.curve(config, Z, rows)[0, 1, -1] == pytest.approx(closed_form(4))
+    assert spending.describe(config.scheme, Z, rows).count == 4
+    assert spending.curve(config.scheme, Z, rows)[0, 1, -1] == pytest.approx(closed_form(4))
     np.testing.assert_allclose(
         [row.released[0]["participant"] for row in rows], [closed_form(n) for n in range(1, 11)]
     )
@@ -427,30 +429,30 @@ def test_every_trial_of_every_batch_and_attempt_is_in_what_was_released(
     )
     directory = opened(config)
     for trials, rounds in ((range(4), 2), (range(4, 8), 1), (range(4, 8), 2)):  # the second killed
-        attempt = Ledger(config, directory).begin(trials, 2, Z)
+        attempt = Ledger(config.scheme, directory).begin(trials, 2, Z)
         for round in range(1, rounds + 1):
             attempt.charge(round, range(5))
             attempt.settle(round, range(5))
     rows = ledger.read(directory)
-    everything = spending.describe_everything(config, Z, rows)
+    everything = spending.describe_everything(config.scheme, Z, rows)
     assert everything is not None
     assert everything.count == 4 * 5
-    assert spending.describe(config, Z, rows).count == 3
+    assert spending.describe(config.scheme, Z, rows).count == 3
     assert spending.trainings(rows) == 8
     assert attempt.epsilon == rows[-1].released[0]["participant"]
     for vantage in Vantage:
         total = PLD.epsilon(everything.towards(vantage), DELTA)
         assert rows[-1].released[0][vantage.value] == total
     seed = make(TOLERANT, {"federation.tolerated-dropouts": tolerated})
-    assert spending.describe_everything(seed, Z, rows) is None
+    assert spending.describe_everything(seed.scheme, Z, rows) is None
 
 
 def test_a_run_without_a_ledger_is_described_by_its_configuration(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     config = make({"training.rounds": 5})
-    assert spending.describe_run(opened(config)) == (privacy.describe(config, Z), None)
-    spent = spending.curve(config, Z, [])
+    assert spending.describe_run(opened(config)) == (privacy.describe(config.scheme, Z), None)
+    spent = spending.curve(config.scheme, Z, [])
     assert spent.shape == (3, 3, 5)
     np.testing.assert_allclose(spent[0, 1], [closed_form(n) for n in range(1, 6)])
 
@@ -522,7 +524,7 @@ def test_pac_noise_that_cannot_be_drawn_again_is_not_continued(small: Make, tmp_
     }
     for source in ("seed", "system"):
         config = small(keys | {"privacy.noise-source": source})
-        nominal = privacy.noise_multiplier(config)
+        nominal = privacy.noise_multiplier(config.scheme)
         directory = RunDirectory.create(tmp_path / source, config)
         killed(config, directory, batch=4, round=1)
         if source == "seed":
@@ -549,7 +551,7 @@ def test_the_running_value_never_understates_never_falls_and_ends_exact(
     rounds: int, changes: dict[str, Scalar], make: Make
 ) -> None:
     config = make(changes, {"training.rounds": rounds})
-    (running,) = {tuple(values) for values in spending.curve(config, Z, [])[:, 1]}
+    (running,) = {tuple(values) for values in spending.curve(config.scheme, Z, [])[:, 1]}
     rate = config.training.sampling_rate
     values = [exact(n, rate) for n in range(1, rounds + 1)]
     assert running[-1] == values[-1]
@@ -579,7 +581,7 @@ def test_a_round_too_many_is_refused_and_not_written(
     # 33 rounds count as 34 on the way to 50, but the decision is exact.
     config = make({"privacy.stop-at": between(33)})
     directory = opened(config)
-    attempt = Ledger(config, directory).begin(range(1), 50, Z)
+    attempt = Ledger(config.scheme, directory).begin(range(1), 50, Z)
     for round in range(1, 34):
         attempt.charge(round, [0, 1, 2])
     assert attempt.epsilon > config.privacy.stop_at > closed_form(33)
@@ -795,7 +797,9 @@ def test_rounds_that_differ_are_reported_without_one_noise_multiplier(
     directory = opened(config)
     alike = execute(config, directory)
     assert alike["mechanism"]["effective_noise_multiplier"] == pytest.approx(Z * math.sqrt(2))
-    attempt = Ledger(config, RunDirectory.create(tmp_path / "other", config)).begin(range(1), 2, Z)
+    attempt = Ledger(config.scheme, RunDirectory.create(tmp_path / "other", config)).begin(
+        range(1), 2, Z
+    )
     attempt.charge(1, [0, 1, 2])
     client = alike["challenge"]["client"]
     attempt.charge(2, [client, (client + 1) % 3])

@@ -28,15 +28,15 @@ CLIENT = {
 def test_accuracies_are_counted_client_by_client(small: Make) -> None:
     config = small(CLIENT)
     known = federation.load(config)
-    theta = federation.initial_parameters(config, known, range(1))
-    found = client_utility.measure(config, known, theta, 3)
+    theta = federation.initial_parameters(config.game, known, range(1))
+    found = client_utility.measure(config.game, known, theta, 3)
     held_out, game = known.held_out(), RoundGame(4, range(1), 1.0, 0, None, None)
     for client in range(4):
         mine = known.members(known.owned_by(client))
         right = float(known.evaluate(theta, *mine)[1].double().mean())
         assert found["client_accuracies"][0, client] == pytest.approx(right)
         # Far below the clipping norm, so that what it sends is how far it came.
-        sent = client_level.contribution(config, known, client, theta, game)
+        sent = client_level.contribution(config.game, known, client, theta, game)
         assert float(sent.norm()) < 50
         _, correct = known.evaluate((theta.double() - sent).float(), *held_out)
         own = found["own_model_accuracies"][0, client]

@@ -15,10 +15,13 @@ from fedsim.privacy.trust.model import Vantage
 def test_the_configured_vantage_comes_first_and_has_the_plain_names(
     small: Callable[..., Config],
 ) -> None:
-    assert measured(small()) == (Vantage.PARTICIPANT,)
+    assert measured(small().federation.vantage, small().audit.vantages) == (Vantage.PARTICIPANT,)
     everywhere = small({"audit.vantages": "all", "federation.vantage": "released-model"})
-    assert measured(everywhere)[0] is Vantage.RELEASED_MODEL
-    assert set(measured(everywhere)) == set(Vantage)
+    assert (
+        measured(everywhere.federation.vantage, everywhere.audit.vantages)[0]
+        is Vantage.RELEASED_MODEL
+    )
+    assert set(measured(everywhere.federation.vantage, everywhere.audit.vantages)) == set(Vantage)
     assert suffix(Vantage.SERVER, Vantage.SERVER) == ""
     assert suffix(Vantage.RELEASED_MODEL, Vantage.SERVER) == "_released_model"
 
@@ -30,14 +33,14 @@ def test_the_adversary_tells_its_noise_where_it_hides_from_somebody_else(
     adversary, other, target_client, colluder = (
         {"target_client": who == 2, "adversary": who == 0, "colluder": who == 3} for who in range(4)
     )
-    assert not tells_noise(local, **adversary)
-    assert not tells_noise(local, **colluder)
-    assert tells_noise(local, **other)
+    assert not tells_noise(local.federation, local.audit.vantages, **adversary)
+    assert not tells_noise(local.federation, local.audit.vantages, **colluder)
+    assert tells_noise(local.federation, local.audit.vantages, **other)
     distributed = small({"federation.trust": "distributed", "audit.vantages": "all"})
-    assert tells_noise(distributed, **adversary)
+    assert tells_noise(distributed.federation, distributed.audit.vantages, **adversary)
     server = small({"federation.trust": "local", "federation.vantage": "server"})
-    assert tells_noise(server, **target_client)
-    assert not tells_noise(server, **other)
+    assert tells_noise(server.federation, server.audit.vantages, **target_client)
+    assert not tells_noise(server.federation, server.audit.vantages, **other)
 
 
 COMBINATIONS = [

@@ -449,7 +449,7 @@ def test_the_replay_of_local_steps_predicts_the_aggregate_but_for_the_noise(
                 lambda model, _, j=j, pair=pair: client.clean_sum(known, j, model, *pair),
                 theta,
                 3,
-                client.local_step_size(config, 1),
+                client.local_step_size(config.scheme, 1),
             )
         )
     # Each client adds three times N(0, (z Delta)^2); the effect on later steps is of second order.

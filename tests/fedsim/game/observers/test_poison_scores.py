@@ -19,12 +19,12 @@ Make = Callable[..., Config]
 def test_of_clipbkd_it_is_the_gain_of_its_class_over_the_record_of_zeros(small: Make) -> None:
     config = small({"challenge.kind": "clipbkd"})
     known, chosen = federation.load(config), choose(config)
-    released = initial_parameters(config, known, range(3)) + 0.1
-    found = poison_scores(config, known, range(3), released)
+    released = initial_parameters(config.game, known, range(3)) + 0.1
+    found = poison_scores(config.game, known, range(3), released)
     assert found is not None
     features, labels = known.members(np.asarray([chosen.record]))
     for trial in range(3):
-        model = federation.build_model(config, known.split.dataset)
+        model = federation.build_model(config.game, known.split.dataset)
         vector_to_parameters(released[trial], model.parameters())
         with torch.no_grad():
             gain = model(features)[0, labels[0]] - model(torch.zeros_like(features))[0, labels[0]]
@@ -34,11 +34,11 @@ def test_of_clipbkd_it_is_the_gain_of_its_class_over_the_record_of_zeros(small: 
 def test_of_a_vector_it_is_how_far_the_model_went_down_it(small: Make) -> None:
     config = small({"challenge.kind": "gradient", "challenge.coordinate": 4})
     known = federation.load(config)
-    start = initial_parameters(config, known, range(5, 8))
+    start = initial_parameters(config.game, known, range(5, 8))
     released = start.clone()
     released[:, 4] -= torch.tensor([0.5, 0.0, -2.0])
     released[:, 5] += 9
-    found = poison_scores(config, known, range(5, 8), released)
+    found = poison_scores(config.game, known, range(5, 8), released)
     np.testing.assert_allclose(found, [0.5, 0, -2], atol=1e-6)
 
 
@@ -46,14 +46,14 @@ def test_of_a_vector_it_is_how_far_the_model_went_down_it(small: Make) -> None:
 def test_of_other_records_it_is_how_little_the_model_loses_on_them(kind: str, small: Make) -> None:
     config = small({"challenge.kind": kind})
     known, chosen = federation.load(config), choose(config)
-    released = initial_parameters(config, known, range(2))
+    released = initial_parameters(config.game, known, range(2))
     losses, _ = known.evaluate(released, *known.members(np.asarray([chosen.record])))
-    found = poison_scores(config, known, range(2), released)
+    found = poison_scores(config.game, known, range(2), released)
     np.testing.assert_array_equal(found, -losses[:, 0])
 
 
 def test_where_nothing_was_made_there_is_no_score(small: Make) -> None:
     config = small({"challenge.copies": 2})
     known = federation.load(config)
-    released = initial_parameters(config, known, range(2))
-    assert poison_scores(config, known, range(2), released) is None
+    released = initial_parameters(config.game, known, range(2))
+    assert poison_scores(config.game, known, range(2), released) is None

@@ -47,7 +47,9 @@ def _train(config: Config, trials: int, seed: int = 0) -> Training:
     sigma = aggregate_noise_multiplier(NOISE, config.federation.trust, clients, clients)
     std = torch.full((trials,), sigma, dtype=torch.float64)
     theta = models.initial_parameters(
-        lambda: federation.build_model(config, known.split.dataset), config.run.seed, range(trials)
+        lambda: federation.build_model(config.game, known.split.dataset),
+        config.run.seed,
+        range(trials),
     )
     optimizer = ServerOptimizer(config.training, config.data.records)
     weights = responses(config.training, config.participation, rounds)[-1]
@@ -70,7 +72,7 @@ def _score(config: Config, training: Training, bridged: bool = True) -> np.ndarr
     known, trials = federation.load(config), range(len(training.worlds))
     rounds = config.training.rounds
     game = RoundGame(rounds, trials, NOISE, int(known.client_of[RECORD]), RECORD, None)
-    found = attack(config, known, game, training.released, bridged=bridged)
+    found = attack(config.game, known, game, training.released, bridged=bridged)
     assert not found["ratios"][:, :-1].any()
     return found["ratios"][:, -1]
 
@@ -157,10 +159,10 @@ def test_it_finds_nothing_where_there_is_nothing(small: Make) -> None:
 def test_what_is_not_attacked_is_refused_as_the_configured_vantage(
     changes: dict[str, str | float], reason: str, small: Make
 ) -> None:
-    assert why_not(small()) is None
+    assert why_not(small().scheme) is None
     everywhere = small(changes | {"audit.vantages": "all"})
-    assert reason in (why_not(everywhere) or "")
+    assert reason in (why_not(everywhere.scheme) or "")
     plan.check(everywhere)
     with pytest.raises(InputError, match=reason) as refused:
-        released_model.check(small(changes | {"federation.vantage": "released-model"}))
+        released_model.check(small(changes | {"federation.vantage": "released-model"}).scheme)
     assert "\n" not in str(refused.value)

@@ -42,7 +42,7 @@ def test_the_ratio_is_that_of_the_densities(trust: Trust, small: Make) -> None:
     config = small({"federation.trust": trust.value})
     known = federation.load(config)
     theta = models.initial_parameters(
-        lambda: federation.build_model(config, known.split.dataset), 0, range(TRIALS)
+        lambda: federation.build_model(config.game, known.split.dataset), 0, range(TRIALS)
     )
     inside = known.client_of == known.client_of[RECORD]
     if trust is Trust.DISTRIBUTED:
@@ -70,7 +70,7 @@ def test_a_clean_sum_betrays_the_world_but_not_a_difference_below_rounding(small
     config = small()
     known = federation.load(config)
     theta = models.initial_parameters(
-        lambda: federation.build_model(config, known.split.dataset), 0, range(TRIALS)
+        lambda: federation.build_model(config.game, known.split.dataset), 0, range(TRIALS)
     )
     held = np.flatnonzero(known.client_of == known.client_of[RECORD])
     total = known.clipped_sum(theta, held)

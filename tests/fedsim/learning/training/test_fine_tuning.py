@@ -160,7 +160,7 @@ def test_a_saved_model_needs_neither_adapters_nor_the_file_that_it_started_from(
     )
     known = federation.load(config)
     features, _ = known.held_out()
-    theta = federation.initial_parameters(config, known, range(1))
+    theta = federation.initial_parameters(config.game, known, range(1))
     torch.testing.assert_close(known.logits(theta, features)[0], started(features))
     theta += 0.1
     saved_model.write(tmp_path, config, known.model, known.split.dataset, theta[0])

@@ -121,7 +121,7 @@ def test_each_records_gradient_is_clipped_by_itself(
 ) -> None:
     config = from_run_config(to_run_config(texts) | tuning)
     known = federation.load(config, 0)
-    theta = federation.initial_parameters(config, known, range(1))
+    theta = federation.initial_parameters(config.game, known, range(1))
     features, labels = known.members(known.owned_by(0))
     found = known.clipper.clipped_sum(theta, features, labels)[0]
     shapes = models.parameter_shapes(known.model)

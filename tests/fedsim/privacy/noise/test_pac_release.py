@@ -442,7 +442,7 @@ def test_a_budget_of_information_calibrates_isotropic_noise_too(small: Make) -> 
     changes = {"privacy.rho-beta": 0.0, "privacy.mutual-information": 0.2}
     for more in ({}, {"training.sampling-rate": 0.2}, {"federation.trust": "local"}):
         config = small(changes | more)
-        mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))
+        mechanism = privacy.mechanism(config.scheme, privacy.noise_multiplier(config.scheme))
         told = pac.mutual_information(mechanism)
         assert told == pytest.approx(0.2, rel=1e-9)
 

@@ -48,7 +48,7 @@ def test_a_model_is_dp_sgd_on_its_half_by_hand(rate: float, small: Make) -> None
     known, chosen = federation.load(config), inclusion(0, 40, 24)
     np.testing.assert_array_equal(game.observations.inclusion, chosen)
     theta = initial_parameters(
-        lambda: federation.build_model(config, known.split.dataset), 0, range(40)
+        lambda: federation.build_model(config.game, known.split.dataset), 0, range(40)
     )[5:6]
     for round in (1, 2):
         coins = participation(0, range(5, 6), round, 24, rate)
@@ -81,14 +81,16 @@ def test_results_do_not_depend_on_batches_or_on_how_many_models_there_are(small:
 
 def test_what_hides_a_record_is_the_noise_of_all_clients(small: Make) -> None:
     """Against add-remove: noise for replaced records is twice what one that is missing needs."""
-    plain = mechanism(small(), 2.0)
+    plain = mechanism(small().scheme, 2.0)
     assert plain == Mechanism.alike(2.0, 3)
-    assert mechanism(small({"privacy.neighbouring": "replace"}), 2.0) == Mechanism.alike(4.0, 3)
-    local = mechanism(small({"federation.trust": "local"}), 2.0)
+    assert mechanism(small({"privacy.neighbouring": "replace"}).scheme, 2.0) == Mechanism.alike(
+        4.0, 3
+    )
+    local = mechanism(small({"federation.trust": "local"}).scheme, 2.0)
     assert local is not None
     assert local.mu == pytest.approx(np.sqrt(3) / (2 * np.sqrt(3)))
     given = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.0}
-    assert mechanism(small(given | {"training.clipping": False}), 1.0) is None
+    assert mechanism(small(given | {"training.clipping": False}).scheme, 1.0) is None
 
 
 def test_privacy_allows_what_the_best_test_of_two_gaussians_has() -> None:
@@ -209,7 +211,7 @@ def test_a_model_that_diverges_is_bad_input(small: Make) -> None:
 def test_models_start_where_the_federations_do(small: Make) -> None:
     config = small({"model.initialisation": "fixed", "training.rounds": 1})
     known = federation.load(config)
-    start = federation.initial_parameters(config, known, range(1)).to(known.device)
+    start = federation.initial_parameters(config.game, known, range(1)).to(known.device)
     losses, _ = known.evaluate(start, *known.members(np.arange(24)))
     trajectory = play(config, 40).observations.trajectory
     assert trajectory is not None
@@ -346,7 +348,7 @@ def test_an_attack_above_the_bound_is_an_alarm(small: Make) -> None:
     honest = membership_report.assemble(config, game, attacks, 1.0)
     assert honest["attacks"]["lira-fixed"]["advantage_interval"][0] > 0.1
     assert not any("ALARM" in sentence for sentence in membership_report.verdict(honest))
-    false = replace(game, mechanism=mechanism(config, 1000.0))
+    false = replace(game, mechanism=mechanism(config.scheme, 1000.0))
     told = membership_report.verdict(membership_report.assemble(config, false, attacks, 1.0))
     assert any("ALARM: LiRA, online, fixed variance" in sentence for sentence in told)
 

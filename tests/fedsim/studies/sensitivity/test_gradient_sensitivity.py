@@ -165,7 +165,7 @@ def tiny_cnn(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
 
 def initial(config: Config, known: Federation, trials: int) -> torch.Tensor:
     return models.initial_parameters(
-        lambda: federation.build_model(config, known.split.dataset), 0, range(trials)
+        lambda: federation.build_model(config.game, known.split.dataset), 0, range(trials)
     )
 
 

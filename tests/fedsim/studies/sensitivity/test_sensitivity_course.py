@@ -111,7 +111,7 @@ def test_a_checkpoint_compares_everything_at_the_model_that_its_round_starts_fro
     first, last = course.checkpoints
     known = federation.load(config)
     theta = models.initial_parameters(
-        lambda: federation.build_model(config, known.split.dataset), 0, range(1)
+        lambda: federation.build_model(config.game, known.split.dataset), 0, range(1)
     )
     everything = [(i, j) for i in range(24) for j in range(30)]
     at_start = pair_sensitivities(known, theta, everything)[0]

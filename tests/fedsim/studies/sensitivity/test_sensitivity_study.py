@@ -32,7 +32,7 @@ def found(request: pytest.FixtureRequest, small: Small) -> Study:
 
 
 def first_model(known: Federation, config: Config) -> Tensor:
-    build = lambda: federation.build_model(config, known.split.dataset)  # noqa: E731
+    build = lambda: federation.build_model(config.game, known.split.dataset)  # noqa: E731
     return models.initial_parameters(build, config.run.seed, range(1))
 
 
