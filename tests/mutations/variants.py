@@ -360,7 +360,7 @@ def epsilon_reset_every_round() -> Iterator[None]:
         patch.object(
             spending,
             "describe",
-            lambda scheme, nominal, *_, **_of: privacy.describe(one_round(scheme).scheme, nominal),
+            lambda scheme, nominal, *_, **_of: privacy.describe(one_round(scheme), nominal),
         ),
     ):
         yield

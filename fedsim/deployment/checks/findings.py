@@ -6,7 +6,7 @@ OK, NOTE, WRONG = "ok", "note", "wrong"
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """One line of `fedsim deploy check`.
 
     Attributes:

@@ -14,7 +14,7 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim.common import installation
 from fedsim.deployment import kit, wheel
-from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Finding, Line
+from fedsim.deployment.checks.findings import NOTE, OK, WRONG, CheckResult, Line
 from fedsim.deployment.checks.node import node
 from fedsim.deployment.checks.server import authority, server
 from fedsim.deployment.kit import Kit
@@ -24,7 +24,7 @@ UNITS = Path("/etc/systemd/system")
 """Where an administrator puts the units of a machine."""
 
 
-def check(directory: Path, machine: str | None = None) -> list[Finding]:
+def check(directory: Path, machine: str | None = None) -> list[CheckResult]:
     """Return the findings about one machine, or about all that the directory holds.
 
     Where the kit's authority is in the directory as well, it is looked at in any case.
@@ -41,7 +41,7 @@ def check(directory: Path, machine: str | None = None) -> list[Finding]:
         machines = [machine]
     else:
         machines = [laid_out.machine] if laid_out.machine else laid_out.machines
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     for name in machines:
         place = kit.folder(directory, name)
         if not place.is_dir():
@@ -49,15 +49,15 @@ def check(directory: Path, machine: str | None = None) -> list[Finding]:
                 f"'{place}' is missing: copy it anew, or, where the folder has been handed out, "
                 "check it on its machine"
             )
-            findings.append(Finding(name, "folder", WRONG, message))
+            findings.append(CheckResult(name, "folder", WRONG, message))
             continue
         own = server(place, laid_out) if name == "server" else node(place, laid_out, name)
         common = (_versions(place, laid_out), _commands(place), _permissions(place), _units(place))
         for look in (*common, own):
-            found = [Finding(name, *line) for line in _said(look)]
+            found = [CheckResult(name, *line) for line in _said(look)]
             findings += [one for one in found if one not in findings]
     if (directory / "ca").is_dir():
-        findings += [Finding("ca", *line) for line in _said(authority(directory / "ca"))]
+        findings += [CheckResult("ca", *line) for line in _said(authority(directory / "ca"))]
     return findings
 
 

@@ -274,7 +274,7 @@ def replies_are_own(body: bytes) -> bool:
 
 
 @dataclass(frozen=True)
-class Claim:
+class Signed:
     """What the headers of a node's request say.
 
     Attributes:
@@ -290,7 +290,7 @@ class Claim:
     age: float
 
 
-def claim(headers: Mapping[str, str]) -> Claim | None:
+def claim(headers: Mapping[str, str]) -> Signed | None:
     """Return what a request says of itself; None where it says nothing that can be read."""
     try:
         key = bytes_to_public_key(b64decode(headers[FLEET_HTTP_PUBLIC_KEY_HEADER], validate=True))
@@ -299,7 +299,7 @@ def claim(headers: Mapping[str, str]) -> Claim | None:
         age = (now() - datetime.fromisoformat(signed)).total_seconds()
     except (KeyError, ValueError, TypeError, UnsupportedAlgorithm):
         return None
-    return Claim(key, signature, signed, age) if isinstance(key, EllipticCurvePublicKey) else None
+    return Signed(key, signature, signed, age) if isinstance(key, EllipticCurvePublicKey) else None
 
 
 def signer(headers: Mapping[str, str]) -> EllipticCurvePublicKey | None:

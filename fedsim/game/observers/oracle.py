@@ -1,5 +1,4 @@
-"""The auditor of a campaign, who reads the noise; what it computes is in
-`seats.disclosed_noise`."""
+"""The auditor of a campaign, who reads the noise; `disclosed_noise` computes what it learns."""
 
 from collections.abc import Mapping
 

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 import fedsim
 from fedsim.common import private_files, reading
-from fedsim.studies.reproduction.findings.finding import Finding
+from fedsim.studies.reproduction.findings.finding import Reproduced
 from fedsim.studies.reproduction.findings.item import Item, Means
 
 FOLDER = "items"
@@ -42,7 +42,7 @@ class Made:
     created: str
     seconds: float
     command: str
-    finding: Finding
+    finding: Reproduced
 
 
 @cache
@@ -86,7 +86,7 @@ def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
         yield made
 
 
-def _of_other_data(finding: Finding) -> Finding:
+def _of_other_data(finding: Reproduced) -> Reproduced:
     """Return a finding without the source's numbers, which are of other data and more trials."""
     return replace(finding, numbers=tuple(replace(one, references=()) for one in finding.numbers))
 

@@ -19,9 +19,9 @@ from fedsim.privacy.pac import Floats
 from fedsim.studies.membership import sampled_training
 from fedsim.studies.reproduction.findings.finding import (
     CONFIDENCE,
-    Finding,
     Number,
     Reference,
+    Reproduced,
     printed,
 )
 from fedsim.studies.reproduction.findings.item import Means
@@ -52,7 +52,7 @@ TRAININGS = 3
 SEED = 8
 
 
-def private(means: Means) -> Finding:
+def private(means: Means) -> Reproduced:
     """Return accuracy against epsilon, with components and without.
 
     Args:
@@ -71,7 +71,7 @@ def private(means: Means) -> Finding:
             inputs = _inputs(train, test, noise.components, reduced)
             values = _accuracies(train, test, inputs, noise, HIDDEN[means.scale])
             numbers += _numbers(epsilon, known, reduced, noise, values)
-    return Finding(concluded(numbers), tuple(numbers))
+    return Reproduced(concluded(numbers), tuple(numbers))
 
 
 def concluded(numbers: Sequence[Number]) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.figures import canvas
-from fedsim.studies.reproduction.findings.finding import Finding, Number, Picture, printed
+from fedsim.studies.reproduction.findings.finding import Number, Picture, Reproduced, printed
 from fedsim.studies.reproduction.findings.item import Means
 
 RATE, NOISE, DELTA = 0.01, 4.0, 1e-5
@@ -92,7 +92,7 @@ COMPOSITIONS: Mapping[str, Composition] = {
 """From the loosest to the tightest at many epochs."""
 
 
-def compared(means: Means) -> Finding:
+def compared(means: Means) -> Reproduced:
     """Return epsilon against epochs by every composition.
 
     Args:
@@ -117,7 +117,7 @@ def compared(means: Means) -> Finding:
         if epoch in epochs
         for name, curve in curves.items()
     ]
-    return Finding(
+    return Reproduced(
         "The moments accountant is far below strong composition, as published, and the privacy "
         "loss distribution below it again. Theorem 2 as the blog prints it, with ε inside of the "
         "root, is several times what its own proof shows, and over few epochs above basic "

@@ -11,10 +11,10 @@ from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.bernau.experiments import NAMES, VARIANTS, Cell, play_with
 from fedsim.studies.reproduction.findings.finding import (
     CONFIDENCE,
-    Finding,
     Number,
     Picture,
     Reference,
+    Reproduced,
 )
 from fedsim.studies.reproduction.findings.item import Means
 
@@ -36,7 +36,7 @@ READ = Reference(0.85, (0.84, 0.86))
 """Of all four boxes, as far as can be read."""
 
 
-def trained(means: Means) -> Finding:
+def trained(means: Means) -> Reproduced:
     """Return the test accuracy after 30 steps under each kind of noise.
 
     Args:
@@ -52,7 +52,7 @@ def trained(means: Means) -> Finding:
         run = play_with(means, cell, changes, f"accuracy-{cell.name}")
         found[" ".join(NAMES[one] for one in variant)] = run.transcript["accuracies"][-1]
     numbers = tuple(_mean(name, values) for name, values in found.items())
-    return Finding(
+    return Reproduced(
         concluded(numbers),
         numbers,
         (

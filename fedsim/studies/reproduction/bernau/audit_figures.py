@@ -19,11 +19,11 @@ from fedsim.report.figures import canvas
 from fedsim.studies.reproduction.bernau.experiments import BELIEFS, TITLES, Cell, play
 from fedsim.studies.reproduction.findings.finding import (
     CONFIDENCE,
-    Finding,
     Grid,
     Number,
     Picture,
     Reference,
+    Reproduced,
 )
 from fedsim.studies.reproduction.findings.item import Means
 
@@ -53,7 +53,7 @@ MEMBERSHIP = {"mnist": (0.019, 0.007, 0.011, 0.018), "adult": (0.00075, 0.0, 0.0
 """Advantages of membership inference, as typed into the authors' notebook."""
 
 
-def audit(means: Means, data: str) -> Finding:
+def audit(means: Means, data: str) -> Reproduced:
     """Return Figure 7, 8 or 9.
 
     Args:
@@ -77,7 +77,7 @@ def audit(means: Means, data: str) -> Finding:
         for scaled, run in by_scale.items()
         for one in _numbers(data, belief, scaled, run)
     ]
-    return Finding(
+    return Reproduced(
         "ε′ from the sensitivities lies on the diagonal where noise is scaled to local "
         "sensitivity: what is left of ε elsewhere is what global sensitivity wastes. ε′ from the "
         "largest of the beliefs and from the advantage are estimates, with the spread of their "

@@ -14,10 +14,10 @@ from fedsim.learning.training.clipping import Clipper
 from fedsim.report.figures import canvas
 from fedsim.studies.reproduction.findings.finding import (
     CONFIDENCE,
-    Finding,
     Number,
     Picture,
     Reference,
+    Reproduced,
 )
 from fedsim.studies.reproduction.findings.item import Means
 
@@ -30,7 +30,7 @@ FEATURES, PIXELS = 64, 784
 Sizes = tuple[int, ...]
 
 
-def exponents(means: Means) -> Finding:
+def exponents(means: Means) -> Reproduced:
     """Return Table 1: the exponents with which running time grows, measured.
 
     Args:
@@ -50,7 +50,7 @@ def exponents(means: Means) -> Finding:
         seconds = [_shortest(work, size) for size in sizes]
         numbers.append(_exponent(name, published, sizes, seconds))
         courses[name] = (sizes, seconds)
-    return Finding(
+    return Reproduced(
         "Choosing the neighbouring dataset costs a comparison of every two records, a belief a "
         "gradient of every record in every step; the decision costs nothing. What does not grow "
         "with the records (starting threads, cutting into blocks) keeps exponents a little low.",

@@ -15,7 +15,7 @@ from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings.finding import CONFIDENCE, Finding, Number, Picture
+from fedsim.studies.reproduction.findings.finding import CONFIDENCE, Number, Picture, Reproduced
 from fedsim.studies.reproduction.findings.item import Means
 
 DELTA = 1e-6
@@ -25,7 +25,7 @@ DRAWS = {"smoke": 20_000, "full": 2_000_000}
 """Of the number that is released, half of them in either world."""
 
 
-def boundary(means: Means) -> Finding:
+def boundary(means: Means) -> Reproduced:
     """Return Figure 1: both densities, the belief in D, and where the decision changes.
 
     Args:
@@ -34,7 +34,7 @@ def boundary(means: Means) -> Finding:
     sigma = _sigma(6.0)
     middle = scipy.optimize.brentq(lambda at: float(_log_odds(np.array([at]), sigma)[0]), -3, 4)
     number = Number("where the belief is one half", middle, None, 0.5)
-    return Finding(
+    return Reproduced(
         "The belief passes one half midway between the two results: there the adversary's "
         "decision changes.",
         (number,),
@@ -49,14 +49,14 @@ def boundary(means: Means) -> Finding:
     )
 
 
-def errors(means: Means) -> Finding:
+def errors(means: Means) -> Reproduced:
     """Return Figure 2: the regions of error at epsilon 6 and 3.
 
     Args:
         means: its scale.
     """
     numbers = tuple(_measured(means, epsilon, 2 + i) for i, epsilon in enumerate((6.0, 3.0)))
-    return Finding(
+    return Reproduced(
         "Half of ε leaves the boundary where it is and makes the regions of error larger: the "
         f"advantage falls from {numbers[0].ours:.3f} to {numbers[1].ours:.3f}.",
         numbers,

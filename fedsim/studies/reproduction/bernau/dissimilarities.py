@@ -9,7 +9,7 @@ from adversaries.neighbours.rank_correlation import RankCorrelation
 from fedsim.config import Scalar
 from fedsim.report.figures import canvas
 from fedsim.studies.reproduction.bernau.experiments import TITLES, configured
-from fedsim.studies.reproduction.findings.finding import CONFIDENCE, Finding, Number, Picture
+from fedsim.studies.reproduction.findings.finding import CONFIDENCE, Number, Picture, Reproduced
 from fedsim.studies.reproduction.findings.item import Means
 from fedsim.studies.sensitivity import sensitivity_study
 from fedsim.studies.sensitivity.sensitivity_study import Study
@@ -30,7 +30,7 @@ NAMES = {
 }
 
 
-def compared(means: Means, data: str) -> Finding:
+def compared(means: Means, data: str) -> Reproduced:
     """Return how well dissimilarities order pairs, and what the pairs that they choose come to.
 
     Args:
@@ -50,7 +50,7 @@ def compared(means: Means, data: str) -> Finding:
     ]
     numbers += [_rms(f"RMS LS of the pair chosen by {_name(n)}", s) for n, s in studies.items()]
     best, *_, worst = ordered
-    return Finding(
+    return Reproduced(
         f"{better(measures[0], measures[-1], ordered)} Best at the first model is {_name(best)}, "
         f"worst {_name(worst)}.",
         tuple(numbers),

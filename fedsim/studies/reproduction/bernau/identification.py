@@ -8,10 +8,10 @@ from fedsim.report.figures import canvas
 from fedsim.studies.reproduction.bernau.experiments import NAMES, TITLES, VARIANTS, Cell, play
 from fedsim.studies.reproduction.findings.finding import (
     CONFIDENCE,
-    Finding,
     Number,
     Picture,
     Reference,
+    Reproduced,
     advantage_of_wins,
 )
 from fedsim.studies.reproduction.findings.item import Means
@@ -35,7 +35,7 @@ EXCEEDED = {
 PUBLISHED_TRIALS = 1000
 
 
-def table(means: Means, data: str) -> Finding:
+def table(means: Means, data: str) -> Reproduced:
     """Return Table 2a of a data set: advantage and delta' of the four variants.
 
     Args:
@@ -50,7 +50,7 @@ def table(means: Means, data: str) -> Finding:
         run = play(means, Cell(data, *variant))
         name = " ".join(NAMES[one] for one in variant)
         numbers += [_advantage(name, run, data, i), _exceeded(name, run, data, i)]
-    return Finding(
+    return Reproduced(
         "The authors counted trials on D alone (2 TPR − 1); these are of both worlds. Noise scaled "
         "to the local sensitivity reaches ρα by construction, which measures tightness and is no "
         "DP guarantee.",
@@ -92,7 +92,7 @@ def _exceeded(name: str, run: Run, data: str, variant: int) -> Number:
     )
 
 
-def beliefs(means: Means, data: str) -> Finding:
+def beliefs(means: Means, data: str) -> Reproduced:
     """Return Figure 6 of a data set: the beliefs in D after training on D.
 
     Args:
@@ -108,7 +108,7 @@ def beliefs(means: Means, data: str) -> Finding:
     }
     of_d = {name: run.beliefs[run.worlds, -1] for name, run in runs.items()}
     numbers = tuple(_mean(name, values) for name, values in of_d.items())
-    return Finding(
+    return Reproduced(
         "A single training tells little: the belief in D is on average only slightly above one "
         f"half (LS bounded {numbers[0].ours:.3f}), and rarely near ρβ = 0.9.",
         numbers,

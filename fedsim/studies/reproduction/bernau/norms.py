@@ -12,7 +12,7 @@ from fedsim.report.document.wording import percent
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.bernau.experiments import DELTAS, TITLES, configured
-from fedsim.studies.reproduction.findings.finding import CONFIDENCE, Finding, Number, Picture
+from fedsim.studies.reproduction.findings.finding import CONFIDENCE, Number, Picture, Reproduced
 from fedsim.studies.reproduction.findings.item import Means
 from fedsim.studies.sensitivity import gradient_sensitivity
 
@@ -26,7 +26,7 @@ MODELS = {"smoke": 2, "full": 20}
 """First models, and the models that 30 steps without noise make of them."""
 
 
-def surveyed(means: Means, data: str) -> Finding:
+def surveyed(means: Means, data: str) -> Reproduced:
     """Return how long unclipped gradients are before and after training, and a private median.
 
     Args:
@@ -47,7 +47,7 @@ def surveyed(means: Means, data: str) -> Finding:
         Number("share of norms above C = 3, first models", share),
         Number(f"private median at ε = {PAID:g}, of the first model's {median_of_one:.3g}", drawn),
     )
-    return Finding(
+    return Reproduced(
         f"The median norm is {median:.3g} at first and {trained:.3g} after training, where "
         "the paper has C = 3 for all data and observes gradients to be usually longer than that: "
         f"{percent(share)} of these are. A median that may be told costs ε = {PAID:g} more, on "

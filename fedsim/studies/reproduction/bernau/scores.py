@@ -10,10 +10,10 @@ from fedsim.privacy.mechanism import Neighbouring
 from fedsim.report.figures import canvas
 from fedsim.studies.reproduction.bernau.experiments import BELIEFS, DELTAS, TITLES
 from fedsim.studies.reproduction.findings.finding import (
-    Finding,
     Number,
     Picture,
     Reference,
+    Reproduced,
     printed,
 )
 from fedsim.studies.reproduction.findings.item import Means
@@ -45,7 +45,7 @@ MULTIPLIERS = {
 """Noise multipliers that the authors' code printed, by data set and rho_beta."""
 
 
-def curves(means: Means) -> Finding:
+def curves(means: Means) -> Reproduced:
     """Return Figure 3: rho_beta and rho_alpha against epsilon.
 
     Args:
@@ -73,7 +73,7 @@ def curves(means: Means) -> Finding:
         axes.set_ylabel("ρα")
         canvas.legend_above(axes)
     above = _theorem_2_against_exact(epsilons)
-    return Finding(
+    return Reproduced(
         "The belief does not depend on δ, the advantage does, as the paper says. Theorem 2 "
         "as printed presumes the classic noise of Equation 1: noise that is calibrated exactly to "
         f"(ε, δ) lets the adversary have more, by up to {above.ours:.3f}. It is no bound of an "
@@ -100,7 +100,7 @@ def _theorem_2_against_exact(epsilons: np.ndarray) -> Number:
     return Number("advantage above Theorem 2, at most, ε to 10", most)
 
 
-def settings(means: Means) -> Finding:
+def settings(means: Means) -> Reproduced:
     """Return Table 2b: epsilon, rho_alpha and the noise multiplier of each rho_beta.
 
     Args:
@@ -118,7 +118,7 @@ def settings(means: Means) -> Finding:
                 Number(f"{at}: ρα (Theorem 2)", stated, references=(printed(advantage, 2),))
             )
             numbers.append(_multiplier(data, belief, epsilon, delta, at))
-    return Finding(
+    return Reproduced(
         "Every ε and ρα of the table follows from Equation 10 and Theorem 2; the noise from the "
         "classic RDP conversion, at one multiplier for all 30 steps.",
         tuple(numbers),

@@ -9,10 +9,10 @@ from fedsim.report.figures.sensitivity_figures import Followed, Relation
 from fedsim.studies.reproduction.bernau.experiments import TITLES, configured
 from fedsim.studies.reproduction.findings.finding import (
     CONFIDENCE,
-    Finding,
     Number,
     Picture,
     Reference,
+    Reproduced,
 )
 from fedsim.studies.reproduction.findings.item import Means
 from fedsim.studies.sensitivity import sensitivity_study
@@ -27,7 +27,7 @@ RECORDED = {"mnist": (4.377, 3), "adult": (2.116, 3), "purchase-100": (4.244, 3)
 WORDS = {"replace": "bounded", "add-remove": "unbounded"}
 
 
-def followed(means: Means, data: str) -> Finding:
+def followed(means: Means, data: str) -> Reproduced:
     """Return Figures 4 and 5 of a data set.
 
     Args:
@@ -52,7 +52,7 @@ def followed(means: Means, data: str) -> Finding:
         Relation(WORDS[name], study.of("max")[0].course, _bound(study))
         for name, study in studies.items()
     ]
-    return Finding(
+    return Reproduced(
         f"Dissimilar pairs move a step more than similar ones do: {_root(highest.course):.3f} "
         f"against {_root(lowest.course):.3f} under bounded privacy, of {_bound(bounded):g} that "
         "clipping allows.",

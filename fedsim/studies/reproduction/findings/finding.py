@@ -79,7 +79,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Reproduced:
     """What an item came to.
 
     Attributes:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim.studies.reproduction.findings.finding import Finding
+from fedsim.studies.reproduction.findings.finding import Reproduced
 
 
 class Scale(StrEnum):
@@ -100,7 +100,7 @@ class Item:
     name: str
     title: str
     minutes: float
-    make: Callable[[Means], Finding]
+    make: Callable[[Means], Reproduced]
     needs: tuple[str, ...] = ()
 
     def too_long(self, means: Means) -> bool:

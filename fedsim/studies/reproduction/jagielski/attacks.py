@@ -3,7 +3,7 @@
 import math
 
 from fedsim.report.figures import canvas
-from fedsim.studies.reproduction.findings.finding import Finding, Number, Picture
+from fedsim.studies.reproduction.findings.finding import Number, Picture, Reproduced
 from fedsim.studies.reproduction.findings.item import Means
 from fedsim.studies.reproduction.jagielski.setting import ATTACKS, Setting, Size
 from fedsim.studies.reproduction.jagielski.table import MULTIPLIERS, ceiling
@@ -22,7 +22,7 @@ EPSILONS = (1.0, 4.0, 16.0, math.inf)
 COLOURS = (canvas.BLUE, canvas.VERMILION, canvas.GREEN)
 
 
-def compared(means: Means, network: str) -> Finding:
+def compared(means: Means, network: str) -> Reproduced:
     """Return what each attack proves of a network, from one first model.
 
     Args:
@@ -45,7 +45,7 @@ def compared(means: Means, network: str) -> Finding:
         best, (low, high) = played.best(paid=True), played.spread()
         name = f"{attack}, ε = {'∞' if math.isinf(epsilon) else f'{epsilon:g}'}"
         numbers.append(Number(name, best, (min(low, best), max(high, best))))
-    return Finding(
+    return Reproduced(
         f"{_order(found, epsilons)} Not the published size: {size.records} records, batches of "
         f"{size.batch}, {size.trainings} trainings of a world, which prove "
         f"{ceiling(size.trainings):.2f} at most; rate, steps and noise, and with them ε of "

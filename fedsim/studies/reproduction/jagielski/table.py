@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from fedsim.report.figures import canvas
-from fedsim.studies.reproduction.findings.finding import Finding, Number, Picture, Reference
+from fedsim.studies.reproduction.findings.finding import Number, Picture, Reference, Reproduced
 from fedsim.studies.reproduction.findings.item import Means
 from fedsim.studies.reproduction.jagielski.setting import INITIALISATIONS, Setting, Size
 from fedsim.studies.reproduction.jagielski.trainings import CONFIDENCE, Cell, Played, play
@@ -62,7 +62,7 @@ WORDS = {
 }
 
 
-def published(means: Means, initialisation: str) -> Finding:
+def published(means: Means, initialisation: str) -> Reproduced:
     """Return a column of Table 2 in its published size.
 
     Args:
@@ -80,14 +80,14 @@ def published(means: Means, initialisation: str) -> Finding:
     for (_, norm, epsilon), played in found.items():
         known = PRINTED[initialisation, epsilon][NORMS.index(norm)]
         numbers += _numbers(_name(initialisation, norm, epsilon), played, known)
-    return Finding(
+    return Reproduced(
         f"{WORDS[initialisation].capitalize()}: {_ceiling(size)} {_honest(found)}",
         tuple(numbers),
         (_picture(f"table-2-{initialisation}", found),),
     )
 
 
-def small(means: Means) -> Finding:
+def small(means: Means) -> Reproduced:
     """Return Table 2 at one clipping norm, shrunk until two cores make it in minutes.
 
     Args:
@@ -106,7 +106,7 @@ def small(means: Means) -> Finding:
     ]
     best = {key[0]: played.best(paid=False) for key, played in found.items() if key[2] == math.inf}
     order = sorted(best, key=lambda name: -best[name])
-    return Finding(
+    return Reproduced(
         f"Not the published size: {size.records} records, batches of {size.batch}, images of "
         f"{size.side or 8} × {size.side or 8}, {size.trainings} trainings of a world; rate, steps "
         "and noise, and with them ε of theory, are those of the table. Without noise the bound "

@@ -5,7 +5,7 @@ import numpy as np
 from fedsim.privacy import bayesian
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings.finding import Finding, Number, Picture
+from fedsim.studies.reproduction.findings.finding import Number, Picture, Reproduced
 from fedsim.studies.reproduction.findings.item import Means
 from fedsim.studies.reproduction.triastcyn import synthetic
 from fedsim.studies.reproduction.triastcyn.averages import averaged
@@ -23,7 +23,7 @@ DRAWS = {"smoke": 2, "full": 8}
 """Of all gradients; the authors' one."""
 
 
-def compared(means: Means) -> Finding:
+def compared(means: Means) -> Reproduced:
     """Return epsilon of one step against sigma, by both accountants, bounded and unbounded.
 
     Args:
@@ -45,7 +45,7 @@ def compared(means: Means) -> Finding:
         Number(f"{name}: largest BDP ε − DP ε", max(float((c - dp).max()) for c in curves.values()))
         for name, curves in (("bounded", bounded), ("unbounded", unbounded))
     ]
-    return Finding(
+    return Reproduced(
         _concluded(dp, bounded, unbounded),
         tuple(numbers),
         (

@@ -7,7 +7,7 @@ import numpy as np
 from fedsim.privacy import bayesian
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings.finding import Finding, Number, Picture
+from fedsim.studies.reproduction.findings.finding import Number, Picture, Reproduced
 from fedsim.studies.reproduction.findings.item import Means
 from fedsim.studies.reproduction.triastcyn import binary, growth, own_cost, synthetic
 from fedsim.studies.reproduction.triastcyn.averages import share
@@ -39,7 +39,7 @@ LAWS: Mapping[str, Law] = {
 """Of e^L, whose expectation is estimated."""
 
 
-def examined(means: Means) -> Finding:
+def examined(means: Means) -> Reproduced:
     """Return coverage of both estimators, epsilon by percentile, and the estimator's own cost.
 
     Args:
@@ -69,7 +69,7 @@ def examined(means: Means) -> Finding:
         *own_cost.numbers(),
     )
     normal, heavy = coverage["normal", 50].ours, coverage["log-normal, s = 3", 50].ours
-    return Finding(
+    return Reproduced(
         f"Holds: of {binary.RECORDS} zeros the binary estimator never says 0 unless its confidence "
         f"is 0, and 1 at confidence 1; a mean p has the failure probability (1 − p)^"
         f"{binary.RECORDS + 1}, one draw more than there are data, because of the flat prior. It "

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from fedsim.privacy import bayesian
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings.finding import Finding, Number, Picture
+from fedsim.studies.reproduction.findings.finding import Number, Picture, Reproduced
 from fedsim.studies.reproduction.findings.item import Means
 from fedsim.studies.reproduction.triastcyn import synthetic
 from fedsim.studies.reproduction.triastcyn.averages import averaged
@@ -36,7 +36,7 @@ class Growth:
     searched: Floats
 
 
-def followed(means: Means) -> Finding:
+def followed(means: Means) -> Reproduced:
     """Return epsilon by step at several quantiles, gradients as they are and clipped.
 
     Args:
@@ -57,7 +57,7 @@ def followed(means: Means) -> Finding:
     for quantile, curve in curves.items():
         numbers += _numbers(f"Bayesian, noise at twice the {quantile:g} quantile", curve)
     numbers += _numbers(f"Bayesian, clipped at the {QUANTILES[0]:g} quantile", clipped)
-    return Finding(
+    return Reproduced(
         _concluded(curves, clipped, ours),
         tuple(numbers),
         (

@@ -11,7 +11,7 @@ from fedsim.config import Scalar
 from fedsim.game import federation
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings.finding import Finding, Number, Picture
+from fedsim.studies.reproduction.findings.finding import Number, Picture, Reproduced
 from fedsim.studies.reproduction.findings.item import Means
 from fedsim.studies.reproduction.triastcyn import trainings
 
@@ -85,7 +85,7 @@ class Distances:
     others: Floats
 
 
-def compared(means: Means) -> Finding:
+def compared(means: Means) -> Reproduced:
     """Return the tests and histograms of both distributions, after little and long training.
 
     Args:
@@ -100,7 +100,7 @@ def compared(means: Means) -> Finding:
         found[regime.title] = _distances(means, regime)
     numbers = tuple(one for name, of in found.items() for one in _numbers(name, of))
     told = [f"{name}, {_verdict(*p_values(of))}" for name, of in found.items()]
-    return Finding(
+    return Reproduced(
         "Welch's t-test and Levene's test of the distances of members and of held-out records "
         f"(DP-SGD at ε = {trainings.EPSILON:g} on 20 000 records; five passes without noise over "
         f"10 000; 150 passes over 2000, known by heart then): {'; '.join(told)}. The trainings "

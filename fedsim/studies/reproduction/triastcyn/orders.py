@@ -7,7 +7,7 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings.finding import Finding, Number, Picture
+from fedsim.studies.reproduction.findings.finding import Number, Picture, Reproduced
 from fedsim.studies.reproduction.findings.item import Means
 
 DISTANCES = (0.1, 0.7, 1.0)
@@ -33,7 +33,7 @@ def by_order(distance: float) -> Floats:
     return np.asarray((moments - np.log(DELTA)) / SEARCHED)
 
 
-def searched(means: Means) -> Finding:
+def searched(means: Means) -> Reproduced:
     """Return epsilon against lambda for fixed distances.
 
     Args:
@@ -49,7 +49,7 @@ def searched(means: Means) -> Finding:
             Number(f"{ratio}: ε at λ = {UNSEARCHED}", float(curve[UNSEARCHED - 1])),
             Number(f"{ratio}: ε of the Rényi accountant as in the core paper, same steps", core),
         ]
-    return Finding(
+    return Reproduced(
         f"Holds: ε depends sharply on λ, and where it is least depends on the signal: at a ratio "
         f"of 1 it is {curves[1.0].min():.4g} at λ = {SEARCHED[curves[1.0].argmin()]}, and "
         f"{curves[1.0][UNSEARCHED - 1]:.6g} at λ = {UNSEARCHED}, the default of the authors' "

@@ -10,7 +10,7 @@ from adversaries.statistics import gaussian
 from fedsim.privacy import bayesian
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings.finding import Finding, Grid, Number, Picture
+from fedsim.studies.reproduction.findings.finding import Grid, Number, Picture, Reproduced
 from fedsim.studies.reproduction.findings.item import Means
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
@@ -31,7 +31,7 @@ ORDERS = np.unique(np.geomspace(1, 10**6, 400).astype(np.int64))
 """That are searched: small distances are best at large ones."""
 
 
-def attacked(means: Means) -> Finding:
+def attacked(means: Means) -> Reproduced:
     """Return Equation 1, and the Bayesian epsilon of the residents beside the outlier's.
 
     Args:
@@ -58,7 +58,7 @@ def attacked(means: Means) -> Finding:
             exact,
         )
     )
-    return Finding(
+    return Reproduced(
         f"Holds: at ε = 2, 5 and 10 Equation 1 lets an attacker be right with probability "
         f"{accuracy(2):.4f}, {accuracy(5):.4f} and {accuracy(10):.5f} about the outlier. The bound "
         "is of the posterior of one unlikely answer: over all answers a Laplace mean lets him be "

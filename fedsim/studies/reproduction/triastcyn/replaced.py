@@ -9,7 +9,7 @@ from fedsim.privacy import bayesian
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings.finding import Finding, Number, Picture
+from fedsim.studies.reproduction.findings.finding import Number, Picture, Reproduced
 from fedsim.studies.reproduction.findings.item import Means
 
 RATE, ORDER, DISTANCE = 1e-3, 4, 1.0
@@ -22,7 +22,7 @@ POINTS = 200_001
 """Of the quadrature."""
 
 
-def shown(means: Means) -> Finding:
+def shown(means: Means) -> Reproduced:
     """Return the exact moment of a replaced record against Theorem 3 and a bound that holds.
 
     Args:
@@ -38,7 +38,7 @@ def shown(means: Means) -> Finding:
         Number("Theorem 3", printed),
         Number("bound by convexity", bound),
     )
-    return Finding(
+    return Reproduced(
         "Theorem 3's proof takes g′ = 0 without loss of generality. For one sampled step there is "
         "a loss: the noise of both worlds is a mixture in which the record takes part with "
         "probability q, and |g − g′| does not tell how far from the other records both are. At "

@@ -7,7 +7,7 @@ import numpy as np
 from fedsim.api import Run
 from fedsim.audits.results.theory import Bayesian
 from fedsim.game import federation
-from fedsim.studies.reproduction.findings.finding import Finding, Grid, Number
+from fedsim.studies.reproduction.findings.finding import Grid, Number, Reproduced
 from fedsim.studies.reproduction.findings.item import Means
 from fedsim.studies.reproduction.triastcyn import trainings
 from fedsim.studies.reproduction.triastcyn.averages import averaged
@@ -20,7 +20,7 @@ MINUTES = {"mnist": 3.5, "fashion-mnist": 4.0, "cifar-10": 5.0, "adult": 2.0, "a
 """As measured; of CIFAR-10, which nobody here has, a guess from how long its records are."""
 
 
-def made(means: Means, data: str) -> Finding:
+def made(means: Means, data: str) -> Reproduced:
     """Return one row of the table, for a short and for a long clipping norm.
 
     Args:
@@ -43,7 +43,7 @@ def made(means: Means, data: str) -> Finding:
         found.append((norm, stated))
         accuracies.append(reached.ours)
         rows.append(_row(norm, reached.ours, stated))
-    return Finding(
+    return Reproduced(
         _concluded(setting.title, accuracies, found) + _remembered(data),
         tuple(numbers),
         (),

@@ -14,9 +14,9 @@ from fedsim.report.figures import canvas
 from fedsim.studies.guarantees.black_box import drawn, everything
 from fedsim.studies.reproduction.findings.finding import (
     CONFIDENCE,
-    Finding,
     Number,
     Picture,
+    Reproduced,
     printed,
 )
 from fedsim.studies.reproduction.findings.item import Means
@@ -47,7 +47,7 @@ WHY = (
 )
 
 
-def clustered(means: Means) -> Finding:
+def clustered(means: Means) -> Reproduced:
     """Return the noise of K-means for nine settings.
 
     Args:
@@ -65,7 +65,7 @@ def clustered(means: Means) -> Finding:
         length = float(np.linalg.norm(results.mean(0)))
         apart.append(float(np.sqrt(results.var(0).sum() / (2 * BUDGET))) / length)
     falls, grows = _directions(numbers)
-    return Finding(
+    return Reproduced(
         "Read as clusters, K moves the noise as published: more of it for more clusters "
         f"({'always' if grows else 'not always'}), less for more records "
         f"({'always' if falls else 'not always'}); read as clusterings that are averaged it would "

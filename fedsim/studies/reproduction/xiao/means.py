@@ -10,10 +10,10 @@ from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.findings.finding import (
     CONFIDENCE,
-    Finding,
     Number,
     Picture,
     Reference,
+    Reproduced,
 )
 from fedsim.studies.reproduction.findings.item import Means
 
@@ -27,7 +27,7 @@ LogDensity = Callable[[Floats, int], Floats]
 """log f_k(s) of the sum s of k records."""
 
 
-def estimated(means: Means) -> Finding:
+def estimated(means: Means) -> Reproduced:
     """Return the information in the mean of Gaussian and of Laplace records, against theory.
 
     The factor 1/n cancels: MI(x; mean) = h(S_n) - h(S_(n-1)) for the sums S.
@@ -44,7 +44,7 @@ def estimated(means: Means) -> Finding:
         for law, log_density, draw, theory in laws
         for n in RECORDS
     ]
-    return Finding(
+    return Reproduced(
         "Without any noise the mean of n Gaussian records tells ½ log(1 + 1/(n − 1)) nats about "
         "each, as published; the mean of Laplace records a little more while n is small "
         f"({numbers[len(RECORDS)].ours:.3f} against {numbers[0].ours:.3f} at n = 2), and as much "

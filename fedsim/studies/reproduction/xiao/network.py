@@ -20,9 +20,9 @@ from fedsim.privacy.pac import Floats
 from fedsim.studies.guarantees.black_box import drawn, everything
 from fedsim.studies.reproduction.findings.finding import (
     CONFIDENCE,
-    Finding,
     Number,
     Reference,
+    Reproduced,
     printed,
 )
 from fedsim.studies.reproduction.findings.item import Means
@@ -39,7 +39,7 @@ BLOCK = 16
 """Trainings at once: their batches fit into a cache."""
 
 
-def released(means: Means) -> Finding:
+def released(means: Means) -> Reproduced:
     """Return the noise of a network's weights at one nat, and accuracy with and without it.
 
     Args:
@@ -89,7 +89,7 @@ def released(means: Means) -> Finding:
             pac.success_bound(BUDGET / len(pool)),
         ),
     )
-    return Finding(
+    return Reproduced(
         "The noise for one nat leaves a working model, as published, and costs more: "
         f"{numbers[2].ours:.1%} becomes {numbers[3].ours:.1%} (published: 94.8 % and 93.5 %), and "
         f"{numbers[4].ours:.1%} where the noise must hold with 95 % confidence. It is no "

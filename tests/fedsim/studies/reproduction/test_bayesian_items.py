@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from fedsim.privacy import bayesian
-from fedsim.studies.reproduction.findings.finding import Finding, Number
+from fedsim.studies.reproduction.findings.finding import Number, Reproduced
 from fedsim.studies.reproduction.findings.item import Means, Scale
 from fedsim.studies.reproduction.registry import ITEMS
 from fedsim.studies.reproduction.triastcyn import (
@@ -30,7 +30,7 @@ def smoke(tmp_path: Path) -> Means:
     return Means(Scale.SMOKE, tmp_path, say=lambda what: None)
 
 
-def _number(finding: Finding, name: str) -> Number:
+def _number(finding: Reproduced, name: str) -> Number:
     return next(one for one in finding.numbers if one.name == name)
 
 

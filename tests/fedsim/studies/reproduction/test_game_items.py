@@ -22,7 +22,7 @@ from fedsim.studies.reproduction.bernau import (
     norms,
     sensitivities,
 )
-from fedsim.studies.reproduction.findings.finding import Finding, agreement
+from fedsim.studies.reproduction.findings.finding import Reproduced, agreement
 from fedsim.studies.reproduction.findings.item import Means, Scale
 from fedsim.studies.reproduction.registry import ITEMS, SOURCES
 from fedsim.studies.reproduction.xiao import clusters, network
@@ -92,7 +92,7 @@ def test_what_was_made_is_kept_and_what_is_damaged_is_made_again(smoke: Means) -
     assert mended.finding == first.finding
 
 
-def _never(means: Means) -> Finding:
+def _never(means: Means) -> Reproduced:
     raise AssertionError("what was kept is made again")
 
 
@@ -138,7 +138,7 @@ def test_what_takes_days_is_made_only_when_it_is_named(
 def test_the_page_is_there_before_the_last_item_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(means: Means) -> Finding:
+    def interrupted(means: Means) -> Reproduced:
         assert "Figure 3" in (means.folder / page.PAGE).read_text(encoding="utf-8")
         raise KeyboardInterrupt
 

@@ -12,7 +12,7 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Steps
 from fedsim.studies.reproduction.abadi import accuracies, composition
 from fedsim.studies.reproduction.bernau import decisions, norms, scores
-from fedsim.studies.reproduction.findings.finding import Finding, Number, agreement
+from fedsim.studies.reproduction.findings.finding import Number, Reproduced, agreement
 from fedsim.studies.reproduction.findings.item import Means, Scale
 from fedsim.studies.reproduction.xiao import means
 
@@ -22,7 +22,7 @@ def smoke(tmp_path: Path) -> Means:
     return Means(Scale.SMOKE, tmp_path, say=lambda what: None)
 
 
-def _number(finding: Finding, name: str) -> Number:
+def _number(finding: Reproduced, name: str) -> Number:
     return next(one for one in finding.numbers if one.name == name)
 
 
