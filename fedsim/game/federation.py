@@ -27,7 +27,6 @@ from fedsim.learning.data import distribution
 from fedsim.learning.training import models
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.cutting import Cut
-from fedsim.learning.training.evaluation import evaluate, logits
 from fedsim.learning.training.models import Tuning
 from fedsim.privacy.trust.model import Vantage
 
@@ -117,7 +116,9 @@ class Federation:
         Returns:
             Losses in nats, float64 [T, n], and correctness, bool [T, n].
         """
-        return evaluate(self.model, parameters, features, labels, self.clipper.threads)
+        from fedsim.learning.training import evaluation  # noqa: PLC0415  (no client evaluates)
+
+        return evaluation.evaluate(self.model, parameters, features, labels, self.clipper.threads)
 
     def logits(self, parameters: Tensor, features: Tensor) -> Tensor:
         """Return the outputs [T, n, c] of models.
@@ -126,7 +127,9 @@ class Federation:
             parameters: float32 [T, P].
             features: [n, *shape].
         """
-        return logits(self.model, parameters, features)
+        from fedsim.learning.training import evaluation  # noqa: PLC0415  (no client evaluates)
+
+        return evaluation.logits(self.model, parameters, features)
 
     @property
     def direction(self) -> Tensor | None:

@@ -23,7 +23,7 @@ from fedsim import client_app, server_app
 from fedsim.audits.run import audit
 from fedsim.common.randomness import Role, gaussian_noise, generator
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
-from fedsim.config.objects import Scheme
+from fedsim.config.objects import GameRules, Scheme
 from fedsim.federation.client import training_node
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs import ledger, spending
@@ -197,7 +197,7 @@ def reused_seed() -> AbstractContextManager[Any]:
     return _noise_as(lambda seed, trials, _round, *rest: gaussian_noise(seed, trials, 1, *rest))
 
 
-Summed = Callable[[Config, Federation, Tensor, Tensor, Tensor], Tensor]
+Summed = Callable[[GameRules, Federation, Tensor, Tensor, Tensor], Tensor]
 """Parameters [T, P], unclipped gradients [T, n, P], weights [T, n] -> the client's sum [T, P]."""
 
 
@@ -205,7 +205,7 @@ def _contribution_as(total: Summed) -> AbstractContextManager[Any]:
     """Let every client, and not the adversary's replay of it, sum its gradients in another way."""
 
     def contribution(
-        config: Config,
+        rules: GameRules,
         federation: Federation,
         client: int,
         parameters: Tensor,
@@ -222,7 +222,7 @@ def _contribution_as(total: Summed) -> AbstractContextManager[Any]:
             weights *= participation[:, positions]
         if worlds is not None:
             weights[:, np.flatnonzero(positions == game.record)[0]] *= worlds
-        return total(config, federation, parameters, gradients, weights)
+        return total(rules, federation, parameters, gradients, weights)
 
     return patch.object(training_node, "contribution", contribution)
 
@@ -238,9 +238,11 @@ def _weighted(gradients: Tensor, weights: Tensor) -> Tensor:
 def clipping_after_averaging() -> AbstractContextManager[Any]:
     """Clip the mean of a batch's gradients, in place of each of them."""
 
-    def total(config: Config, _: Federation, __: Tensor, each: Tensor, weights: Tensor) -> Tensor:
+    def total(rules: GameRules, _: Federation, __: Tensor, each: Tensor, weights: Tensor) -> Tensor:
         count = weights.sum(1, keepdim=True)
-        return count * _scaled_down(_weighted(each, weights) / count, config.training.clipping_norm)
+        return count * _scaled_down(
+            _weighted(each, weights) / count, rules.scheme.training.clipping_norm
+        )
 
     return _contribution_as(total)
 
@@ -254,9 +256,9 @@ def noise_of_a_mean() -> AbstractContextManager[Any]:
 def mean_in_place_of_sum() -> Iterator[None]:
     """Divide the sum by the number of all records, and its noise too, which is no less private."""
 
-    def total(config: Config, _: Federation, __: Tensor, each: Tensor, weights: Tensor) -> Tensor:
-        clipped = _scaled_down(each, config.training.clipping_norm)
-        return _weighted(clipped, weights) / config.data.records
+    def total(rules: GameRules, _: Federation, __: Tensor, each: Tensor, weights: Tensor) -> Tensor:
+        clipped = _scaled_down(each, rules.scheme.training.clipping_norm)
+        return _weighted(clipped, weights) / rules.scheme.records
 
     with _contribution_as(total), noise_of_a_mean():
         yield
@@ -270,11 +272,11 @@ def one_layer_unclipped() -> Iterator[None]:
     """
 
     def total(
-        config: Config, federation: Federation, _: Tensor, each: Tensor, weights: Tensor
+        rules: GameRules, federation: Federation, _: Tensor, each: Tensor, weights: Tensor
     ) -> Tensor:
         *_, weight, bias = parameter_shapes(federation.model).values()
         rest = each.shape[-1] - math.prod(weight) - math.prod(bias)
-        clipped = _scaled_down(each[..., :rest], config.training.clipping_norm)
+        clipped = _scaled_down(each[..., :rest], rules.scheme.training.clipping_norm)
         return _weighted(torch.cat([clipped, each[..., rest:]], dim=-1), weights)
 
     with _contribution_as(total), patch.object(acceptance, "check_size"):

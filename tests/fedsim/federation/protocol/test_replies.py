@@ -87,7 +87,7 @@ def test_what_a_flower_array_says_of_itself_does_not_hide_what_it_holds() -> Non
     lying = Array("float32", (2, 4), "numpy.ndarray", _bytes(FLOATS[:1]))
     content = RecordDict({"reply": ArrayRecord({"sum": lying})})
     with pytest.raises(ValueError, match=r"'reply' is float32 \[1, 4\]"):
-        replies.check_array(Message(content, 1000, "train"), "reply", [(2, 4)], np.float32)
+        arrays.check_array(Message(content, 1000, "train"), "reply", [(2, 4)], np.float32)
 
 
 MEASURED = {"noise": np.zeros((2, 4)), "participation": np.ones(2, dtype=bool)}
