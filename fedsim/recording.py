@@ -1,7 +1,7 @@
 """Recording somebody else's training: one line in a Flower app, a training loop, or a framework.
 
 Each name is loaded with its first use: a loop that has nothing to do with Flower does not import
-it. `__init__.pyi` says the same to type checkers.
+it. `recording.pyi` says the same to type checkers.
 """
 
 from importlib import import_module

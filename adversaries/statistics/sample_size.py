@@ -37,7 +37,7 @@ def expected_halfwidth(
     than 1/2 one world is won more often than the other; then this is the length at the same mean,
     about which the wins vary less. With common random numbers the two trials of a pair are both won
     with probability `advantage` and else one each, as for normal log-odds from any prior
-    (`fedsim.federation.runs.precision.variance_ratio`).
+    (`fedsim.audits.run.campaign.variance_ratio`).
 
     Args:
         advantage: that is expected, in (-1, 1).

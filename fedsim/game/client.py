@@ -349,7 +349,7 @@ def noise(
     Args:
         seed: of the run; None draws from the operating system's entropy.
         trials: the numbers of the T trials whose random streams are drawn from.
-        round: of the seed tree, as of `participation.step_number`.
+        round: of the seed tree, as of `Participation.step_number`.
         partition: who draws: a client, or `SERVER`.
         std: [T], on any device.
         size: P, the number of parameters.

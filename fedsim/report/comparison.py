@@ -45,10 +45,10 @@ def compare(reports: Sequence[Report]) -> list[Row]:
     run, trust, colluding (how many clients), vantage, noise_multiplier (effective), epsilon,
     delta, rho_beta, tail_limit (in which share of trainings a belief passes rho_beta at most),
     rho_alpha, limit (that, or the bound of PAC privacy), accuracy (mean, after the last round),
-    predicted, measured, interval, confidence,
-    state (of `results.verdicts`), verdict (the state in words); released, by all trainings of the
-    run where the noise is real: trainings, epsilon, delta, vantage. Of each run the worst vantage
-    comes first.
+    predicted, measured, interval, confidence, state (of
+    `results.verdicts`), verdict (the state in words); released, by all trainings of the run where
+    the noise is real: trainings, epsilon, delta, vantage. Of each run the worst vantage comes
+    first.
     """
     return [row for report in reports for row in _rows(report)]
 

@@ -58,8 +58,7 @@ def choose(
 
     DIR gets report.html with the frontier, report.json, summary.csv, every run, and config.toml of
     the chosen setting. The same command again continues; with more --trials it adds to those that
-    are there. Exit status 1: nothing meets what was
-    asked for, or more trials are needed to tell.
+    are there. Exit status 1: nothing meets what was asked for, or more trials are needed to tell.
 
     Example: fedsim choose configs/digits.toml --max-belief 0.75 --min-accuracy 0.75
     """

@@ -3,9 +3,8 @@
 Trials are the leading axis: parameters are [T, P], and the inclusion of a record in a trial is a
 weight on its clipped gradient, so that both worlds of the challenge, and Poisson sampling, are one
 computation. Gradients come layer by layer from one backward pass
-(`fedsim.learning.training.layerwise`), or
-for a model that does not allow it from `torch.func`, in blocks of trials and records that bound
-memory.
+(`fedsim.learning.training.layerwise`), or for a model that does not allow it from `torch.func`, in
+blocks of trials and records that bound memory.
 """
 
 import math

@@ -1,8 +1,8 @@
 """Per-example gradients of a whole model from one forward and one backward pass.
 
 Every parametrised layer of a private copy of the model runs by its rule
-(`fedsim.learning.training.layers`);
-the layers between them run as they are, on one batch of T * n rows.
+(`fedsim.learning.training.layers`); the layers between them run as they are, on one batch of T * n
+rows.
 """
 
 import copy

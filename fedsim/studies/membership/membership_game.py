@@ -4,9 +4,8 @@ Every record of D is put into each model's training data by a fair coin of its o
 pair of a model and a record is one question. Every second model is a shadow, whose training data
 the attacker knows, and the others are attacked: given the shadows they are independent games. The
 federation's training happens in one place, as in `fedsim.studies.sensitivity.sensitivity_course`:
-the clients'
-sums are one sum, and the noise is all of the federation's. An attacker sees the global models, as
-everybody outside of the clients may, and some losses; no gradients.
+the clients' sums are one sum, and the noise is all of the federation's. An attacker sees the global
+models, as everybody outside of the clients may, and some losses; no gradients.
 """
 
 from collections.abc import Callable
