@@ -15,7 +15,6 @@ from fedsim.federation.server.batch import Floats, Received, Release
 from fedsim.federation.server.checkpoint import Checkpoint
 from fedsim.federation.server.strategy import DPSGD
 from fedsim.game.observers.noise_watch import NoiseWatch, claimed_std, watchable
-from fedsim.privacy.trust import Trust
 
 
 @dataclass
@@ -37,7 +36,9 @@ class ResumableDPSGD(DPSGD):
         super().__post_init__()
         config = self.batch.config
         # Elsewhere a message has no noise, or a share that only the sum's makes whole.
-        self._own_noise = config.federation.trust is Trust.LOCAL
+        trust = config.federation.trust.model
+        alone = not (trust.server_draws or trust.summed_securely)
+        self._own_noise = alone and trust.noise_share(config.federation.clients, 1) >= 1
         clients = config.federation.clients if self._own_noise else 0
         self.noise = (
             NoiseWatch(clients)
