@@ -10,7 +10,7 @@ from tables import Table
 
 HERE = Path(__file__).parent
 # The requests lie beside the tests of a client's node.
-sys.path.append(str(HERE.parent / "fedsim" / "client"))
+sys.path.append(str(HERE.parent / "fedsim" / "federation" / "client"))
 
 from hostile import CASES, DELTA, FILES, Answer, Case, play  # noqa: E402
 
