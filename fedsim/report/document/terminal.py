@@ -104,8 +104,8 @@ def _lines(cell: Cell) -> list[str]:
 
 
 def _is_number(lines: Sequence[str]) -> bool:
-    """Return whether a cell begins with a number, or is a dash or empty."""
-    return not lines or re.match(r"[≥≤<>−+ -]*[\d∞–]", lines[0]) is not None
+    """Return whether a cell begins with a number, or is infinite, a dash or empty."""
+    return not lines or re.match(r"[≥≤<>−+ -]*([\d∞–]|inf$)", lines[0]) is not None
 
 
 def _widest(column: Sequence[Sequence[str]], numbers: bool) -> int:
