@@ -26,7 +26,7 @@ ROOT = HERE.parents[1]
 from fingerprints import Values, of_directory, of_json  # noqa: E402
 from kinds import Kind, kinds  # noqa: E402
 
-RENAMED: dict[str, str] = {"report.json: alarms.": "report.json: contradictions."}
+RENAMED: dict[str, str] = {}
 """Keys that are renamed on purpose, in every kind: prefix of a key there -> prefix here.
 
 A key is "FILE: dotted.key", without the directory: "report.json: verdict".
@@ -35,7 +35,7 @@ A key is "FILE: dotted.key", without the directory: "report.json: verdict".
 REMOVED: tuple[str, ...] = ()
 """Prefixes of keys that this tree does not have any more, on purpose."""
 
-ADDED: tuple[str, ...] = ("report.json: alarms", "report.json: contradictions")
+ADDED: tuple[str, ...] = ()
 """Prefixes of keys that this tree alone has, on purpose."""
 
 SHOWN = 5
