@@ -21,9 +21,6 @@ from fedsim.common.randomness import Role, generator
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
-SEED, COUNT = "canary-seed", "canary-count"
-"""The keys of a client's node config that turn canaries on, and say how many there are."""
-
 BLOCK = 2**22
 """Coordinates of directions that exist at a time (32 MiB)."""
 

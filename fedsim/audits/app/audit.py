@@ -1,7 +1,7 @@
 """The audit of a Flower app: what it claims, what theory says of it, and what an attack proves."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
@@ -23,8 +23,7 @@ from fedsim.audits.app.rules import findings
 from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.audits.judgement.finding import Finding, alarms
 from fedsim.audits.judgement.judge import Evidence, Judgement, judge
-from fedsim.audits.judgement.report import AuditReport
-from fedsim.audits.judgement.verdict import Verdict
+from fedsim.audits.judgement.report import Judged
 from fedsim.common.strict_json import strict_json
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
@@ -51,7 +50,7 @@ OWN_NOISE = (
 
 
 @dataclass(frozen=True)
-class AppAudit:
+class AppAudit(Judged):
     """The outcome.
 
     Attributes:
@@ -123,20 +122,10 @@ class AppAudit:
             incomparable=self.training_unseen,
             refuted=self.claim is not None and self.proven.epsilon > self.claim.epsilon,
             unknown=[UNKNOWN.format(strategies)] if self.epsilon is None else [],
-            exceeded=not self._supported,
+            exceeded=not self.allowed,
             unsure=[OWN_NOISE.format(strategies)] if self._own_noise else [],
         )
         return judge(self.claim, evidence)
-
-    @property
-    def verdict(self) -> Verdict:
-        """What the audit concludes about the claim."""
-        return self.judgement.verdict
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why the claim is not judged, and what would let it be; () if it is, or if none is."""
-        return self.judgement.reasons
 
     @property
     def training_unseen(self) -> str:
@@ -147,36 +136,10 @@ class AppAudit:
         return training.unseen(self.configuration, self.claim)
 
     @property
-    def contradictory(self) -> bool:
-        """Whether the attack disproves a claim that theory supports: one of the two is wrong."""
-        return self.verdict is Verdict.CONVICTED and self._supported
-
-    @property
     def _own_noise(self) -> bool:
         """Whether theory counts on noise that code of the app's own makes."""
         central = self.configuration.central
         return self.vantage is Vantage.PARTICIPANT and central is not None and central.own_noise
-
-    @property
-    def _supported(self) -> bool:
-        if self.claim is None or self.epsilon is None:
-            return False
-        return self.claim.allows(self.epsilon)
-
-    def report(self, code: Mapping[str, str]) -> AuditReport:
-        """Return the report of the audit.
-
-        Args:
-            code: the digests of what was run, from before it ran.
-        """
-        return AuditReport(
-            verdict=self.verdict,
-            reasons=self.reasons,
-            epsilon=self.epsilon,
-            proven=self.proven.epsilon,
-            delta=self.delta,
-            report=self.as_json() | {"code": code},
-        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""

@@ -1,9 +1,13 @@
 """The report of an audit: what the gate, the exit status and the Python API read of every kind."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from adversaries.statistics.intervals import LowerBound
+from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.judge import Judgement
 from fedsim.audits.judgement.verdict import Verdict
 
 
@@ -49,3 +53,65 @@ def of_transcript(
         delta=report["delta"],
         report=report,
     )
+
+
+class Judged(ABC):
+    """An audit that runs somebody's code again and again: theory and an attack judge a claim.
+
+    Attributes:
+        claim: None where nobody claims anything.
+        delta: at which every epsilon is stated.
+        epsilon: by theory, inf without noise; None where theory cannot tell.
+        proven: the lower bound at `ALARM_CONFIDENCE`, which alone convicts.
+    """
+
+    claim: Claim | None
+    delta: float
+    epsilon: float | None
+    proven: LowerBound
+
+    @property
+    @abstractmethod
+    def judgement(self) -> Judgement:
+        """What the audit concludes about the claim, and why it does not judge it."""
+
+    @abstractmethod
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as strict JSON values."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the audit concludes about the claim."""
+        return self.judgement.verdict
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the claim is not judged, and what would let it be; () if it is, or if none is."""
+        return self.judgement.reasons
+
+    @property
+    def allowed(self) -> bool:
+        """Whether there is a claim, and theory's epsilon is at most the claimed one."""
+        if self.claim is None or self.epsilon is None:
+            return False
+        return self.claim.allows(self.epsilon)
+
+    @property
+    def contradictory(self) -> bool:
+        """Whether the attack disproves a claim that theory supports: one of the two is wrong."""
+        return self.verdict is Verdict.CONVICTED and self.allowed
+
+    def report(self, code: Mapping[str, str]) -> AuditReport:
+        """Return the report of the audit.
+
+        Args:
+            code: the digests of what was run, from before it ran.
+        """
+        return AuditReport(
+            verdict=self.verdict,
+            reasons=self.reasons,
+            epsilon=self.epsilon,
+            proven=self.proven.epsilon,
+            delta=self.delta,
+            report=self.as_json() | {"code": code},
+        )

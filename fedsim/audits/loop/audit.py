@@ -1,7 +1,7 @@
 """The audit of a training loop: what it claims, what theory says of it, what an attack proves."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,8 +18,7 @@ from fedsim.audits.app.directory import LONGEST_TIME
 from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.audits.judgement.finding import Finding, alarms
 from fedsim.audits.judgement.judge import Evidence, Judgement, judge
-from fedsim.audits.judgement.report import AuditReport
-from fedsim.audits.judgement.verdict import Verdict
+from fedsim.audits.judgement.report import Judged
 from fedsim.audits.loop import guarantee, scoring
 from fedsim.audits.loop.guarantee import Observation
 from fedsim.audits.loop.measurement import Features
@@ -66,7 +65,7 @@ Runs = tuple[scoring.Bools, scoring.Floats]
 
 
 @dataclass(frozen=True)
-class LoopAudit:
+class LoopAudit(Judged):
     """The outcome.
 
     Attributes:
@@ -132,51 +131,15 @@ class LoopAudit:
             refuted=self.proven.epsilon > self.claim.epsilon,
             broken=self.alarms > 0,
             unknown=[why] if self.epsilon is None else [],
-            exceeded=not self._supported,
+            exceeded=not self.allowed,
             unsure=[why] if unsure else [],
         )
         return judge(self.claim, evidence)
 
     @property
-    def verdict(self) -> Verdict:
-        """What the audit concludes about the claim."""
-        return self.judgement.verdict
-
-    @property
     def alarms(self) -> int:
         """How many rules found a guarantee broken, whatever room a claim leaves."""
         return alarms(self.findings)
-
-    @property
-    def contradictory(self) -> bool:
-        """Whether the attack disproves a claim that theory supports."""
-        return self.verdict is Verdict.CONVICTED and self._supported
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why the claim is not judged; () if it is."""
-        return self.judgement.reasons
-
-    @property
-    def _supported(self) -> bool:
-        if self.claim is None or self.epsilon is None:
-            return False
-        return self.claim.allows(self.epsilon)
-
-    def report(self, code: Mapping[str, str]) -> AuditReport:
-        """Return the report of the audit.
-
-        Args:
-            code: the digests of what was run, from before it ran.
-        """
-        return AuditReport(
-            verdict=self.verdict,
-            reasons=self.reasons,
-            epsilon=self.epsilon,
-            proven=self.proven.epsilon,
-            delta=self.delta,
-            report=self.as_json() | {"code": code},
-        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""

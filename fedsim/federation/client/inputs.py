@@ -13,13 +13,13 @@ from fedsim.game.federation import Federation
 
 @dataclass(frozen=True)
 class Received:
-    """A message as the adversary's node takes it in.
+    """A message as a client's node takes it in.
 
     Attributes:
         message: as received.
         context: of the node, whose state is the memory.
         config: the experiment.
-        known: the federation's data as the adversary knows them.
+        known: the federation's data as the node knows them.
         request: what is asked.
     """
 

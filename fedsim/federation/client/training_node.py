@@ -323,11 +323,8 @@ def _planted(
     Only where one record's gradient is what clipping bounds: a client's clipped update with a
     canary on top would be longer than its bound.
     """
-    if "canary-seed" not in context.node_config:
+    if (seed := context.node_config.get(consent.CANARY_SEED)) is None:
         return None
-    from fedsim.game import canary  # noqa: PLC0415  (for canaries alone)
-
-    seed = context.node_config[canary.SEED]
     consent.check(context.node_config, {consent.CANARIES: "this node has a canary-seed"})
     simple = training.local_steps == 1 and training.clipping
     simple = simple and privacy.sensitivity == "global"
@@ -337,10 +334,14 @@ def _planted(
             "they need privacy.unit 'record', clipping, isotropic noise of global sensitivity and "
             "no local steps; drop it"
         )
-    count = context.node_config.get(canary.COUNT, 1)
+    count = context.node_config.get(consent.CANARY_COUNT, 1)
     if type(count) is not int or count < 1:
-        raise InputError(f"this node's config has {canary.COUNT} = {count!r}; give 1 or more")
-    return canary.Canaries(int(seed), count)
+        raise InputError(
+            f"this node's config has {consent.CANARY_COUNT} = {count!r}; give 1 or more"
+        )
+    from fedsim.game.canary import Canaries  # noqa: PLC0415  (for canaries alone)
+
+    return Canaries(int(seed), count)
 
 
 def _candidate_masks(

@@ -1,4 +1,4 @@
-"""An honest but curious server: the posterior of whoever receives the clients' messages.
+"""What an honest but curious server concludes from the clients' messages of a round.
 
 It knows what the participant knows (D, D', the mechanism, theta_0 and, where steps are sampled,
 which records other than the challenge's take part), and sees more: every message by itself, or the
