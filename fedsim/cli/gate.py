@@ -27,9 +27,6 @@ class Gate:
 
     def status(self, report: Mapping[str, Any]) -> int:
         """Return the exit status for a report, 0 or SHUT, and print each reason on standard error.
-
-        Args:
-            report: as report.json has it.
         """
         if not self.conditions:
             return 0
@@ -42,9 +39,6 @@ class Gate:
 
     def exit_by(self, report: Mapping[str, Any]) -> None:
         """End the command where a report does not pass.
-
-        Args:
-            report: as report.json has it.
 
         Raises:
             typer.Exit: with SHUT.
@@ -62,7 +56,6 @@ def asked(fail_if: Sequence[str] | None, *kinds: str) -> Gate:
     """Return the gate that a user asked for.
 
     Args:
-        fail_if: conditions as they were given.
         kinds: of the reports that it may be for, keys of `fedsim.report.evidence.conditions.NAMES`.
 
     Raises:

@@ -76,12 +76,7 @@ class LazyGroup(TyperGroup):
         return list(self.commands)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the help, by the words of the table.
-
-        Args:
-            ctx: of the group.
-            formatter: of plain help.
-        """
+        """Write the help, by the words of the table."""
         outline = TyperGroup(
             name=self.name,
             commands=self._outlines,
@@ -93,12 +88,7 @@ class LazyGroup(TyperGroup):
         outline.format_help(ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the names that begin so, with the words of the table.
-
-        Args:
-            ctx: of the group.
-            incomplete: what was typed.
-        """
+        """Return the names that begin so, with the words of the table."""
         found = [
             CompletionItem(name, help=command.get_short_help_str())
             for name, command in self._outlines.items()

@@ -22,11 +22,7 @@ RUN_OUT = "Run directory; default fedsim-runs/NAME-TIME."
 
 
 def bundled(given: Path | None) -> Path | None:
-    """Return the file of a configuration, a bundled one where there is no other; say so.
-
-    Args:
-        given: as the user named it.
-    """
+    """Return the file of a configuration, a bundled one where there is no other; say so."""
     from fedsim.common import configurations  # noqa: PLC0415
 
     found = None if given is None else configurations.bundled(given)

@@ -29,7 +29,6 @@ class Terminal(Console):
         """Yield the segments of a renderable, with their text as `shown`.
 
         Args:
-            renderable: what Rich can draw.
             options: of width and height; None for those of this console.
         """
         for segment in super().render(renderable, options):

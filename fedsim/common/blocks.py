@@ -21,7 +21,6 @@ def slices(length: int, step: int) -> list[slice]:
     """Return slices that cover a length.
 
     Args:
-        length: how much there is.
         step: how long a slice may be, at least 1.
     """
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]
@@ -43,7 +42,6 @@ def run(
     """Yield the results of all blocks in order; threads work a little ahead.
 
     Args:
-        function: called with the slices of a block.
         blocks: each one or several slices.
         threads: how many share the work, at least 1.
     """

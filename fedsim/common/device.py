@@ -57,7 +57,6 @@ def check_precision(precision: Precision, device: torch.device) -> None:
     """Raise an error if the device does not know this precision.
 
     Args:
-        precision: as configured.
         device: where the tensors live.
 
     Raises:
@@ -76,7 +75,6 @@ def reduced(precision: Precision, device: torch.device) -> Iterator[None]:
     PyTorch lets convolutions on CUDA use TF32 unless it is told otherwise.
 
     Args:
-        precision: of the forward and backward passes inside.
         device: where they run.
     """
     if device.type == "cuda":

@@ -80,6 +80,5 @@ def brief(text: str, most: int) -> str:
 
     Args:
         text: of somebody else.
-        most: letters that are kept.
     """
     return shown(text[:most]) + "…" * (len(text) > most)

@@ -29,11 +29,7 @@ def complaint() -> str:
 
 
 def installed(names: Iterable[str]) -> dict[str, str]:
-    """Return the versions of those distributions that are installed.
-
-    Args:
-        names: of distributions.
-    """
+    """Return the versions of those distributions that are installed."""
     found = {}
     for name in names:
         with suppress(PackageNotFoundError):

@@ -38,7 +38,6 @@ def read(path: Path, parse: Callable[[dict[str, Any]], Entry], loss: str) -> Jou
     """Return the entries of a file, none if there is none.
 
     Args:
-        path: the file.
         parse: makes an entry of an object; raises KeyError, TypeError or ValueError for one that is
             no entry.
         loss: what nobody knows for lack of a damaged line, and what to do about it, for the error.
@@ -74,10 +73,6 @@ def read(path: Path, parse: Callable[[dict[str, Any]], Entry], loss: str) -> Jou
 def drop_unfinished(path: Path, journal: Journal[Any]) -> None:
     """Cut off what is behind the last whole line of a file as it was read.
 
-    Args:
-        path: the file.
-        journal: what was read of it.
-
     Raises:
         InputError, OSError: as of `private_files.opened_own`.
     """
@@ -90,7 +85,6 @@ def append(path: Path, values: Mapping[str, Any], previous: str) -> str:
     """Write an object behind the last line, on the disk; return its checksum.
 
     Args:
-        path: the file.
         values: the object, of strict JSON, without a "check".
         previous: the checksum of the last line, "" for a new file.
 

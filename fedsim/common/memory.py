@@ -61,12 +61,7 @@ class Footprint:
     example: float
 
     def bytes(self, trials: int, records: int) -> float:
-        """Return the peak bytes of a block.
-
-        Args:
-            trials: t.
-            records: r.
-        """
+        """Return the peak bytes of a block."""
         own = trials * self.trial + records * self.record
         return self.fixed + own + trials * records * self.example
 
@@ -77,7 +72,6 @@ def footprint(run: Callable[[int, int], object], device: torch.device) -> Footpr
     The kernels' own scratch memory does not show on a CPU.
 
     Args:
-        run: computes a block of (trials, records).
         device: where it runs.
     """
     blocks = [(1, 1), (1, 3), (3, 1), (3, 3)]
@@ -92,7 +86,6 @@ def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
     """Return the most bytes of tensors that a function holds at once, beyond what was there.
 
     Args:
-        run: the function.
         device: where it runs.
     """
     if device.type == "cuda":

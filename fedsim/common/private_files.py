@@ -30,9 +30,6 @@ def as_named(path: Path) -> Path:
 def make_directory(path: Path) -> None:
     """Make a directory (0700), and those above it, if there is none.
 
-    Args:
-        path: the directory.
-
     Raises:
         InputError: it is a link.
         OSError: it cannot be made.
@@ -44,9 +41,6 @@ def make_directory(path: Path) -> None:
 
 def check_writable(directory: Path) -> None:
     """See that files can be made in a directory.
-
-    Args:
-        directory: that is there.
 
     Raises:
         InputError: it is a link.
@@ -61,9 +55,6 @@ def check_writable(directory: Path) -> None:
 def any_whole(directory: Path) -> bool:
     """Return whether a directory holds more than a kill in the middle of a write left.
 
-    Args:
-        directory: that is there.
-
     Raises:
         OSError: it cannot be listed.
     """
@@ -76,10 +67,6 @@ def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
     """Open what becomes the file of this name, on the disk, when the block has ended well.
 
     Until then there is what was there before.
-
-    Args:
-        path: the file.
-        mode: its permissions, whatever the umask.
 
     Yields:
         The file, to be written.
@@ -107,11 +94,6 @@ def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
 def write(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Write a file whole or not at all.
 
-    Args:
-        path: the file.
-        content: all of it.
-        mode: its permissions, whatever the umask.
-
     Raises:
         InputError, OSError: as of `replacing`.
     """
@@ -121,9 +103,6 @@ def write(path: Path, content: bytes, mode: int = 0o600) -> None:
 
 def opened_new(path: Path) -> BinaryIO:
     """Return an empty file (0600), in the place of the one of this name, to be written bit by bit.
-
-    Args:
-        path: the file.
 
     Raises:
         InputError, OSError: as of `replacing`.
@@ -138,7 +117,6 @@ def opened_own(path: Path, access: int = os.O_WRONLY | os.O_APPEND) -> int:
     """Return the descriptor of a file of this user as it is, or of an empty one, 0600.
 
     Args:
-        path: the file.
         access: flags of `os.open`; to append, unless they are given.
 
     Raises:
@@ -161,10 +139,6 @@ def opened_own(path: Path, access: int = os.O_WRONLY | os.O_APPEND) -> int:
 
 def append(path: Path, content: bytes) -> None:
     """Add to the end of a file, and return when that is on the disk.
-
-    Args:
-        path: the file.
-        content: to be added.
 
     Raises:
         InputError, OSError: as of `opened_own`.

@@ -45,7 +45,6 @@ def key(seed: int, role: Role, *, trial: int = 0, round: int = 0, partition: int
 
     Args:
         seed: of the run, in [0, 2^64).
-        role: what the random stream is for.
         trial: number of the trial, 0 where the role has none.
         round: number of the round, 0 where the role has none.
         partition: of the client, or `SERVER`.
@@ -61,7 +60,6 @@ def generator(
 
     Args:
         seed: of the run, in [0, 2^64).
-        role: what the random stream is for.
         trial: number of the trial, 0 where the role has none.
         round: number of the round, 0 where the role has none.
         partition: of the client, or `SERVER`.
@@ -78,10 +76,7 @@ def gaussian_noise(
     Args:
         seed: of the run; None draws the keys from the operating system's entropy instead of the
             seed tree: what a deployment that protects people needs, and not reproducible.
-        trials: numbers of the T trials.
-        round: number of the round.
         partition: of the client, or `SERVER`.
-        size: numbers of a row.
     """
     noise = np.empty((len(trials), size))
     for row, trial in zip(noise, trials, strict=True):

@@ -98,9 +98,6 @@ def damage(refusal: Callable[[str], InputError]) -> Iterator[None]:
 
     An InputError, which says it better, is let through.
 
-    Args:
-        refusal: makes the error of the reason.
-
     Raises:
         InputError: what `refusal` made.
     """
@@ -130,9 +127,6 @@ def opened(path: Path) -> BufferedReader:
 
     Reading one of those may wait for ever, or never come to an end.
 
-    Args:
-        path: the file.
-
     Raises:
         OSError: it cannot be opened.
         ValueError: it is no regular file.
@@ -149,7 +143,6 @@ def content(path: Path, most: int) -> bytes:
     """Return the bytes of a file.
 
     Args:
-        path: the file.
         most: bytes that it may have.
 
     Raises:
@@ -182,9 +175,6 @@ def json_object(path: Path) -> dict[str, Any]:
 def toml(path: Path) -> dict[str, Any]:
     """Return the tables of a TOML file.
 
-    Args:
-        path: the file.
-
     Raises:
         FileNotFoundError: there is none.
         InputError: one line about what cannot be read, or is no TOML.
@@ -211,7 +201,6 @@ def arrays(path: Path, only: Collection[str] | None = None) -> Arrays:
     """Return the named arrays of a .npz file.
 
     Args:
-        path: the file.
         only: names of the wanted ones, of which those are returned that there are; None for all.
 
     Raises:

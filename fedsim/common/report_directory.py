@@ -22,9 +22,6 @@ def create(directory: Path) -> Path:
 
     To be called before the work whose result goes there.
 
-    Args:
-        directory: of the report.
-
     Raises:
         InputError: it cannot be made or written.
     """
@@ -40,9 +37,6 @@ def check(directory: Path) -> None:
     """See that the directory can be made and written, and leave nothing behind.
 
     For work that may still find nothing to report.
-
-    Args:
-        directory: of the report.
 
     Raises:
         InputError: it cannot be made or written.
@@ -60,7 +54,6 @@ def check_new(directory: Path, replacing: str | None = None) -> None:
     """As `check`, and see that the directory holds no run and no report, which would be replaced.
 
     Args:
-        directory: of the report.
         replacing: the kind of report that may be there; None for none.
 
     Raises:
@@ -103,7 +96,6 @@ def refusal(directory: Path, error: OSError) -> InputError:
     """Return the error that says that a directory cannot be written.
 
     Args:
-        directory: of the report.
         error: why not.
     """
     return InputError(
@@ -114,9 +106,6 @@ def refusal(directory: Path, error: OSError) -> InputError:
 @contextlib.contextmanager
 def refusing(directory: Path) -> Iterator[None]:
     """Turn a failure to write into the directory, inside of the block, into an error of one line.
-
-    Args:
-        directory: of the report.
 
     Raises:
         InputError: the block raised OSError.
@@ -132,8 +121,6 @@ def write_report(directory: Path, report: Mapping[str, Any], page: str) -> Path:
 
     Args:
         directory: of the report, made if there is none.
-        report: strict JSON.
-        page: HTML.
 
     Raises:
         InputError: the directory is a link.

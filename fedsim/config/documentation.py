@@ -77,11 +77,7 @@ def key(name: str) -> Key:
 
 
 def choice_of_noise(name: str) -> str:
-    """Return which of the numbers that say how much noise there is counts; "" of another key.
-
-    Args:
-        name: dotted.
-    """
+    """Return which of the numbers that say how much noise there is counts; "" of another key."""
     if name not in targets.KEYS:
         return ""
     others = ", ".join(key for key in targets.KEYS if key != name)
@@ -95,7 +91,6 @@ def example(found: Key, names: Sequence[str] = ()) -> Scalar:
     """Return a value that a key may have, where all others have their defaults if there is one.
 
     Args:
-        found: the key.
         names: of a registry, which its text may have.
 
     Returns:
@@ -138,11 +133,7 @@ def _in_range(name: str, value: Scalar) -> bool:
 
 
 def rows_of(name: str) -> list[Need]:
-    """Return the rows of the table of refused combinations that name a key.
-
-    Args:
-        name: dotted.
-    """
+    """Return the rows of the table of refused combinations that name a key."""
     return [
         need
         for need in REFUSED
@@ -151,11 +142,7 @@ def rows_of(name: str) -> list[Need]:
 
 
 def attributes(documented: type) -> dict[str, str]:
-    """Return what the section "Attributes" of a class says of each, in one line.
-
-    Args:
-        documented: the class.
-    """
+    """Return what the section "Attributes" of a class says of each, in one line."""
     text = inspect.cleandoc(documented.__doc__ or "").partition("Attributes:\n")[2]
     entries = re.split(r"^    (?=\w+: )", text.split("\n\n")[0], flags=re.M)
     pairs = (entry.partition(": ") for entry in entries if entry.strip())

@@ -145,10 +145,8 @@ class Config(Table):
         """Return the same experiment with its files in other places.
 
         Args:
-            root: the folder or file of the data.
             public_root: where the public records are, beside clients' own.
             weights: where the file of `model.weights` is, "" for nowhere.
-            as_they_are: nothing is downloaded into it, whatever the experiment says.
         """
         changes: dict[str, Scalar] = {"root": root, "public_root": public_root}
         if as_they_are:

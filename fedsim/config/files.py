@@ -26,7 +26,6 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
     """Yield (dotted key, value) of nested tables, as Flower does.
 
     Args:
-        tree: tables by name, and values by key.
         prefix: put before each key, with its dot.
     """
     for key, value in tree.items():
@@ -152,10 +151,6 @@ def _read_schema(values: dict[str, Any], folder: Path) -> None:
 
 def check_is_no_training(config: Config, where: str) -> None:
     """Make sure that a run is one whose trials are reported.
-
-    Args:
-        config: of the run.
-        where: the file or directory that it is from.
 
     Raises:
         InputError: it is the training of a model that is kept.

@@ -31,11 +31,7 @@ NO_GAME: dict[str, Scalar] = {
 
 
 def training(values: Values) -> Values:
-    """Return the training of a file: once, with noise from the operating system unless it says.
-
-    Args:
-        values: of the file, with what overrides them.
-    """
+    """Return the training of a file: once, with noise from the operating system unless it says."""
     return {"privacy.noise-source": "system", **values, **NO_GAME, "run.job": "training"}
 
 
@@ -44,19 +40,12 @@ def rehearsal(values: Values) -> Values:
 
     Its noise is the seed's: what is repeated so often protects nobody, and is for records that need
     no protection.
-
-    Args:
-        values: of the file, with what overrides them.
     """
     return {**values, "privacy.noise-source": "seed", "run.job": "rehearsal"}
 
 
 def experiment(values: Values) -> Values:
-    """Return the experiment of a file.
-
-    Args:
-        values: of the file, with what overrides them.
-    """
+    """Return the experiment of a file."""
     return values
 
 

@@ -117,12 +117,7 @@ class Need:
 
 
 def equals(key: str, value: Scalar) -> Setting:
-    """Return that a key has this value.
-
-    Args:
-        key: dotted, as in a configuration file.
-        value: that it has.
-    """
+    """Return that a key has this value."""
     return Setting(key, "is", value)
 
 
@@ -130,49 +125,28 @@ def differs(key: str, value: Scalar) -> Setting:
     """Return that a key has another value than this.
 
     Args:
-        key: dotted, as in a configuration file.
         value: that it has not.
     """
     return Setting(key, "is not", value)
 
 
 def one_of(key: str, *values: str) -> Setting:
-    """Return that a key has one of these values.
-
-    Args:
-        key: dotted, as in a configuration file.
-        *values: of which it has one.
-    """
+    """Return that a key has one of these values."""
     return Setting(key, "is one of", values)
 
 
 def above(key: str, bound: float) -> Setting:
-    """Return that a number is greater than this.
-
-    Args:
-        key: dotted, as in a configuration file.
-        bound: exclusive.
-    """
+    """Return that a number is greater than this."""
     return Setting(key, "is above", bound)
 
 
 def below(key: str, bound: float) -> Setting:
-    """Return that a number is less than this.
-
-    Args:
-        key: dotted, as in a configuration file.
-        bound: exclusive.
-    """
+    """Return that a number is less than this."""
     return Setting(key, "is below", bound)
 
 
 def at_least(key: str, bound: int) -> Setting:
-    """Return that a number is this or greater.
-
-    Args:
-        key: dotted, as in a configuration file.
-        bound: inclusive.
-    """
+    """Return that a number is this or greater."""
     return Setting(key, "is at least", bound)
 
 

@@ -16,11 +16,7 @@ KEYS = tuple(f"{TABLE}.{name}" for name in TARGETS)
 
 
 def given(values: Mapping[str, Any]) -> list[str]:
-    """Return the keys of the targets that these values give.
-
-    Args:
-        values: a configuration by dotted key, or part of one.
-    """
+    """Return the keys of the targets that these values give."""
     return [key for key in KEYS if values.get(key)]
 
 
@@ -28,10 +24,6 @@ def overlaid(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, 
     """Return the values of two places, the later one having the last word on every key.
 
     A target in the later place is the target: what the earlier one aimed at is left out.
-
-    Args:
-        earlier: by dotted key.
-        later: likewise.
     """
     replaced = KEYS if given(later) else ()
     kept = {key: value for key, value in earlier.items() if key not in replaced}

@@ -55,7 +55,6 @@ def authority(days: int, now: datetime | None = None) -> Pair:
     """Return the key and the self-signed certificate (PEM) of a new certificate authority.
 
     Args:
-        days: how long it lasts.
         now: when it begins, less an hour for clocks that disagree; None for this moment.
     """
     start = now or datetime.now(UTC)
@@ -89,7 +88,6 @@ def server_certificate(
     """Return a TLS key and its certificate (PEM) for host names and IP addresses.
 
     Args:
-        issuer: key and certificate of the authority that signs.
         names: at least one; the first is the certificate's common name as well.
         days: how long it lasts, though it ends with its issuer at the latest.
         now: when it begins, less an hour for clocks that disagree; None for this moment.
@@ -141,7 +139,6 @@ def loopback(days: int, now: datetime | None = None) -> tuple[Pair, bytes]:
     Nobody can sign another: the authority's key is thrown away.
 
     Args:
-        days: how long both last.
         now: when they begin, less an hour for clocks that disagree; None for this moment.
     """
     own = authority(days, now)
@@ -205,10 +202,6 @@ def verify(certificate: Path, key: Path, trusted: Path, host: str) -> None:
 
 def fits(key: bytes, certificate: bytes) -> bool:
     """Return whether a key is that of a certificate.
-
-    Args:
-        key: PEM.
-        certificate: PEM.
 
     Raises:
         ValueError: one of them is neither.

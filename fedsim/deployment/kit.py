@@ -175,7 +175,6 @@ def write(
         directory: must not exist; where it does it is left as it is.
         address: host name or IPv4 address of the server, where the nodes connect.
         port: where the server's proxy listens.
-        clients: how many nodes with data of their own.
         superlink_port: where the SuperLink listens, on the server's loopback.
         listen: the IP address at which the proxy listens; 0.0.0.0 for all interfaces.
         auditor: whether there is a node for an auditor.
@@ -272,13 +271,7 @@ def _write_machines(
 
 
 def write_instructions(directory: Path, kit: Kit, program: wheel.Wheel) -> None:
-    """Write what is of all machines: deploy.json and README.md.
-
-    Args:
-        directory: of the whole kit.
-        kit: as it was laid out.
-        program: that is handed out.
-    """
+    """Write what is of all machines: deploy.json and README.md."""
     _write_manifest(directory, kit)
     write_file(directory / "README.md", templates.fill(readme.README, _values(kit, program)))
 
@@ -288,9 +281,6 @@ def write_program(place: Path, kit: Kit, machine: str, program: wheel.Wheel) -> 
 
     Args:
         place: the machine's folder.
-        kit: of which it is.
-        machine: its name in the kit.
-        program: that the machine runs.
     """
     _write_manifest(place, replace(kit, machine=machine))
     write_file(place / program.name, program.content)
@@ -305,7 +295,6 @@ def connect_flower(server: Path, superlink_port: int) -> None:
 
     Args:
         server: the server's folder.
-        superlink_port: on loopback.
     """
     connection = {
         "address": f"127.0.0.1:{superlink_port}",
@@ -333,7 +322,6 @@ def port(machine_folder: Path, name: str) -> int:
     """Return a port of a machine's settings.env.
 
     Args:
-        machine_folder: of any machine.
         name: of the setting, "PORT", "SUPERLINK_PORT" or "NODE_PORT".
 
     Raises:
@@ -413,7 +401,6 @@ def write_file(path: Path, content: str | bytes, mode: int = 0o600) -> None:
     Args:
         path: folders that it lacks are made, for their owner alone.
         content: bytes, or text that becomes UTF-8.
-        mode: the permissions of the file.
     """
     for parent in reversed(path.parents):
         if not parent.exists():

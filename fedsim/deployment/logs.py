@@ -40,9 +40,6 @@ class _Line(logging.Formatter):
 
 def begin(machine: str) -> None:
     """Have this process say what happens in lines that a collector takes apart, on standard error.
-
-    Args:
-        machine: whose process it is.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(_Line(machine))

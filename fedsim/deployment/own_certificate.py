@@ -26,7 +26,6 @@ def own_pair(own: Own, address: str) -> tuple[certificates.Pair, bytes]:
     """Return a key with its certificate, and what to trust it by (PEM).
 
     Args:
-        own: the files.
         address: of the server, where the nodes connect.
 
     Raises:

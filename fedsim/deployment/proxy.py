@@ -81,7 +81,6 @@ def application(superlink: str, trusted: ssl.SSLContext, keys: Path) -> Starlett
 
     Args:
         superlink: its https:// address.
-        trusted: has the authority of its certificate.
         keys: the folder of the public keys (*.pub, OpenSSH) of the nodes that may send much.
     """
 
@@ -137,14 +136,7 @@ def application(superlink: str, trusted: ssl.SSLContext, keys: Path) -> Starlett
 
 
 def serve(host: str, port: int, superlink_port: int, server: Path) -> None:
-    """Serve the machine folder of a server until the process is ended.
-
-    Args:
-        host: the IP address to listen at.
-        port: to listen at.
-        superlink_port: of the SuperLink, on loopback.
-        server: the folder.
-    """
+    """Serve the machine folder of a server until the process is ended."""
     logs.begin("server")
     asyncio.run(_serve(configuration(host, port, superlink_port, server), server))
 
@@ -153,9 +145,6 @@ def configuration(host: str, port: int, superlink_port: int, server: Path) -> uv
     """Return what the proxy of a server's folder is served by.
 
     Args:
-        host: the IP address to listen at.
-        port: to listen at.
-        superlink_port: of the SuperLink, on loopback.
         server: has the certificates, and the nodes' public keys in keys/.
     """
     trusted = ssl.create_default_context(cafile=str(server / "superlink-ca.crt"))
@@ -202,12 +191,7 @@ def _written(server: Path) -> list[float]:
 
 
 def take_up(config: uvicorn.Config, server: Path) -> None:
-    """Show new connections the certificate that is there now; one that does not fit, to none.
-
-    Args:
-        config: of the proxy that runs.
-        server: the folder, with server.crt and server.key.
-    """
+    """Show new connections the certificate that is there now; one that does not fit, to none."""
     try:
         if config.ssl is not None:
             config.ssl.load_cert_chain(server / "server.crt", server / "server.key", password="")

@@ -60,7 +60,6 @@ def write_registered(server: Path, nodes: Mapping[str, Registration]) -> None:
 
     Args:
         server: the server's folder.
-        nodes: by machine; they replace those that were written down.
     """
     values = {machine: asdict(node) for machine, node in nodes.items()}
     kit.write_file(server / "nodes.json", json.dumps(values, indent=2) + "\n")

@@ -12,7 +12,6 @@ def renew(directory: Path, days: int, own: tuple[Path, Path] | None = None) -> d
     """Write a new key and certificate of the server; return when it ends. No node needs to know.
 
     Args:
-        directory: of the whole kit.
         days: how long one that the kit's authority signs lasts; an operator's own has its own end.
         own: an operator's own certificate and key (PEM files), which the nodes trust already; None
             for one that the kit's authority signs.

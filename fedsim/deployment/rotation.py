@@ -42,7 +42,6 @@ def take_up(place: Path, superlink: str) -> bool:
 
     Args:
         place: the node's folder.
-        superlink: HOST:PORT of the server.
     """
     try:
         private = load_ssh_private_key((place / NEXT).read_bytes(), password=None)

@@ -56,11 +56,7 @@ SERVER = (
 
 
 def of(machine: str) -> tuple[Service, ...]:
-    """Return what a machine runs.
-
-    Args:
-        machine: its name in the kit.
-    """
+    """Return what a machine runs."""
     if machine == "server":
         return SERVER
     image = LIGHT if machine == "auditor" else FULL
@@ -70,12 +66,7 @@ def of(machine: str) -> tuple[Service, ...]:
 
 
 def files(machine: str, values: Mapping[str, str]) -> dict[str, str]:
-    """Return what of a machine's folder is the program's, by name: an upgrade writes it anew.
-
-    Args:
-        machine: its name in the kit.
-        values: of the placeholders.
-    """
+    """Return what of a machine's folder is the program's, by name: an upgrade writes it anew."""
     own = of(machine)
     is_server = machine == "server"
     needs = _needs()

@@ -95,7 +95,6 @@ def serve_apps(place: Path, supernode: int) -> None:
 
     Args:
         place: the node's folder.
-        supernode: the id of its process.
     """
     try:
         _serve_apps(place, supernode)
@@ -137,7 +136,6 @@ def start_app(address: str, trusted: Path, token: str) -> subprocess.Popen[bytes
 
     Args:
         address: HOST:PORT of the SuperNode's Runtime API.
-        trusted: the PEM file with the authority of its certificate.
         token: of the task, which no other account may read.
     """
     with tempfile.TemporaryFile() as file:

@@ -379,7 +379,6 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
     Args:
         template: with @NAME@ for each.
-        values: by NAME.
     """
     for name, value in values.items():
         template = template.replace(f"@{name}@", value)

@@ -55,10 +55,7 @@ class Canaries:
         """Return what the canaries that are in add to the clean sums of a round.
 
         Args:
-            trials: their numbers.
             round: counts from 1.
-            size: P, the number of parameters.
-            norm: C, the clipping norm.
 
         Returns:
             float64 [T, P].
@@ -73,7 +70,6 @@ class Canaries:
         """Return how far released sums reach along the direction of every canary.
 
         Args:
-            trials: their numbers.
             round: counts from 1.
             released: [T, P], the sums.
 

@@ -63,7 +63,6 @@ def choose(config: Config, progress: Progress | None = None) -> Challenge:
     large pool takes its time.
 
     Args:
-        config: the experiment.
         progress: is told the share of the search that is done.
 
     Raises:
@@ -165,8 +164,6 @@ def compared_features(
     """Return what distances are between: the features, or what the model makes of them.
 
     Args:
-        rules: what the game is played with.
-        known: the federation, whose model embeds.
         features: float32 [N, *shape].
 
     Returns:
@@ -224,8 +221,6 @@ def worlds(seed: int, trials: int, mode: str, shuffled: int | None = None) -> np
     trials.
 
     Args:
-        seed: of the run.
-        trials: T, of the whole campaign.
         mode: "d-only" for D in all trials.
         shuffled: an even number of trials, the first of them, that are balanced as a whole; None
             for all. Of the others trials 2i and 2i + 1 are in opposite worlds, in an order that has

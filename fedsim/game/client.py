@@ -46,11 +46,7 @@ def contribution(
     Its clipped gradients' sum, or its clipped update, and the canaries that are planted at it.
 
     Args:
-        rules: what the game is played with.
-        federation: its data and model.
-        client: the partition.
         parameters: float32 [T, P], the models that the round begins with.
-        game: the round, its trials and the challenge.
         worlds: bool [T], for the target client only: False where a trial trains on D'.
         participation: bool [T, n], which records of D, or which clients, take part; None for all.
 
@@ -79,10 +75,7 @@ def challenge_contributions(
     where it is public that the target's client does not join.
 
     Args:
-        rules: what the game is played with.
-        federation: its data and model.
         parameters: float32 [T, P].
-        game: the round, its trials and the challenge.
 
     Returns:
         float64 [T, P], twice.
@@ -111,11 +104,7 @@ def common_part(
     do.
 
     Args:
-        rules: what the game is played with.
-        federation: its data and model.
-        clients: the partitions.
         parameters: float32 [T, P].
-        game: the round, its trials and the challenge.
         participation: bool [T, n], which records of D, or which clients, take part, None for all;
             the column of the challenge is not looked at.
 
@@ -149,8 +138,6 @@ def clean_sum(
     The challenge counts as often as D has it, and a crafted vector in its stead.
 
     Args:
-        federation: its data and model.
-        client: the partition.
         parameters: float32 [T, P].
         record: position of the challenge record in D, if the client has it.
         replacement: position in the pool of what D' has in its place, None for nothing.
@@ -199,11 +186,8 @@ def candidate_masks(
     """Return which of a client's records each candidate of the stated prior has.
 
     Args:
-        candidates: number of secrets that PAC noise chooses from.
         pac_prior: the candidates: D and D'.
         seed: seed of every random number but those that draw D.
-        federation: its data.
-        client: the partition.
         record: position of the challenge record in D, None unless the client has it.
         replacement: position in the pool of what D' has in its place, None for nothing.
         adversary: whether the client is the adversary, who would recognise its own records, so that
@@ -234,8 +218,6 @@ def candidate_sums(
     """Return a client's sums of clipped gradients under every candidate.
 
     Args:
-        federation: its data and model.
-        client: the partition.
         parameters: float32 [T, P].
         masks: bool [m, n] as of `candidate_masks`, or [m, n + 1] with a replacement.
         replacement: position in the pool of the record of the last column, None for none.
@@ -261,9 +243,7 @@ def challenge_gradients(
     where it is replaced.
 
     Args:
-        federation: its data and model.
         parameters: float32 [T, P].
-        record: position of the challenge record in D.
         replacement: position in the pool, None for nothing.
 
     Returns:
@@ -311,14 +291,10 @@ def gradient_distances(
     is replaced.
 
     Args:
-        noise_seed: of the noise.
         bayesian_pairs: how many pairs of its records each client compares in a round,
             in the evaluated trials, for the Bayesian accountant.
         neighbouring: whether that record or client is missing, or replaced by another.
-        federation: its data and model.
-        client: the partition.
         parameters: float32 [E, P], the models of the evaluated trials.
-        trials: the numbers of these trials.
         round: counts from 1.
 
     Returns:
@@ -352,7 +328,6 @@ def noise(
         round: of the seed tree, as of `Participation.step_number`.
         partition: who draws: a client, or `SERVER`.
         std: [T], on any device.
-        size: P, the number of parameters.
 
     Returns:
         float64 [T, P], on the device of `std`.
@@ -381,7 +356,6 @@ def local_steps(
         clean: maps models [T, P], and the number of the step, to the client's clipped sums,
             float64 [T, P], which are overwritten.
         parameters: theta_0, float32 [T, P].
-        steps: L.
         step_size: what a release is multiplied with to step the model.
         noise: of step l, counted from 1, [T, P]; None for the replay without noise that the
             adversary linearises around.
@@ -410,7 +384,6 @@ def local_step_size(scheme: Scheme, round: int) -> float:
     and with the server's learning rate the mean of the clients' models is the server's next one.
 
     Args:
-        scheme: the mechanism as the configuration plans it.
         round: counts from 1.
 
     Source:

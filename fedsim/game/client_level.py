@@ -32,11 +32,7 @@ def contribution(
     """Return what a client adds to the sum of a round: 0 where it takes no part.
 
     Args:
-        rules: what the game is played with.
-        federation: its data and model.
-        client: the partition.
         parameters: float32 [T, P], the models that the round begins with.
-        game: the round, its trials and the challenge.
         worlds: bool [T], for the target client: where False, all its data are missing, or
             replaced. None for others.
         participation: bool [T, m], which clients take part; None for all.
@@ -67,10 +63,7 @@ def challenge_contributions(
     as many records of the pool, in the same order.
 
     Args:
-        rules: what the game is played with.
-        federation: its data and model.
         parameters: float32 [T, P].
-        game: the round, its trials and the challenge.
 
     Returns:
         float64 [T, P], twice.
@@ -96,11 +89,7 @@ def total(
     """Return what some clients add to the sum together, float64 [T, P].
 
     Args:
-        rules: what the game is played with.
-        federation: its data and model.
-        clients: the partitions.
         parameters: float32 [T, P].
-        game: the round, its trials and the challenge.
         participation: bool [T, m], which clients take part; None for all.
     """
     added = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
@@ -119,9 +108,5 @@ def replacements(federation: Federation, client: int) -> list[int]:
     """Return the positions in the pool of what replaces a client's data: as many, from the start.
 
     The pool has no order but that of the draw of D, so that they are a random sample.
-
-    Args:
-        federation: whose client it is.
-        client: the partition.
     """
     return list(range(len(federation.owned_by(client))))

@@ -45,11 +45,7 @@ _PLAYED: ContextVar[_Cohort | None] = ContextVar("played", default=None)
 
 @contextmanager
 def played(clients: Iterable[int]) -> Iterator[None]:
-    """Let this process train some clients together, while it answers for them.
-
-    Args:
-        clients: the partitions that are about to be asked.
-    """
+    """Let this process train some clients together, while it answers for them."""
     token = _PLAYED.set(_Cohort(set(clients)))
     try:
         yield
@@ -63,11 +59,7 @@ def sent(
     """Return what a client sends of its own data, float64 [T, P].
 
     Args:
-        rules: what the game is played with.
-        federation: its data and model.
-        client: the partition.
         parameters: float32 [T, P].
-        game: the round, its trials and the challenge.
 
     Raises:
         FloatingPointError: a client's training diverges.

@@ -80,7 +80,6 @@ class Planted(Split):
         """Return a split with a crafted record in it.
 
         Args:
-            split: as drawn.
             crafted: a record, not a direction.
             replaced: whether D' has the original.
         """
@@ -111,9 +110,6 @@ def place(
     the configured adversary, who would know its own.
 
     Args:
-        challenge: what the adversary is to find out.
-        adversary: number of the curious client.
-        data_seed: seed of the draw of D.
         client_of: int64 [n], the client of each record of D.
     """
     if challenge.record >= 0:
@@ -131,8 +127,6 @@ def craft(rules: GameRules, split: Split, record: int, logits: Logits) -> Crafte
     the record that makes room where its features are that record's, any class otherwise.
 
     Args:
-        rules: what the game is played with.
-        split: as drawn.
         record: the position in D of the record that makes room.
         logits: the first model's, for features of one record.
 
@@ -163,11 +157,8 @@ def direction(
     The same in all trials and rounds.
 
     Args:
-        coordinate: which parameter of the model the vector lies along.
         neighbouring: whether that record or client is missing, or replaced by another.
-        data_seed: seed of the draw of D.
         record: the position in D of the record that makes room.
-        parameters: P, of the model.
 
     Raises:
         InputError: the model has no such coordinate.

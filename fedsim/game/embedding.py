@@ -28,7 +28,6 @@ def embed(
     """Return the input of the model's last linear layer.
 
     Args:
-        known: the federation, whose model is asked.
         features: float32 [N, *shape].
         parameters: [P], of one model.
 
@@ -63,10 +62,5 @@ def embed(
 
 
 def initial_parameters(rules: GameRules, known: Federation) -> Tensor:
-    """Return theta_0 of trial 0, float32 [P], on the federation's device.
-
-    Args:
-        rules: what the game is played with.
-        known: its federation.
-    """
+    """Return theta_0 of trial 0, float32 [P], on the federation's device."""
     return federation.initial_parameters(rules, known, range(1))[0].to(known.device)

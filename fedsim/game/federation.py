@@ -147,7 +147,6 @@ class Federation:
         """Return how the records of the largest client are cut into blocks.
 
         Args:
-            trials: T.
             sampled: whether every trial has records of its own.
             sums: how many each client sends.
 
@@ -175,8 +174,6 @@ def digest(config: Config, client: int, records: bool = True) -> str:
     files need no records of others. Clients with records of their own have the schema in common.
 
     Args:
-        config: the experiment.
-        client: the partition.
         records: whether what the records are counts, and not only where they are in D and their
             shape.
 
@@ -198,10 +195,6 @@ def digest(config: Config, client: int, records: bool = True) -> str:
 
 def build_model(rules: GameRules, dataset: data.Dataset) -> nn.Module:
     """Return the configured network for the records of a dataset.
-
-    Args:
-        rules: what the game is played with.
-        dataset: whose records and classes the network is for.
 
     Raises:
         InputError: as of `models.build`.
@@ -226,7 +219,6 @@ def load(config: Config, client: int | None = None) -> Federation:
     client is called once for each message.
 
     Args:
-        config: the experiment.
         client: who reads its own records, where clients have such; else None.
 
     Raises:
@@ -262,11 +254,6 @@ def load(config: Config, client: int | None = None) -> Federation:
 
 def initial_parameters(rules: GameRules, known: Federation, trials: range) -> Tensor:
     """Return theta_0 of some trials, as model.initialisation says.
-
-    Args:
-        rules: what the game is played with.
-        known: its federation.
-        trials: the numbers of the T trials.
 
     Returns:
         float32 [T, P], on the CPU.
@@ -332,9 +319,6 @@ def fit_batch(config: Config) -> Config:
     """Return the experiment with no more trials in a batch than fit in half of the memory.
 
     The other half is for gradients.
-
-    Args:
-        config: the experiment.
 
     Raises:
         InputError: not even one trial fits, or a pair where trials come in pairs.

@@ -39,11 +39,7 @@ def schedule(
 
     Args:
         training: says how many epochs, or batches, and the size of a batch.
-        seed: of the run.
-        trials: the numbers of the T trials.
         round: counts from 1.
-        client: the partition.
-        records: n, how many it has.
 
     Returns:
         Positions [T, steps, batch], `NOBODY` behind the end of a short batch; [1, steps, n] where
@@ -80,8 +76,6 @@ def updates(
     gradient of its batch, with momentum, and back towards theta by the proximal term.
 
     Args:
-        training: the learning rate, momentum and proximal term.
-        federation: whose model is trained.
         parameters: theta, float32 [T, P].
         features: [n, *shape], the clients' records one client after another.
         labels: [n] integers.
@@ -128,11 +122,8 @@ def trained(
     """Return the `updates` of some clients from their own records, unclipped.
 
     Args:
-        rules: what the game is played with.
-        federation: its data and model.
         clients: the partitions, which are `alike`.
         parameters: float32 [T, P].
-        game: the round and its trials.
 
     Returns:
         float64 [m, T, P].
@@ -160,12 +151,7 @@ def planned(
     """Return the `schedule` of a client in a round.
 
     Args:
-        training: how the federation trains it.
-        trials: repetitions of the whole training.
         seed: seed of every random number but those that draw D.
-        client: the partition.
-        game: the round and its trials.
-        records: how many it trains on.
     """
     streams = trials.streams(game.trials)
     return schedule(training, seed, streams, game.round, client, records)
@@ -176,7 +162,6 @@ def clip(update: Tensor, clipping_norm: float) -> Tensor:
 
     Args:
         update: u, float64 [T, P].
-        clipping_norm: C.
 
     Raises:
         FloatingPointError: an update is not finite.
@@ -196,8 +181,6 @@ def alike(
     """Yield clients that train as one batch: of as many records, as many as fit a block of memory.
 
     Args:
-        federation: whose clients they are.
-        clients: the partitions.
         parameters: float32 [T, P].
     """
     # Update, velocity and gradient in float64, the model and its start in float32, and a copy.

@@ -83,9 +83,7 @@ def included(canary_count: int, seed: int, trials: range) -> Bools:
     """Return which canaries are in which trial; a function of (seed, trial) alone.
 
     Args:
-        canary_count: how many canaries are planted.
         seed: seed of every random number but those that draw D.
-        trials: the numbers of the T trials.
 
     Returns:
         bool [T, m].
@@ -117,11 +115,7 @@ def planted(
     Sums of several trials round with their number, in the sixteenth digit.
 
     Args:
-        rules: what the game is played with.
-        federation: its data and model.
-        clients: the partitions.
         parameters: float32 [T, P], the models of the round.
-        trials: their numbers.
 
     Returns:
         float64 [T, P]; None where these clients have no canaries.
@@ -148,7 +142,6 @@ def scores(
     subtracted first: they hide canaries, and know no coin.
 
     Args:
-        rules: what the game is played with.
         federation: its data and model; may be None unless `needs_data`.
         parameters: float32 [T, P], the models that the round began with.
         released: [T, P], the noisy sum.
@@ -173,10 +166,6 @@ def needs_data(canaries: CanariesConfig) -> bool:
 def check(canaries: CanariesConfig, federation: Federation) -> None:
     """Check that the model or the pool has room for the configured canaries.
 
-    Args:
-        canaries: of a one-run audit.
-        federation: its data and model.
-
     Raises:
         InputError: it has not.
     """
@@ -197,8 +186,6 @@ def coordinates(seed: int, canary_count: int, parameters: int) -> tuple[Ints, Fl
 
     Args:
         seed: seed of every random number but those that draw D.
-        canary_count: how many canaries are planted.
-        parameters: P, of the model.
 
     Returns:
         Indices int64 [m] and signs float64 [m], 1 or -1.
@@ -214,9 +201,7 @@ def directions(canary_count: int, seed: int, parameters: int) -> Iterator[tuple[
     Uniform on the sphere, and so nearly orthogonal to one another and to everything else.
 
     Args:
-        canary_count: how many canaries are planted.
         seed: seed of every random number but those that draw D.
-        parameters: P, of the model.
 
     Yields:
         Which of the m canaries, and their directions, float64 [b, P].
@@ -233,8 +218,6 @@ def mislabelled(seed: int, canary_count: int, federation: Federation) -> tuple[I
 
     Args:
         seed: seed of every random number but those that draw D.
-        canary_count: how many canaries are planted.
-        federation: whose pool the records are from.
 
     Returns:
         Positions in the pool and labels, int64 [m] both.
@@ -255,9 +238,7 @@ def described(canaries: CanariesConfig, seed: int, federation: Federation) -> di
     directions once they are scaled to length 1.
 
     Args:
-        canaries: of a one-run audit.
         seed: seed of every random number but those that draw D.
-        federation: its data and model.
     """
     parameters = size(federation.model)
     match canaries.kind:

@@ -14,10 +14,7 @@ def coins(
     """Return which records of D, or which clients, take part in a step of a round.
 
     Args:
-        rule: who takes part.
         trials: says from which streams each trial draws.
-        known: the federation, whose device the answer is on.
-        game: the round, its trials and the target.
         step: of the local steps within the round, counts from 1.
 
     Returns:

@@ -38,9 +38,7 @@ class RoundGame:
 
         Args:
             round: counts from 1.
-            trials: the numbers of the T trials.
             noise_multiplier: sigma over the sensitivity.
-            target_client: who holds the target record, or is the target.
             record: position of x^ in D, -1 for None.
             replacement: position of x^' in the pool, -1 for None.
         """

@@ -28,12 +28,7 @@ class Accountant(ABC):
         return None
 
     def note(self, mechanism: Mechanism, delta: float) -> str | None:
-        """Return what a reader must know about epsilon(mechanism, delta), None if nothing.
-
-        Args:
-            mechanism: that was accounted for.
-            delta: at which.
-        """
+        """Return what a reader must know about epsilon(mechanism, delta), None if nothing."""
         if mechanism.noiseless:
             return "no noise, no guarantee: epsilon is infinite"
         return None
@@ -42,7 +37,6 @@ class Accountant(ABC):
         """Return an epsilon >= 0 at which the mechanism is (epsilon, delta)-private, or inf.
 
         Args:
-            mechanism: as one vantage point faces it.
             delta: in (0, 1).
 
         Raises:
@@ -56,7 +50,6 @@ class Accountant(ABC):
         """Return a delta in (0, 1] at which the mechanism is (epsilon, delta)-private.
 
         Args:
-            mechanism: as one vantage point faces it.
             epsilon: in [0, inf).
 
         Raises:

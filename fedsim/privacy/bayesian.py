@@ -59,7 +59,6 @@ def log_moments(
         sigma: the noise's standard deviation, of a shape that broadcasts with the distances; 0
             gives infinity, unless the distance is 0 too.
         sampling_rate: q of Poisson sampling, in (0, 1].
-        neighbouring: the relation between the two worlds.
 
     Raises:
         InputError: orders, distances, noise or a rate out of range.
@@ -155,9 +154,7 @@ def step_costs(
         orders: int [O], lambda >= 1.
         distances: [..., n], how far each sampled record moves the sum, n >= 2.
         sigma: [...], or of a shape that broadcasts: the standard deviation of each step's noise.
-        steps: T, how many are composed in all.
         sampling_rate: q of Poisson sampling, in (0, 1].
-        neighbouring: the relation between the two worlds.
         gamma: as of `estimate`.
 
     Raises:

@@ -84,9 +84,6 @@ class Noise:
         """Return sum_j z_j^2/variance_j of coordinates [..., r], drawn back to the limit.
 
         Half of its mean over the secret is what the release tells in nats, at most.
-
-        Args:
-            coordinates: z.
         """
         found: Floats = (coordinates**2 / self.variances).sum(-1)
         return np.minimum(found, self.limit)
@@ -98,8 +95,6 @@ def simulate(
     """Return what a mechanism makes of data that were drawn for it, [m, d].
 
     Args:
-        mechanism: the black box.
-        draw: of the stated distribution.
         seeds: a generator for each of the m results, which does not depend on the others.
 
     Raises:
@@ -175,7 +170,6 @@ def confident(noise: Noise, results: Floats, confidence: float) -> Noise:
     """Return noise that keeps its budget with a stated confidence over the simulations.
 
     Args:
-        noise: as learned.
         results: [n, d], of simulations that it was not learned from, n >= 2.
         confidence: in (0, 1).
 
@@ -214,11 +208,8 @@ def privatise(
     """Return noise for a black box, and the simulated results that it was made from, [m, d].
 
     Args:
-        mechanism: from data to a vector.
         draw: of the stated distribution of the secret.
         seeds: a generator for each of the m simulations.
-        budget: of mutual information, in nats.
-        confidence: of the budget, over the simulations.
 
     Raises:
         InputError: as of `simulate`, `learn` and `confident`.
@@ -233,7 +224,6 @@ def release(noise: Noise, result: npt.ArrayLike, coins: np.random.Generator) -> 
     """Return a result that may be seen, [d].
 
     Args:
-        noise: of its mechanism.
         result: what the mechanism made of the secret data.
         coins: of the noise, from the operating system's entropy where the release is real.
 
@@ -259,7 +249,6 @@ def generators(seed: int, count: int) -> Iterator[np.random.Generator]:
 
     Args:
         seed: at least 0.
-        count: how many.
     """
     for number in range(count):
         yield np.random.default_rng([seed, number])

@@ -135,10 +135,8 @@ def noise_multiplier(
     Precise to a relative 1e-9, and never on the side of too little noise.
 
     Args:
-        requirement: to be met by all steps together.
         steps: how many, at least 1.
         sampling_rate: probability that a record takes part in a step, in (0, 1].
-        neighbouring: the relation between the two worlds.
 
     Returns:
         Standard deviation of the noise over the sensitivity.
@@ -160,7 +158,6 @@ def least_multiplier(requirement: Requirement, mechanism: Callable[[float], Mech
     Precise to a relative 1e-9, and never on the side of too little noise.
 
     Args:
-        requirement: to be met by all steps together.
         mechanism: of a number; the larger it is, the more noise there is.
 
     Raises:
@@ -205,10 +202,8 @@ def steps(
     """Return the most steps that satisfy the requirement, in multiples of `multiple`.
 
     Args:
-        requirement: to be met by all steps together.
         noise_multiplier: of each step.
         sampling_rate: probability that a record takes part in a step, in (0, 1].
-        neighbouring: the relation between the two worlds.
         multiple: the steps of one round, at least 1.
 
     Raises:
@@ -256,10 +251,8 @@ def sampling_rate(
     Precise to a relative 1e-9, and never on the side of too high a rate.
 
     Args:
-        requirement: to be met by all steps together.
         noise_multiplier: of each step.
         steps: how many, at least 1.
-        neighbouring: the relation between the two worlds.
 
     Raises:
         InputError: as of `noise_multiplier`; a rate of 1e-9 is still too high.
@@ -329,7 +322,6 @@ def compare(
         delta: in (0, 1).
         steps: how many, at least 1.
         sampling_rate: probability that a record takes part in a step, in (0, 1].
-        neighbouring: the relation between the two worlds.
 
     Raises:
         InputError: as of `noise_multiplier`.

@@ -16,7 +16,6 @@ def of_group(releases: Releases, records: int) -> Releases:
     """Return what stands between a vantage point and records that differ together.
 
     Args:
-        releases: of the federation, as one record faces it.
         records: how many, at least 1.
 
     Raises:

@@ -179,7 +179,6 @@ def tail_probability(mechanism: Mechanism, epsilon: float) -> float | None:
     delta(epsilon). No limit for other pairs: that is `tail_limit`.
 
     Args:
-        mechanism: as the adversary faces it.
         epsilon: >= 0, may be infinite.
 
     Returns:
@@ -207,7 +206,6 @@ def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
     the choice of e. 1, which limits nothing, at epsilon = 0.
 
     Args:
-        mechanism: as the adversary faces it.
         epsilon: >= 0, may be infinite.
 
     Raises:
@@ -256,7 +254,6 @@ def bounds(mechanism: Mechanism, delta: float, accountant_name: str = "pld") -> 
     """Return what theory allows against the mechanism at this delta.
 
     Args:
-        mechanism: as the adversary faces it.
         delta: in (0, 1).
         accountant_name: one of `accounting.ACCOUNTANTS`.
 
@@ -285,7 +282,6 @@ def vantage_bounds(
     """Return what theory allows at every vantage point.
 
     Args:
-        releases: of what the federation releases.
         delta: in (0, 1).
         trust: who would add the noise; None for the same.
 
@@ -325,7 +321,6 @@ def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | 
     mu^2); else from the privacy loss distributions, where D has the record (add-remove).
 
     Args:
-        mechanism: as the adversary faces it.
         beliefs: [n], strictly between 0 and 1.
 
     Returns:
@@ -357,8 +352,6 @@ def epsilon_by_round(
     The rounds lie closer together at the beginning, where epsilon grows fastest.
 
     Args:
-        releases: of what the federation releases.
-        vantage: who looks.
         delta: in (0, 1).
         accountants: names of `accounting.ACCOUNTANTS`.
         points: how many rounds at most.
@@ -388,7 +381,6 @@ def rho_alpha_by_route(mechanism: Mechanism, epsilon: float, delta: float) -> di
     without sampling only. "paper (Theorem 2)" is `theorem2_rho_alpha`, no bound.
 
     Args:
-        mechanism: as the adversary faces it.
         epsilon: that was certified, >= 0.
         delta: at which, in (0, 1).
 

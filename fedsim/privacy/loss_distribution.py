@@ -94,7 +94,6 @@ def resolves(mechanism: Mechanism, delta: float) -> bool:
     """Return whether a loss distribution can answer: nothing overflows, delta is above rounding.
 
     Args:
-        mechanism: to be composed.
         delta: of the answer; 1.0 asks about the mechanism alone.
     """
     if mechanism.noiseless or delta < resolution(mechanism):
@@ -161,8 +160,6 @@ def step_epsilon(step: Steps, neighbouring: Neighbouring, delta: float) -> float
     The closed form of `_remove_deltas` solved for epsilon; under replace and sampling its root.
 
     Args:
-        step: its noise and sampling rate, whatever its count.
-        neighbouring: the relation between the two worlds.
         delta: in (0, 1).
     """
     z, q = step.noise_multiplier, step.sampling_rate

@@ -107,9 +107,7 @@ class Mechanism:
 
         Args:
             noise_multiplier: as of `Steps`.
-            steps: how many.
             sampling_rate: as of `Steps`.
-            neighbouring: the relation between the two worlds.
 
         Raises:
             InputError: as of `Steps`.
@@ -199,7 +197,6 @@ def sensitivity(neighbouring: Neighbouring, clipping_norm: float) -> float:
     """Return how far one record can move a sum of clipped vectors: C, or 2C (replace).
 
     Args:
-        neighbouring: the relation between the two worlds.
         clipping_norm: C, to which each vector is clipped.
 
     Raises:
@@ -236,8 +233,6 @@ def effective_noise_multiplier(
         noise_multiplier: nominal, that is of the server's noise (central), of one client's own
             noise (local), or of all clients' shares together (distributed, which needs secure
             aggregation).
-        trust: who adds the noise.
-        vantage: who looks.
         clients: how many there are, at least 2.
         local_steps: noisy steps that a client takes on its own model within a round; more than one
             under local trust only.
@@ -272,14 +267,8 @@ def nominal_noise_multiplier(
     The inverse of `effective_noise_multiplier`.
 
     Args:
-        noise_multiplier: effective.
-        trust: who adds the noise.
-        vantage: who looks.
         clients: how many there are, at least 2.
-        local_steps: noisy steps that a client takes within a round.
         participants: how many clients took part; None for all.
-        colluders: how many clients disclose their noise.
-        joining_rate: with which a client joins a round.
 
     Raises:
         InputError: as of `effective_noise_multiplier`; no noise helps: towards the server under
@@ -304,8 +293,6 @@ def aggregate_noise_multiplier(
     one source counts at least: that of the record's client, without whom nothing is there to hide.
 
     Args:
-        noise_multiplier: nominal.
-        trust: who adds the noise.
         clients: how many there are, or are expected in a round.
         sources: how many clients' noise is unknown, or under central trust 1 for the server's, 0
             for none.
@@ -327,10 +314,6 @@ def check_noise_multiplier(noise_multiplier: float) -> None:
 
 def check_colluders(colluders: int, clients: int) -> None:
     """Raise an error unless the adversary, the record's client and the colluders are clients.
-
-    Args:
-        colluders: how many clients disclose what they know.
-        clients: how many there are.
 
     Raises:
         InputError: unless 0 <= colluders <= clients - 2.

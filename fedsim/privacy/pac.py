@@ -291,7 +291,6 @@ def mutual_information(mechanism: Mechanism, prior: float = 0.5) -> float:
     """Return the nats that all steps of a mechanism tell, by `pair_information`; rounds add up.
 
     Args:
-        mechanism: as the adversary faces it.
         prior: how sure the adversary is of D beforehand, in (0, 1).
 
     Raises:

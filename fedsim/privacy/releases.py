@@ -76,9 +76,6 @@ class Releases:
     def towards(self, vantage: Vantage) -> Mechanism:
         """Return the mechanism that this vantage point faces.
 
-        Args:
-            vantage: who looks.
-
         Raises:
             InputError: as of `effective_noise_multiplier`, `Steps` and `Mechanism`.
         """
@@ -168,9 +165,6 @@ class _ReleasesTable(Table):
 
 def load(path: Path) -> Releases:
     """Return the releases that a TOML file with [[rounds]] describes.
-
-    Args:
-        path: the file.
 
     Returns:
         Releases that every vantage point can face.

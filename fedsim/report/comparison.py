@@ -56,10 +56,6 @@ def compare(reports: Sequence[Report]) -> list[Row]:
 def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list[Row]:
     """Return the rows of `compare`, each with its run's number, from 1, and directory.
 
-    Args:
-        directories: of the runs, as the user named them.
-        reports: of the same runs in the same order.
-
     Raises:
         InputError: two paths lead to one directory.
     """

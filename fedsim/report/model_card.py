@@ -59,12 +59,6 @@ def write(
 ) -> ModelCard:
     """Write the card of a training whose model has been written; it says that all is done.
 
-    Args:
-        directory: of the run.
-        noise_multiplier: nominal.
-        parameters: P, how many numbers were trained.
-        public_records: on how many the model was evaluated.
-
     Returns:
         The card.
 
@@ -101,9 +95,6 @@ def write(
 def read(directory: RunDirectory) -> ModelCard:
     """Return the card of a finished training.
 
-    Args:
-        directory: of the run.
-
     Raises:
         InputError: it has none, or a damaged one.
     """
@@ -129,13 +120,7 @@ def summary(card: ModelCard) -> RenderableType:
 
 
 def privacy_of(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> Privacy:
-    """Return what the rounds of a training released, and whether that is guaranteed.
-
-    Args:
-        config: of the training.
-        noise_multiplier: nominal.
-        rows: of its ledger.
-    """
+    """Return what the rounds of a training released, and whether that is guaranteed."""
     everything = spending.describe_everything(config.scheme, noise_multiplier, rows)
     released = everything or spending.describe(config.scheme, noise_multiplier, rows)
     failings = cautions.dp_failings(config)
@@ -198,9 +183,6 @@ def _utility(last: dict[str, Any], records: int) -> Utility | None:
 
 def learning(found: Utility) -> str:
     """Return accuracy beside what a model without learning has, and a warning where it is no more.
-
-    Args:
-        found: how good the model is.
     """
     beside = beside_accuracy(found.majority, found.balanced_accuracy, found.area_under_curve)
     said = f"Accuracy {percent(found.accuracy)} ({beside}) on {found.records:,} held-out records."

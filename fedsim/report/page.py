@@ -71,8 +71,6 @@ def render_html(report: Report, drawn: Pictures, one_of_several: bool = False) -
     """Return the report as one HTML page that needs no other file, script or network.
 
     Args:
-        report: of one run.
-        drawn: the figures of the same run.
         one_of_several: whether the folder above has the page of the sweep or search it is of.
     """
     note: list[str | Link] = [training.scope(report)]
@@ -136,7 +134,6 @@ def write_figures(drawn: Pictures, directory: Path) -> list[Path]:
     """Write every figure into a directory, as SVG, or PNG where SVG is too large; return the paths.
 
     Args:
-        drawn: whose names are those of the files.
         directory: is made where it is missing, for its owner alone.
     """
     private_files.make_directory(directory)

@@ -29,7 +29,6 @@ def findings(config: Config, rehearsal: Path) -> Rehearsal:
     """Return what the rehearsal of a training found.
 
     Args:
-        config: of the training.
         rehearsal: the directory of a finished `fedsim rehearse`.
 
     Raises:
@@ -60,7 +59,6 @@ def attach(directory: RunDirectory, found: Rehearsal) -> None:
     """Put what a rehearsal found where the card of a training takes it from.
 
     Args:
-        directory: of the training.
         found: as of `findings`.
 
     Raises:
@@ -76,9 +74,6 @@ def attach(directory: RunDirectory, found: Rehearsal) -> None:
 
 def read(directory: RunDirectory) -> Rehearsal | None:
     """Return what was put there; None where no rehearsal was named.
-
-    Args:
-        directory: of the training.
 
     Raises:
         InputError: the file is damaged.

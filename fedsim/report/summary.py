@@ -31,7 +31,6 @@ def summary(report: Report, verbose: bool = False) -> RenderableType:
     """Return what the terminal shows at the end of a run.
 
     Args:
-        report: of the run.
         verbose: whether every measure follows in a table.
     """
     said = [Text(answer.verdict(report)), *_verdicts(report)]

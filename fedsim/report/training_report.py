@@ -49,9 +49,6 @@ CONFIDENTIAL = (
 def write(directory: RunDirectory) -> Report:
     """Write report.html and report.json of a training that has its card, and return the report.
 
-    Args:
-        directory: of the run.
-
     Raises:
         InputError: the run's files are missing or damaged, or nothing can be written.
     """
@@ -64,9 +61,6 @@ def write(directory: RunDirectory) -> Report:
 
 def assemble(directory: RunDirectory) -> Report:
     """Return what the server knows of a training beyond its card.
-
-    Args:
-        directory: of the run.
 
     Raises:
         InputError: the run's events are damaged.
@@ -114,7 +108,6 @@ def render_html(report: Report, card: ModelCard) -> str:
 
     Args:
         report: as of `assemble`.
-        card: of the trained model.
     """
     server = card.privacy.towards[0]
     spent = " or ".join(f"{number(value)} ({name})" for name, value in server.epsilon.items())
@@ -147,7 +140,6 @@ def state(report: Report, card: ModelCard) -> StateWords:
 
     Args:
         report: as of `assemble`.
-        card: of the trained model.
     """
     if report["alarms"]:
         return states.CONTRADICTS

@@ -21,7 +21,6 @@ def write_report(
     It is assembled from the run's facts, transcript and ledger.
 
     Args:
-        directory: of the run, whose trials are complete.
         confidence: in (0, 1), in place of the configured one; None for that.
         delta: in (0, 1), in place of the configured one; None for that.
         limits: keys of the table `report`, in place of the configured ones; None for those.
@@ -51,7 +50,6 @@ def assembled(
     """Return the report of a run and the arrays of its transcript, and write nothing.
 
     Args:
-        directory: of the run, whose trials are complete.
         confidence: as of `write_report`.
         delta: as of `write_report`.
         limits: as of `write_report`.

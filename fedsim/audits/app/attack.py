@@ -116,7 +116,6 @@ def _noise_ratios(
     where no noise is configured or that of a round could not be watched.
 
     Args:
-        honest: the run whose noise was measured, as squared lengths.
         configuration: with the norms that scaled the noise of every round.
         confidence: in (0, 1), of all intervals together.
     """
@@ -150,7 +149,6 @@ def play(
     A trial depends on the seed and its number alone.
 
     Args:
-        audited: the app, which has had its honest run.
         configuration: as `observe` returned it.
         guarantee: theory's of that configuration, which scores the rounds. Where it is None or has
             no finite numbers, or the noise is seeded, `PILOTS` more trials place a threshold.

@@ -204,7 +204,6 @@ def audit(
         claim: what is judged; None for what the app claims itself.
         neighbouring: what the target sends in the world without its update.
         confidence: in (0, 1), of the intervals and lower bounds that are shown.
-        progress: called with the number of trials done.
 
     Raises:
         InputError: too few trials, or an impossible confidence.

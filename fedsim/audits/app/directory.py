@@ -41,9 +41,7 @@ def audit_directory(
 
     Args:
         app: the directory of the app's pyproject.toml
-        trials: how often it is run under attack
         rounds: its num-server-rounds; None for its own
-        clients: how many the app is run with
         run_config: keys of its run configuration that are to be otherwise
         claim: what is claimed of it; None for what the app claims itself
         neighbouring: a client sends its update or none, or another update
@@ -51,7 +49,6 @@ def audit_directory(
         seed: of every random number
         time_limit: seconds that one run of it may take
         show: is told each line that the app prints
-        progress: is told how many trials are done
 
     Raises:
         InputError: for options out of range or that contradict each other, and a directory that

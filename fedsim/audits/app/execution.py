@@ -126,7 +126,6 @@ class AuditedApp:
 
         Args:
             message: what was asked; a later reply to the same type takes the place of this one.
-            context: of the client that replied.
             reply: left out if it is an error.
         """
         kind = message.metadata.message_type

@@ -102,7 +102,6 @@ def guarantee(
 
     Args:
         configuration: with or without what a run showed.
-        neighbouring: replacing an update doubles what a client can change.
         vantage: None for that of `vantage_of`.
     """
     vantage = vantage or vantage_of(configuration)
@@ -187,7 +186,6 @@ def realised_shares(seen: Observation | None, rounds: int) -> tuple[float, ...]:
 
     Args:
         seen: with an interval a round; without any the configured noise is believed.
-        rounds: how many values are returned.
     """
     if seen is None or not seen.noise_ratios:
         return (1.0,) * rounds
@@ -204,7 +202,6 @@ def enough_noise(claim: Claim, steps: int) -> float:
     Exact for Gaussian steps without sampling, which compose to one of mu = sqrt(steps)/z.
 
     Args:
-        claim: its epsilon and delta, of all the steps together.
         steps: equal releases, at least 1.
     """
     return math.sqrt(steps) / gaussian.mu_of_epsilon(claim.epsilon, claim.delta)

@@ -81,9 +81,7 @@ def configuration_of(
     """Return what a strategy and the mods of its clients say of themselves, before anything runs.
 
     Args:
-        strategy: the outermost one, as the server app starts it.
         mods: functions or objects as given to `app.train(mods=...)`, outermost first.
-        rounds: that will be released.
     """
     strategies, mods = chain(strategy), list(mods)
     return Configuration(
@@ -108,9 +106,7 @@ def configuration_findings(
     Only what can be read is judged: what clients really send is not known yet.
 
     Args:
-        strategy: the outermost one, as the server app starts it.
         mods: as given to `app.train(mods=...)`, outermost first.
-        rounds: that will be released.
         claim: what the run is said to guarantee; None for what LocalDpMod says of itself.
         neighbouring: what a client sends in the other world; decides the sensitivity.
     """

@@ -50,7 +50,6 @@ def loaded(
 
     Args:
         directory: of its pyproject.toml; it is first on the import path until the end.
-        overrides: of the run configuration, by dotted key.
         innermost: a mod that is put next to every train function, inside all mods of the app.
 
     Raises:
@@ -165,7 +164,6 @@ def patched(holder: Any, name: str, replacement: Any) -> Iterator[None]:
     """Replace an attribute of a class or module while inside.
 
     Args:
-        holder: the class or module, of Flower or NumPy.
         name: of the attribute, which must be there.
         replacement: what stands in its place; the original is put back even after an error.
     """

@@ -43,10 +43,6 @@ def direction(seed: int, parameters: int) -> Vector:
     """Return the unit vector [P] along which the target moves, and along which a run is measured.
 
     All runs of an audit share it.
-
-    Args:
-        seed: of the audit.
-        parameters: P, the floating-point numbers of the model.
     """
     drawn = generator(seed, Role.CANARY).standard_normal(parameters)
     return drawn / np.linalg.norm(drawn)

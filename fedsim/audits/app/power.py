@@ -14,9 +14,6 @@ def by_watching(seen: Observation | None) -> float:
     """Return the share of the configured noise below which its size would have been objected to.
 
     In a round of the honest run, whose noise is measured on all parameters; 0 where it is not.
-
-    Args:
-        seen: the honest run.
     """
     if seen is None or not seen.noise_ratios or seen.seeded:
         return 0.0
@@ -31,12 +28,6 @@ def by_attack(
 
     By the Gaussian bound, one of two that judge together; 0 without a claim, and where theory does
     not know the noise.
-
-    Args:
-        guarantee: of the vantage that the attack looks from.
-        claim: what is judged.
-        with_update: observations in which the update was sent.
-        without: the others.
     """
     if guarantee is None or claim is None or claim.epsilon <= 0 or 0 in guarantee.on_models:
         return 0.0

@@ -22,8 +22,6 @@ def rehearsed(train: Train, message: Message, context: Context, seed: int) -> tu
 
     Args:
         train: the app's own, which may change the message and the context.
-        message: holds the model to start from.
-        context: of the client.
         seed: of all global generators the second time.
     """
     # Before the first time, which may change either.

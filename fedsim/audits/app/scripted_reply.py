@@ -16,7 +16,6 @@ def scripted(template: RecordDict, message: Message, script: Script, partition: 
         template: the reply of the honest run, a copy: it is written over.
         message: holds the model of the round, which the update is added to.
         script: whose update and weight are the target's; all others send the idle update.
-        partition: of the client that replies.
     """
     model = next(iter(message.content.array_records.values()))
     size = sum(math.prod(array.shape) for array in model.values() if _floating(array))
@@ -51,9 +50,6 @@ def _moved(model: ArrayRecord, update: Vector) -> ArrayRecord:
 
 def flat(content: RecordDict) -> Vector:
     """Return all floating-point numbers of a message's one model, float64 [P].
-
-    Args:
-        content: of the message.
 
     Raises:
         AppFailedError: it holds several models, or none.

@@ -53,7 +53,6 @@ def judge(claim: Claim | None, evidence: Evidence) -> Judgement:
 
     Args:
         claim: None where nobody claims anything.
-        evidence: for and against it.
     """
     precedence = (
         (claim is None, Verdict.NO_CLAIM, ()),

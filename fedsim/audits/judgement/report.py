@@ -40,7 +40,6 @@ def of_transcript(
     """Return the conclusion on a transcript.
 
     Args:
-        report: of it, with its claim.
         epsilon: by the noise that was measured, or that the server says; None where unknown.
         proven: that is exceeded as surely as a conviction takes; None where unmeasured.
     """

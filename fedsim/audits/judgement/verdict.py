@@ -56,7 +56,6 @@ def exit_status(verdict: Verdict, strict: bool) -> int:
     Where nobody claims anything the report is all that was asked for, and the status 0.
 
     Args:
-        verdict: of the audit.
         strict: a claim was asked for, and an audit without one cannot tell.
     """
     unclaimed = STATUSES[Verdict.NOT_JUDGED] if strict else 0

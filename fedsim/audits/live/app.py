@@ -29,9 +29,6 @@ def is_auditor(context: Context) -> bool:
 def transcript_path(context: Context) -> Path:
     """Return where this node records a run: RUN_ID.fedt in the folder `transcript-path`.
 
-    Args:
-        context: of the node.
-
     Raises:
         InputError: its config names no folder.
     """
@@ -48,10 +45,6 @@ def record(message: Message, context: Context) -> Message:
     """Append what a message brought to the transcript of its run.
 
     The run's configuration goes with it, so that the transcript is enough to audit by.
-
-    Args:
-        message: as received.
-        context: of the node.
 
     Returns:
         A reply with the seconds that it took.

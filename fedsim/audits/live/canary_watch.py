@@ -48,11 +48,7 @@ class CanaryWatch:
     _trainings: dict[int, _Training] = field(default_factory=dict)
 
     def begin(self, trials: range) -> None:
-        """Begin some trials, or begin them anew: what was seen of an earlier attempt is dropped.
-
-        Args:
-            trials: their numbers.
-        """
+        """Begin some trials, or begin them anew: what was seen of an earlier attempt is dropped."""
         self._trainings.pop(trials.start, None)
 
     def observe(
@@ -61,7 +57,6 @@ class CanaryWatch:
         """Look for the canaries in the sums of a round.
 
         Args:
-            trials: the numbers of the T trials.
             round: counts from 1.
             released: [T, P], the sums.
             std: the standard deviation that the noise is claimed to have; 0 tells nothing.

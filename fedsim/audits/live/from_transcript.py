@@ -57,9 +57,6 @@ class AuditorsTranscript:
         No sum comes with it, but the configuration: of another run, or of one that cannot be
         audited, nothing is left behind.
 
-        Args:
-            observed: the message.
-
         Raises:
             InputError: the options do not fit the run that was recorded.
         """
@@ -90,10 +87,6 @@ class AuditorsTranscript:
 def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
     """Return the audit of a transcript of which nothing was read yet.
 
-    Args:
-        path: of the transcript.
-        options: of the audit.
-
     Raises:
         InputError: the options are out of range, or name files that cannot be read.
     """
@@ -112,10 +105,6 @@ def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
 
 def audited(path: Path, options: AuditOptions) -> AuditReport:
     """Return the report of a whole transcript of an auditor's node.
-
-    Args:
-        path: of the transcript.
-        options: of the audit.
 
     Raises:
         InputError: the options do not fit the transcript, or there is none.

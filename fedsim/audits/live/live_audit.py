@@ -86,9 +86,6 @@ class LiveAudit:
 
         That is a belief about the challenge, or without one what needs no records.
 
-        Args:
-            observed: the message.
-
         Raises:
             InputError: the transcript is of something else, or of a run that cannot be audited.
         """
@@ -379,9 +376,6 @@ NOBODY = -1
 
 def check(config: Config) -> None:
     """Check that the auditor's background knowledge is enough for a run.
-
-    Args:
-        config: of the run.
 
     Raises:
         InputError: it is not.

@@ -27,9 +27,6 @@ def judge(
     """Return the claim with its verdict, and the reasons of one that is not supported.
 
     Args:
-        audit: of the run.
-        claim: what somebody claims of it.
-        alarms: what contradicts the noise that the server says.
         unmeasured: why nothing could have, empty where something could.
         reported: how many trials whoever ran the federation reported; None before that.
         ended: whether the run did.

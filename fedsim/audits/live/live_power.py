@@ -40,7 +40,6 @@ def lacking(
     """Return why nothing could have contradicted the noise; [] where something could have.
 
     Args:
-        audit: of the run.
         worlds: bool [T], as told; None before that.
         seen: bool, those of the trials that were seen; None unless some were in either.
         bound: what the noise lets the advantage be; None where no round was seen.
@@ -66,7 +65,6 @@ def seen_below(audit: LiveAudit, worlds: Bools | None, seen: Bools | None) -> fl
     None where no round was seen, and 0 where no shortfall can be named.
 
     Args:
-        audit: of the run.
         worlds: bool [T], as told; None before that.
         seen: bool, those of the trials that were seen; None unless some were in either.
     """

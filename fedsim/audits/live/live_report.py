@@ -52,7 +52,6 @@ def assemble(
     """Return the report so far, in which what is infinite is `math.inf`.
 
     Args:
-        audit: of the run.
         facts: of the transcript's header.
         confidence: of every interval.
         worlds: bool [T], which trials trained on D, where whoever ran the federation has told; None

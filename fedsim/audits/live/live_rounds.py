@@ -115,23 +115,13 @@ class Training:
     missed: int = 0
 
     def add(self, steps: Steps, rounds: int) -> None:
-        """Count rounds that are alike.
-
-        Args:
-            steps: of all of them together.
-            rounds: how many.
-        """
+        """Count rounds that are alike."""
         self.groups.append(steps)
         self.rounds += rounds
 
 
 def epsilon_so_far(config: Config, training: Training) -> float:
-    """Return what the claimed noise of all rounds so far allows.
-
-    Args:
-        config: of the run, with its delta.
-        training: so far.
-    """
+    """Return what the claimed noise of all rounds so far allows."""
     mechanism = Mechanism(tuple(training.groups), config.privacy.neighbouring)
     return PLD.epsilon(mechanism, config.privacy.delta)
 
@@ -140,12 +130,6 @@ def steps_of(config: Config, nominal: float, sources: int, rounds: int) -> Steps
     """Return rounds in which so many clients took part, as somebody without own noise faces them.
 
     Who is sent single messages faces as much as the server does.
-
-    Args:
-        config: of the run.
-        nominal: the noise multiplier.
-        sources: how many clients took part.
-        rounds: how many.
     """
     federation, training = config.federation, config.training
     # Of a group of k: what k records change together is k times as long.
@@ -166,11 +150,5 @@ def steps_of(config: Config, nominal: float, sources: int, rounds: int) -> Steps
 
 
 def worst_case(config: Config, nominal: float, rounds: int) -> Steps:
-    """Return rounds that nobody saw, with as many clients missing as are tolerated.
-
-    Args:
-        config: of the run.
-        nominal: the noise multiplier.
-        rounds: how many.
-    """
+    """Return rounds that nobody saw, with as many clients missing as are tolerated."""
     return steps_of(config, nominal, config.federation.fewest_participants, rounds)

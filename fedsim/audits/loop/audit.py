@@ -210,7 +210,6 @@ def audit_loop(
     Args:
         function: "module:function" or "file.py:function", as `contract` says.
         data: a bundled data set, or an NPZ file with features and labels.
-        records: of D, the target among them.
         target: "crafted" for the worst of three crafted pairs, "real" for a record of the data.
         trials: judged runs; a fourth as many come before them to learn from.
         claim: what is claimed; None for the accountant's last word.
@@ -249,13 +248,7 @@ def audited(
     """Return the audit of a training function that is loaded.
 
     Args:
-        loop: the function.
-        order: by which it was loaded.
         trials: as of `audit_loop`, like all that follow.
-        claim: likewise.
-        neighbouring: likewise.
-        confidence: likewise.
-        progress: likewise.
 
     Raises:
         AppFailedError: the loop fails.

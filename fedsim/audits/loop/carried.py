@@ -24,11 +24,7 @@ DEEPEST = 16
 
 
 def carried(value: Any) -> tuple[tuple[str, str], ...]:
-    """Return names and checksums, in order; `UNREAD` for objects that cannot be read.
-
-    Args:
-        value: that a loop returned.
-    """
+    """Return names and checksums, in order; `UNREAD` for objects that cannot be read."""
     found = dict(_integers(value))
     if callable(getattr(value, "named_modules", None)):
         found |= dict(_attributes(value))

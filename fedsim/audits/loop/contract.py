@@ -102,9 +102,6 @@ def _on_path(place: str) -> str:
 def array(value: Any) -> Floats:
     """Return what a function returned, as float64: a model [P], or whatever shape an array has.
 
-    Args:
-        value: a module, a mapping of arrays, or an array.
-
     Raises:
         AppFailedError: something else, or numbers that are none.
     """

@@ -299,12 +299,7 @@ SETTINGS: dict[str, Callable[[StepSeen], float]] = {
 
 
 def multiplier(step: StepSeen, observation: Observation) -> float:
-    """Return the noise multiplier that a step is configured to have, of its true sensitivity.
-
-    Args:
-        step: of a run.
-        observation: that it is of.
-    """
+    """Return the noise multiplier that a step is configured to have, of its true sensitivity."""
     limit = sensitivity(observation.neighbouring, step.sensitivity)
     return step.noise_multiplier * step.noise_norm / limit
 
@@ -313,7 +308,6 @@ def mechanism(observation: Observation, scale: float = 1.0) -> Mechanism | None:
     """Return the Gaussian steps that a loop is, None where it is none that theory composes.
 
     Args:
-        observation: of honest runs.
         scale: of the noise, as a share of the configured.
     """
     multipliers = _multipliers(observation, scale)
@@ -351,7 +345,6 @@ def epsilon(observation: Observation, delta: float, scale: float | None = None) 
     """Return epsilon of all steps by theory, None where theory does not know the loop.
 
     Args:
-        observation: of honest runs.
         delta: in (0, 1).
         scale: of the noise, as a share of the configured; None for all of it, or for the least that
             was measured where that is less.

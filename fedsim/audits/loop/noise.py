@@ -105,7 +105,6 @@ def at_least(energy: float, freedom: float, tail: float) -> float:
 
     Args:
         energy: squared length of the noise, in units of the configured variance.
-        freedom: how many numbers that is of.
         tail: in (0, 1).
     """
     return math.sqrt(energy / chi2.isf(tail, freedom))
@@ -116,7 +115,6 @@ def interval(energy: float, freedom: float, tail: float) -> Interval:
 
     Args:
         energy: as of `at_least`.
-        freedom: likewise.
         tail: in (0, .5).
     """
     high = math.sqrt(energy / chi2.ppf(tail, freedom))
@@ -127,7 +125,6 @@ def least_seen(freedom: float, tail: float) -> float:
     """Return the share of the configured noise below which an audit accuses with 95 %.
 
     Args:
-        freedom: how many numbers of noise are watched.
         tail: of the test that accuses, 1e-4 at most.
     """
     share = math.sqrt(chi2.ppf(tail, freedom) / chi2.ppf(SEEN, freedom))
@@ -195,7 +192,6 @@ def worst(noise: NoiseSums, tail: float) -> float:
 
     Args:
         noise: of at least one step.
-        tail: by which it is wrong.
     """
     return min(at_least(*each, tail / len(noise.sizes)) for each in of_tensors(noise))
 

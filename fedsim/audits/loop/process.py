@@ -95,10 +95,8 @@ class LoopProcess:
         """Return what a run for each seed showed.
 
         Args:
-            pair: the place of the pair.
             world: with the target, without it, with another record in its place, or with other
                 features of all.
-            seeds: of the runs.
 
         Raises:
             AppFailedError: the loop fails, its process ends, or it is silent past the time limit.
@@ -114,7 +112,6 @@ class LoopProcess:
         """Have the process learn a pair's direction, and return how far apart that puts its worlds.
 
         Args:
-            pair: its place.
             seeds: of runs in two worlds each.
 
         Raises:
@@ -129,9 +126,7 @@ class LoopProcess:
         """Return what is measured of a run in each of the worlds.
 
         Args:
-            pair: its place, whose direction was learnt.
             worlds: whether the target is there.
-            seeds: of the runs.
 
         Raises:
             AppFailedError: as of `observed`.
@@ -150,7 +145,6 @@ def opened(order: Order, time_limit: float, show: Callable[[str], None]) -> Iter
     """Load a training function, in a process that ends with the block, and yield it.
 
     Args:
-        order: what is loaded.
         time_limit: in seconds, of every answer.
         show: called, in a thread, with every line that is printed there.
 

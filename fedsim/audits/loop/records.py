@@ -19,8 +19,6 @@ def drawn(source: str, records: int, seed: int) -> Data:
     Args:
         source: a bundled data set, an NPZ file, or "module:name" of a pair (features, labels), or
             of a function that returns one.
-        records: of D.
-        seed: of which are taken.
 
     Raises:
         InputError: there is no such source, or it has not so many records, or others than numbers.

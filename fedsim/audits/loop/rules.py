@@ -253,9 +253,5 @@ RULES: tuple[Callable[[Observation], Finding | None], ...] = (
 
 
 def findings(seen: Observation) -> tuple[Finding, ...]:
-    """Return what the rules object to.
-
-    Args:
-        seen: honest runs.
-    """
+    """Return what the rules object to."""
     return tuple(found for rule in RULES if (found := rule(seen)) is not None)

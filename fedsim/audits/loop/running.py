@@ -119,7 +119,6 @@ class Loop:
         """Return what one run showed.
 
         Args:
-            data: that it trains on.
             seed: of all global generators, and the function's own argument.
 
         Raises:
@@ -134,7 +133,6 @@ class Loop:
         """Return what a run for each seed released, each [k, P].
 
         Args:
-            data: that they train on.
             seeds: as of `observed`.
 
         Raises:
@@ -203,7 +201,6 @@ class Trials:
         """Learn the direction of a pair, and return how far apart that puts its worlds.
 
         Args:
-            pair: its place.
             seeds: of runs in each world.
         """
         here = self._pairs[pair]
@@ -218,7 +215,6 @@ class Trials:
         """Return what is measured of runs.
 
         Args:
-            pair: its place, whose pilots ran.
             worlds: whether the target is there, of each.
             seeds: of each.
         """

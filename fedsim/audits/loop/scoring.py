@@ -65,7 +65,6 @@ def learnt(worlds: Bools, features: Floats, delta: float) -> Score:
     Args:
         worlds: bool [T].
         features: [T, features].
-        delta: of the guarantee.
     """
 
     def proven(scores: Floats, cut: float) -> float:

@@ -80,8 +80,6 @@ def measured(
     """Return what the noise was measured to be, None where no step with noise was watched.
 
     Args:
-        observation: of honest runs, with the noise of all.
-        delta: at which epsilon is stated.
         confidence: of the least noise.
         claim: an epsilon; None where nobody claims one.
     """
@@ -135,11 +133,7 @@ def not_judged(
     """Return why a claim is not judged that nothing speaks against.
 
     Args:
-        observation: of honest runs.
         epsilon: by theory, None where it does not know the loop.
-        noise: as measured.
-        claim: an epsilon.
-        trials: that the audit judged.
     """
     if beside := observation.beside:
         return BESIDE.format("; ".join(beside))

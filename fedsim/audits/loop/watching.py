@@ -100,8 +100,6 @@ class Watch:
 
         Args:
             model: that the loop returned, None for none.
-            released: by the run.
-            beside: what the model carries beside.
         """
         made = np.empty(0) if self.state is None else self.state
         rest = _rest(made if model is None else model, made)
@@ -162,9 +160,6 @@ Wrapper = Callable[[Watch, Callable[..., Any]], Callable[..., Any]]
 
 def wrap(seer: Watch) -> bool:
     """Wrap what is there of Opacus and of PyTorch's loaders, once it has been imported.
-
-    Args:
-        seer: that is to see it.
 
     Returns:
         Whether it was not wrapped before.

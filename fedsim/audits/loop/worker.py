@@ -25,7 +25,6 @@ def answers(first: bytes, asked: Iterator[bytes]) -> Iterator[Answer]:
     """Yield the answer to an order, then that to every request.
 
     Args:
-        first: the order, a line of JSON.
         asked: requests, each a line of JSON.
 
     Raises:

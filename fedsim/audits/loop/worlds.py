@@ -39,21 +39,11 @@ class Data:
         return len(self.labels)
 
     def without(self, place: int) -> "Data":
-        """Return the records but one.
-
-        Args:
-            place: of that one.
-        """
+        """Return the records but one."""
         return Data(np.delete(self.features, place, 0), np.delete(self.labels, place, 0))
 
     def with_record(self, place: int, feature: npt.ArrayLike, label: Any) -> "Data":
-        """Return the records with one replaced.
-
-        Args:
-            place: of that one.
-            feature: of what replaces it.
-            label: likewise.
-        """
+        """Return the records with one replaced."""
         features, labels = self.features.copy(), self.labels.copy()
         features[place], labels[place] = feature, label
         return Data(features, labels)
@@ -94,9 +84,6 @@ class Pair:
         As many as D, so that a run with the same seed draws the same numbers. What tells it from D
         is the target's influence less the other record's, which is no part of D' unless that has as
         many: over all labels of one record the gradients of a cross-entropy sum to little.
-
-        Args:
-            number: of the twin.
         """
         if len(self.absent) == len(self.present):
             return self.absent
@@ -108,10 +95,8 @@ def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tup
     """Return the pairs among which pilots choose.
 
     Args:
-        data: of as many records as D has.
         target: "crafted" for all crafted pairs, "real" for a record of the data.
         neighbouring: whether D' lacks the target, or has another record in its place.
-        seed: of the direction of a crafted target.
 
     Raises:
         InputError: fewer than three records.

@@ -40,7 +40,6 @@ def bayesian_report(
     An epsilon that cannot be stated is None, with the reason as the note.
 
     Args:
-        training: how the federation trains it.
         neighbouring: whether that record or client is missing, or replaced by another.
         vantage: where the adversary sits: at the server, at a participant, or before
             the released model.

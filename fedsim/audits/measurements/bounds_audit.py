@@ -76,12 +76,9 @@ def bounds_of(
     """Return lower bounds by their names; those that do not hold of the run are 0 with a reason.
 
     Args:
-        config: the experiment.
-        mechanism: as claimed, towards the vantage point.
         transcript: the run's arrays by name.
         delta: at which epsilons are stated, in (0, 1).
         confidence: of every interval and bound, in (0, 1).
-        names: of the bounds that are wanted.
     """
     worlds, log_odds = _played(config.audit.prior, transcript)
     refusals, played = (
@@ -119,10 +116,7 @@ def chances_of(
     bound is epsilon. Credible bounds say nothing of the kind.
 
     Args:
-        config: the experiment.
-        mechanism: as claimed, towards the vantage point.
         transcript: the run's arrays by name.
-        bounds: by name.
     """
 
     def above(found: Mapping[str, LowerBound]) -> list[str]:
@@ -154,7 +148,6 @@ def report(
     """Return the entries of `empirical` in the report that the bounds make.
 
     Args:
-        bounds: by name.
         chances: as of `chances_of`.
         comparisons: as of `comparisons_of`.
         profile: as of `profile_of`.
@@ -186,8 +179,6 @@ def comparisons_of(config: Config, prediction: Prediction, transcript: Arrays) -
     numbers, which both comparisons take for independent.
 
     Args:
-        config: the experiment.
-        prediction: of the configured vantage.
         transcript: the run's arrays by name.
     """
     worlds, log_odds = _played(config.audit.prior, transcript)
@@ -210,8 +201,6 @@ def profile_of(
     None where log-odds are no likelihood ratios, or the noise hides nothing.
 
     Args:
-        config: the experiment.
-        mechanism: as claimed, towards the vantage point.
         transcript: the run's arrays by name.
         confidence: of every interval and bound, in (0, 1).
     """
@@ -250,11 +239,8 @@ def checks(
     counts. The comparisons together have the level of one.
 
     Args:
-        config: the experiment.
-        mechanism: as claimed, towards the vantage point.
         transcript: the run's arrays by name.
         comparisons: as of `comparisons_of`.
-        epsilon: of theory, tight at delta.
         delta: at which epsilons are stated, in (0, 1).
     """
     made = []
@@ -313,7 +299,6 @@ def not_normal(config: Config, transcript: Arrays) -> str | None:
     Under the claimed noise; under less, `lessened` refuses what is too far from normal.
 
     Args:
-        config: the experiment.
         transcript: the run's arrays by name.
     """
     if reason := _never_normal(config):

@@ -52,7 +52,6 @@ def attacks(config: Config, transcript: Arrays, confidence: float) -> dict[str, 
     where `why_none` has a reason.
 
     Args:
-        config: the experiment.
         transcript: the run's arrays by name.
         confidence: of every interval and bound, in (0, 1).
     """
@@ -135,8 +134,6 @@ def decisions(attack: Attack, seen: Observations, shadows: Bools) -> tuple[Float
     """Return the scores [G] of the games, and whether each is taken for a member, bool [G].
 
     Args:
-        attack: that decides.
-        seen: what it sees of all trials.
         shadows: bool [T], the trials that thresholds are learnt on; the others are the games.
     """
     given, games = seen.of(shadows), seen.of(~shadows)

@@ -50,7 +50,6 @@ def scaled(mechanism: Mechanism, scale: float) -> Mechanism:
     """Return the mechanism with all noise multipliers times the scale.
 
     Args:
-        mechanism: any.
         scale: above 0.
     """
     groups = (
@@ -69,7 +68,6 @@ def miss_rate(mechanism: Mechanism, false_positive_rate: float) -> float:
     0 where there is no loss distribution: too little noise to say.
 
     Args:
-        mechanism: whose steps add up.
         false_positive_rate: in [0, 1].
     """
     slopes, offsets = _lines(mechanism)

@@ -46,9 +46,7 @@ def report(
     """Return the `one_run` of report.json; None where no canaries were planted.
 
     Args:
-        config: the experiment.
         transcript: with `canary_scores` and `canaries_included` [T, m].
-        releases: what one training released.
         delta: at which epsilons are stated, in (0, 1).
         confidence: of every interval and bound, in (0, 1).
 
@@ -184,11 +182,8 @@ def alarm(
     """Return the alarm that canaries raise which show more than the noise allows, or None.
 
     Args:
-        kind: of the canaries.
         mine: the coins of the canaries, bool [m], and their scores, float64 [m].
         guesses: of the attack that is bounded; 0 to take the best number.
-        delta: of both epsilons.
-        limit: the epsilon of the claimed noise at this delta.
     """
     # One would do; all are looked at, so that each has its share of what may go wrong.
     sure = 1 - (1 - ALARM_CONFIDENCE) / (3 if one_run.KINDS[kind].orthogonal else 2)

@@ -25,7 +25,6 @@ def predictions(config: Config, transcript: Arrays) -> dict[Vantage, Prediction]
     """Return what theory predicts at every vantage measured, each as `prediction` of report.json.
 
     Args:
-        config: the experiment.
         transcript: the run's arrays by name.
 
     Raises:

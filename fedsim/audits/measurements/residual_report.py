@@ -58,7 +58,6 @@ def report(
     every round.
 
     Args:
-        config: the experiment.
         transcript: the run's arrays by name.
         confidence: of every interval and bound, in (0, 1).
         played: how the trials were drawn, and how often they were analysed.

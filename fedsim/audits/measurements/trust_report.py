@@ -21,12 +21,6 @@ def rounding(config: Config, nominal: float, parameters: int, rounds: int) -> Ro
     """Return what sending integers costs, None unless trust is distributed.
 
     See `fedsim.game.mechanisms.fixed_point`.
-
-    Args:
-        config: the experiment.
-        nominal: the noise multiplier.
-        parameters: P, of the model.
-        rounds: how many there are.
     """
     grid = summing.grid(config.scheme, nominal, parameters)
     if grid is None:
@@ -52,8 +46,6 @@ def dropouts(config: Config, nominal: float, rows: Sequence[Row]) -> Dropouts | 
     once.
 
     Args:
-        config: the experiment.
-        nominal: the noise multiplier.
         rows: of the run's ledger.
     """
     tolerated = config.federation.tolerated_dropouts

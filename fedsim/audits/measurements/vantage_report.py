@@ -42,8 +42,6 @@ def seen_from(transcript: Arrays, vantage: Vantage, primary: Vantage) -> Arrays:
 
     Args:
         transcript: the run's arrays by name.
-        vantage: who looks.
-        primary: the configured vantage point.
     """
     ending = suffix(vantage, primary)
     if f"log_odds{ending}" not in transcript:
@@ -67,10 +65,8 @@ def report(
     fails rarely; None where there are not trials of both worlds.
 
     Args:
-        config: the experiment.
         transcript: the run's arrays by name.
         bounds: of every vantage.
-        predictions: of those that were measured.
         delta: at which epsilons are stated, in (0, 1).
         confidence: of every interval and bound, in (0, 1).
 
@@ -120,10 +116,8 @@ def prediction(
 
     Args:
         prior: the adversary's probability of D before the first round.
-        participation: who takes part in which round.
         neighbouring: whether that record or client is missing, or replaced by another.
         seen: as of `seen_from`.
-        vantage: who looks.
     """
     noiseless = not seen["noise_stds"].any()
     if vantage is not Vantage.RELEASED_MODEL and not (noiseless and participation.secret):
@@ -220,7 +214,6 @@ def checks(rows: Mapping[str, AtVantage], primary: Vantage) -> Iterator[Check]:
 
     Args:
         rows: as of `report`, by vantage.
-        primary: the configured vantage point, which other checks are about.
     """
     for vantage, row in rows.items():
         empirical = row.empirical

@@ -87,7 +87,6 @@ class Auditor:
         Args:
             delta: at which every epsilon is stated.
             confidence: of every interval.
-            claimed_epsilon: of all rounds, which the report then judges.
             claimed_unit: of `records.UNITS`, None for what was declared.
             missing: why rounds may be missing, of which a claim speaks too.
 
@@ -209,7 +208,6 @@ def check(
         delta: strictly between 0 and 1.
         confidence: strictly between 0 and 1.
         claimed_epsilon: finite, at least 0; None for no claim.
-        claimed_unit: needs a claimed epsilon.
 
     Raises:
         InputError: one of them is out of range.

@@ -46,7 +46,6 @@ def epsilons_of(observed: ObservedRound, node: int | None) -> dict[int, Epsilon]
     """Return what clients report of their own epsilon in a round, by node.
 
     Args:
-        observed: the round.
         node: whose transcript it is, None for the server's.
     """
     heard = {node: reported_epsilon(reply.metrics) for node, reply in observed.replies.items()}

@@ -153,12 +153,9 @@ def reduced(
     """Return what is kept of a round.
 
     Args:
-        round: its number.
         noise: what is left over [P].
         contributions: of every client, by node.
         layout: of the model's arrays.
-        rounding: how finely its numbers are known.
-        claims: what the mechanism is said to be.
         mean: what was subtracted [P]; None where it does not matter whether noise moves with it.
     """
     length = 0.0 if mean is None else math.sqrt(mean @ mean)

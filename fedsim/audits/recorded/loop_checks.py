@@ -115,7 +115,6 @@ class Checked:
         """Return the signal-to-noise ratio of the record that took part most, all steps together.
 
         Args:
-            steps: of the training.
             multipliers: noise of each over what a record can change once.
         """
         if 0.0 in multipliers:
@@ -145,12 +144,7 @@ class Checked:
         return int(counts[0]) / math.sqrt(sum(z**2 for z in multipliers)) if alike else 0.0
 
     def neighbour(self, steps: Sequence[Step], delta: float) -> str:
-        """Return what is wrong where the divisor depends on the number of records.
-
-        Args:
-            steps: of the training.
-            delta: at which the epsilon is stated.
-        """
+        """Return what is wrong where the divisor depends on the number of records."""
         one = next(step for step in steps if step.neighbour_divisor not in (None, step.divisor))
         numbers, epsilon = sum(n for _, n in self.divisors), self.scale_epsilon(delta)
         shown = f"{LARGEST_SCALE:g} or more" if epsilon >= LARGEST_SCALE else f"{epsilon:.3g}"
@@ -179,7 +173,6 @@ def scale_epsilon(ratio: float, numbers: int, delta: float) -> float:
 
     Args:
         ratio: above 0.
-        numbers: the dimension.
         delta: in (0, 1).
     """
     if ratio == 1:
@@ -206,11 +199,7 @@ def scale_epsilon(ratio: float, numbers: int, delta: float) -> float:
 
 
 def checked(steps: Sequence[Step]) -> Checked:
-    """Return what is wrong with batches, divisor and accountant, and whether sampling amplifies.
-
-    Args:
-        steps: of the whole training; none at all says nothing.
-    """
+    """Return what is wrong with batches, divisor and accountant, and whether sampling amplifies."""
     if not steps:
         return Checked()
     taken = tuple(step.members for step in steps if step.members is not None)

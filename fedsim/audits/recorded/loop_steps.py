@@ -77,11 +77,7 @@ class LoopSteps:
         self._releases.append(self._reduced(step, layout, after, total / step.divisor))
 
     def measured(self, asked: Asked) -> Measured:
-        """Return what all steps so far say of noise and privacy; append what is wrong.
-
-        Args:
-            asked: what the report is to be of.
-        """
+        """Return what all steps so far say of noise and privacy; append what is wrong."""
         findings = asked.findings
         unit = str(asked.mechanism["unit"]) if asked.mechanism.get("unit") in UNITS else "record"
         why = NO_STEP if not self._steps else NO_SUM if self._unsummed else ""

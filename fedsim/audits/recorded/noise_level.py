@@ -130,10 +130,6 @@ def seen_below(level: NoiseLevel, releases: Sequence[Release]) -> float | None:
     """Return the share of the configured noise below which less of it would have been an alarm.
 
     In all rounds alike; None where the noise is not held against a configured one.
-
-    Args:
-        level: as measured of the releases.
-        releases: of all rounds.
     """
     if level.verdict not in ("as claimed", "more"):
         return None
@@ -147,7 +143,6 @@ def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[Finding]
     """Return what is wrong with the size of the noise.
 
     Args:
-        level: as measured of the releases.
         releases: for the numbers of the rounds that are to blame.
     """
     sure = level.sure

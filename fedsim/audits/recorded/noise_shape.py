@@ -31,7 +31,6 @@ def check(releases: Sequence[Release], stds: Sequence[float], *, declared: bool)
 
     Args:
         releases: of all rounds, none of them without noise.
-        stds: s as measured, one a round.
         declared: whether somebody said that the noise is that of a mean of clipped updates: then
             what else is left over may be alike in all rounds, and noise is called repeated only
             where next to nothing but noise is, and all of it is the same.

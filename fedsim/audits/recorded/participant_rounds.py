@@ -87,11 +87,7 @@ class ParticipantRounds:
             self._observe_local(observed, observed.unprotected)
 
     def measured(self, asked: Asked) -> Measured:
-        """Return what all rounds so far say of noise and canaries; append what is wrong.
-
-        Args:
-            asked: what the report is to be of.
-        """
+        """Return what all rounds so far say of noise and canaries; append what is wrong."""
         findings = asked.findings
         release = canary = None
         if self._local:

@@ -56,7 +56,6 @@ def number(mechanism: Mapping[str, Any], name: str) -> float | None:
     """Return a configured number, None if there is none that can be believed.
 
     Args:
-        mechanism: as a transcript recorded it, of whatever types.
         name: one of `NUMBERS`, or "client_epsilon".
     """
     value = mechanism.get(name)

@@ -69,7 +69,6 @@ def step_of(place: int, observed: ObservedRound) -> Step | None:
 
     Args:
         place: of the step in the file, from 1.
-        observed: as it was recorded.
     """
     mechanism = observed.mechanism
     divisor = 1.0 if "divisor" not in mechanism else number(mechanism, "divisor")

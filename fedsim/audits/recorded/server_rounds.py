@@ -88,11 +88,7 @@ class ServerRounds:
             self._weighting.add(self._reduced(seen, weights, means), means)
 
     def measured(self, asked: Asked) -> Measured:
-        """Return what all rounds so far say of the noise; append what is wrong.
-
-        Args:
-            asked: what the report is to be of.
-        """
+        """Return what all rounds so far say of the noise; append what is wrong."""
         findings = asked.findings
         name, basis = self._weighting.chosen(asked.mechanism.get("aggregation"))
         releases = self._weighting.releases(name)

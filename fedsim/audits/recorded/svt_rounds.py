@@ -40,11 +40,7 @@ class SvtRounds:
         self._epsilon = 0.0
 
     def observe(self, observed: ObservedRound) -> None:
-        """Take in a round.
-
-        Args:
-            observed: a round whose mechanism is of an SVTPrivacy filter.
-        """
+        """Take in a round."""
         mechanism = observed.mechanism
         gamma, steps = number(mechanism, "svt_gamma"), number(mechanism, "filter_steps") or 1.0
         release = number(mechanism, "svt_epsilon_release")
@@ -68,11 +64,7 @@ class SvtRounds:
         self._epsilon += number(mechanism, "svt_epsilon_total") or math.inf
 
     def measured(self, asked: Asked) -> dict[str, Any] | None:
-        """Return noise and epsilon, None without rounds; append what is wrong.
-
-        Args:
-            asked: what the report is to be of.
-        """
+        """Return noise and epsilon, None without rounds; append what is wrong."""
         if not self._rounds:
             return None
         total = sum(size for _, _, size, _ in self._rounds)
@@ -110,8 +102,6 @@ def laplace_epsilon(reach: float, count: int, delta: float) -> float:
     """Return a lower bound on the epsilon of so many Laplace variables, each moved by its reach.
 
     Args:
-        reach: distance of two centres over the scale.
-        count: how many variables.
         delta: in (0, 1).
     """
     # Half a second, which others need not wait for.

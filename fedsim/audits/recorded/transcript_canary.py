@@ -32,7 +32,6 @@ def measured(scored: Sequence[Scored], delta: float, confidence: float) -> dict[
 
     Args:
         scored: rounds of one client, in order: a belief is judged by those before it.
-        delta: at which epsilons are stated.
         confidence: of the intervals and the bound of one round; that of all rounds under "proven"
             holds with `ALARM_CONFIDENCE`.
     """

@@ -85,8 +85,6 @@ def judge(claim: Claim, recorded: Recorded, findings: list[Finding]) -> dict[str
     """Return the claim with its verdict, and the reasons of one that is not judged.
 
     Args:
-        claim: of all rounds.
-        recorded: what the transcript gives to judge it by.
         findings: those of the report; what refutes the claim is appended as alarms.
     """
     unit = claim.unit or recorded.mechanism.get("unit")

@@ -18,8 +18,6 @@ class Notes:
 
         Args:
             severity: "alarm", "caution" or "note".
-            text: the same of two rounds makes them one finding.
-            round: its number in the transcript.
         """
         self._rounds.setdefault((severity, text), []).append(round)
 

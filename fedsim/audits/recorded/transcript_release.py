@@ -48,9 +48,6 @@ def measured(
     """Return what the releases of a run say of noise and clients; append what is wrong.
 
     Args:
-        releases: of all rounds.
-        towards: who learns what is measured here.
-        asked: what the report is to be of.
         declared: whether clipping and noise were declared, rather than read off Flower's own code.
     """
     delta, confidence, findings = asked.delta, asked.confidence, asked.findings
@@ -113,10 +110,7 @@ def noise_values(
     """Return what was configured and measured of the noise, in all and round by round.
 
     Args:
-        releases: of all rounds.
-        level: as measured of them.
         shown: the noise of each round, as the report has it.
-        confidence: of its intervals.
     """
     claimed = _claimed(releases)
     ends = {"point": level.point, "low": level.shown.low, "high": level.shown.high}
@@ -175,7 +169,6 @@ def noise_multipliers(
     """Return the multiplier that equal steps would have, by end of an interval; None if unknown.
 
     Args:
-        releases: of all rounds.
         noises: what each of them had.
     """
     found = {end: _composed(releases, [one[end] for one in noises]) for end in noises[0]}

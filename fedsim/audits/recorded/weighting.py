@@ -96,12 +96,7 @@ class Weighting:
         return self._releases[name]
 
     def imbalance(self, name: str, mechanism: Mapping[str, Any]) -> list[Finding]:
-        """Return what is wrong if a client weighs more than the 1/n that the noise presumes.
-
-        Args:
-            name: of the weighting that was chosen.
-            mechanism: as recorded; its num_sampled_clients is n.
-        """
+        """Return what is wrong if a client weighs more than the 1/n that the noise presumes."""
         presumed = 1 / max(1.0, number(mechanism, "num_sampled_clients") or 1.0)
         parts = [list(release.contributions.values()) for release in self._releases[name]]
         heaviest = max(part.weight for round in parts for part in round)

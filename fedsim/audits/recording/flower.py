@@ -60,7 +60,6 @@ def record(
             is the one to record: its aggregate is what is released.
         to: file of the transcript, which must not exist unless `resume`; "{run}" in it becomes the
             run, once it starts; or a function to call with every round.
-        app: name of the app, for the transcript.
         resume: whether to continue a transcript whose run was killed, or ended with an exception.
         clipping_norm: C of a strategy of one's own, as of `Declared`; the transcript has it as
             declared.
@@ -95,7 +94,6 @@ def recording_mod(path: str | Path, *, local_dp: LocalDpMod | None = None, app: 
             it has none), "{run}" the run. Clients on one machine need a file each.
         local_dp: the LocalDpMod of this client, which then must not stand in the list of mods: the
             recording runs it, and keeps the update before and after its noise.
-        app: name of the app, for the transcript.
     """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -153,7 +151,6 @@ def canary_mod(
         norm: at least the clipping norm, so that the canary is as loud as an update can be.
         idle_norm: above 0; None for a thousandth of `norm`.
         seed: of coins and directions; None takes them from the operating system.
-        app: name of the app, for the transcript.
 
     Raises:
         InputError: not norm > idle_norm > 0.

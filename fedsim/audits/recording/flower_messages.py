@@ -60,9 +60,6 @@ class Declared:
     def check(self, strategy: Strategy) -> None:
         """Check that the strategy itself does not say what is declared of it.
 
-        Args:
-            strategy: that is recorded.
-
         Raises:
             InputError: it does.
         """
@@ -79,8 +76,6 @@ def mechanism(
     """Return the noise configuration of a strategy as it stands, and what is declared of it.
 
     Args:
-        strategy: that is recorded.
-        declared: of it.
         replies: how many updates the mean is of, None where they have not arrived yet.
 
     Returns:
@@ -128,8 +123,6 @@ def client_mechanism(
     """Return what a client knows of the noise: what it was told, adds itself, and reports.
 
     Args:
-        message: that the client received.
-        reply: of its app.
         local_dp: the mod that adds its noise, None for none.
     """
     found: dict[str, Scalar] = {}
@@ -170,12 +163,7 @@ def of_record(record: ArrayRecord) -> dict[str, np.ndarray]:
 
 
 def reply_of(message: Message, weighting_key: str) -> Reply:
-    """Return what a node sent.
-
-    Args:
-        message: its reply.
-        weighting_key: name of the metric that weights it.
-    """
+    """Return what a node sent."""
     metrics = _metrics(message)
     weight = metrics.get(weighting_key)
     weight = float(weight) if isinstance(weight, int | float) else None

@@ -112,18 +112,14 @@ class Recorder:
         """Record a step: released = (clipped_sum + N(0, (z C)^2))/divisor.
 
         Args:
-            released: the noisy gradient that the optimiser gets.
             clipped_sum: of the gradients of the batch, each clipped to C, without noise; None where
                 it was not seen, and the noise cannot be measured.
-            divisor: of the sum.
             batch: how many records were in the batch, or which (indices, once for each time that a
                 record was in it); None where unknown.
             noise_multiplier: z; None for no noise that is known.
             clipping_norm: C, the longest that one record's part in the sum can be; None for any.
             sample_rate: q with which every record is in a batch, independently; 1 for all records
                 in every step; None for batches that are drawn otherwise, or nobody knows how.
-            accounted: what the accountant was told.
-            **more: further keys of the mechanism: see the format.
         """
         self._steps += 1
         keys = {
@@ -138,11 +134,7 @@ class Recorder:
             self._sink(self._observed(released, clipped_sum, batch, keys))
 
     def fail(self, reason: str) -> None:
-        """End the transcript for good: something happened that no step can record.
-
-        Args:
-            reason: what.
-        """
+        """End the transcript for good: something happened that no step can record."""
         self._sink.fail(RuntimeError(reason))
 
     def close(self, incomplete: str = "") -> None:

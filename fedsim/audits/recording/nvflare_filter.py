@@ -64,12 +64,7 @@ class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
         self.clipping_norm, self.noise_std = clipping_norm, noise_std
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
-        """Hand an event on to the filter, which NVFlare does not know of.
-
-        Args:
-            event_type: of NVFlare.
-            fl_ctx: its context.
-        """
+        """Hand an event on to the filter, which NVFlare does not know of."""
         super().handle_event(event_type, fl_ctx)
         self.filter.handle_event(event_type, fl_ctx)
 
@@ -78,8 +73,6 @@ class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
 
         Args:
             dxo: of the site's result.
-            shareable: that it belongs to.
-            fl_ctx: of NVFlare.
         """
         before = safely(_copied, dxo.data) or {}
         steps = dxo.get_meta_prop(MetaKey.NUM_STEPS_CURRENT_ROUND, 1)

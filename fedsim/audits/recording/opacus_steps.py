@@ -63,10 +63,8 @@ def opacus(
         to: file of the transcript, which must not exist unless `resume`; or a function to call with
             every step.
         records: N; read off the data loader where an engine is recorded.
-        unit: whom the noise protects.
         resume: whether to continue a transcript: where an engine is built anew in every round of a
             federation, all of its steps are of one training.
-        app: name of the training, for the transcript.
         parameters: about how many a step keeps of a larger model; None for all.
         size_public: whether N is no secret: neighbours then differ in a record that is there or
             adds nothing, and a divisor that is worked out from N gives nothing away.
@@ -219,7 +217,6 @@ class _Batches:
         """Return the records of a step, or its size where the two do not agree.
 
         Args:
-            batches: that it is of.
             size: as the optimiser saw it, None where it did not.
         """
         found: list[int] = []

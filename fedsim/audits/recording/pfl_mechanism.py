@@ -41,12 +41,10 @@ def pfl(
     """Record every step of a central Gaussian mechanism of pfl, whose noise protects a user.
 
     Args:
-        mechanism: a CentrallyAppliedPrivacyMechanism around a GaussianMechanism.
         to: file of the transcript, which must not exist unless `resume`; or a function to call with
             every step.
         population: how many users there are, None where unknown.
         resume: whether to continue a transcript.
-        app: name of the training, for the transcript.
         parameters: about how many a step keeps of a larger model; None for all.
 
     Returns:

@@ -137,8 +137,6 @@ def append(
         path: of the file; "{node}" and "{run}" in it are replaced.
         node: returns the client's number.
         run: Flower's number of it.
-        app: name of the app.
-        recorder: the mod that records.
         observed: returns the round; what fails in it is told once and lets the app go on.
     """
     try:
@@ -163,23 +161,15 @@ def facts_of(
 
     Args:
         vantage: as of `Facts`.
-        recorder: the program or mod that records.
-        app: name of the app.
         node: the client's number, None for the server.
         run: Flower's number of it, "" where it is not known.
-        packages: further ones that matter.
     """
     versions = {"fedsim": fedsim.__version__} | installed(("flwr", "numpy", *packages))
     return Facts(vantage, recorder, app, node, run, versions)
 
 
 def safely(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function returns, None if it fails: what is missing shows in the transcript.
-
-    Args:
-        function: to call.
-        *arguments: that it is called with.
-    """
+    """Return what a function returns, None if it fails: what is missing shows in the transcript."""
     try:
         return function(*arguments)
     except Exception as error:
@@ -192,12 +182,7 @@ _LOGGED: set[str] = set()
 
 
 def tell(what: str, error: Exception) -> None:
-    """Log, once, that something could not be recorded.
-
-    Args:
-        what: is said once.
-        error: why.
-    """
+    """Log, once, that something could not be recorded."""
     if what not in _LOGGED:
         _LOGGED.add(what)
         log.error(

@@ -151,9 +151,6 @@ def decode(values: Mapping[str, Any]) -> Report:
 def read(directory: RunDirectory) -> Report:
     """Return report.json of a run.
 
-    Args:
-        directory: of the run.
-
     Raises:
         InputError: there is none, or it is damaged.
     """

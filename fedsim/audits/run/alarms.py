@@ -28,7 +28,6 @@ def checks(run: AuditedRun, report: Report) -> list[Check]:
     no likelihood, so that what they say about the belief contradicts nothing.
 
     Args:
-        run: that is audited.
         report: of it, without its alarms.
     """
     return [

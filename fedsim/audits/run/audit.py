@@ -48,8 +48,6 @@ def assemble(
     """Return the report of a run.
 
     Args:
-        config: the experiment.
-        facts: of facts.json.
         transcript: the run's arrays by name.
         confidence: of every interval and bound, in (0, 1).
         delta: at which epsilons are stated, in (0, 1).

@@ -55,8 +55,6 @@ def assemble(
     ones of the same rates, as measured and as predicted where the log-odds are normal.
 
     Args:
-        config: the experiment.
-        facts: of facts.json.
         transcript: the run's arrays by name.
         ends: of the advantage's interval; None where there is none.
         predicted: the advantage that theory predicts; None where it predicts none.
@@ -139,12 +137,7 @@ def variance_ratio(advantage: float, prior: float = 0.5) -> float:
 
 
 def cautions(trials_config: TrialsConfig, trials: int) -> list[str]:
-    """Return what a reader must know of a campaign of so many trials that was extended.
-
-    Args:
-        trials_config: repetitions of the whole training.
-        trials: how many were run.
-    """
+    """Return what a reader must know of a campaign of so many trials that was extended."""
     first = trials_config.first
     if not 0 < first < trials or trials_config.until_halfwidth:
         return []

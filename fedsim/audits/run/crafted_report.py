@@ -91,7 +91,6 @@ def bounds(
     Args:
         transcript: worlds [T], log_odds [T, k] and perhaps poison_scores [T]; sensitivities and
             noise_stds [T, k] where log-odds are normal.
-        copies: k, how often D has the target.
         delta: at which epsilons are stated, in (0, 1).
         confidence: of every interval and bound, in (0, 1).
         not_normal: why log-odds are not normal; None where they are.
@@ -133,7 +132,6 @@ def by_share_of_mu(bound: LowerBound, copies: int) -> LowerBound:
     Args:
         bound: of the Clopper-Pearson kind, with the limits t and f among its details, at 0 < delta
             < 1.
-        copies: k, how many records the group has.
     """
     rates = bound.details
     true, false = rates.get("true_positive_rate_low", 0), rates.get("false_positive_rate_high", 1)

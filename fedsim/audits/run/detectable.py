@@ -83,7 +83,6 @@ def by_wins(signal: float, limit: float, trials: int, tail: float) -> float:
     Args:
         signal: mu under the claimed noise, >= 0.
         limit: the advantage that the claimed noise allows, in [0, 1].
-        trials: how many there are.
         tail: of the lower limit, in (0, 1).
     """
 

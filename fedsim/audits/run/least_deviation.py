@@ -23,12 +23,6 @@ from fedsim.privacy.trust.model import Vantage
 def seen_below(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -> float | None:
     """Return the share of the claimed noise below which the audit would have seen a shortfall.
 
-    Args:
-        run: that is audited.
-        report: of it, with its measurements.
-        vantage: who looks.
-        row: what was measured there.
-
     Returns:
         The share, with `detectable.POWER`; 0 where no shortfall can be named, and None where
         nothing was measured or there is no limit to fall short of.

@@ -28,9 +28,6 @@ def measure(run: AuditedRun) -> list[Change]:
     """Return the run as it is, and what theory allows with each of a few settings changed.
 
     Nothing where theory has no say: noise that candidates shaped, gradients that are not clipped.
-
-    Args:
-        run: that is audited.
     """
     config = run.config
     if config.privacy.noise.mechanism.by_candidate or not config.training.clipping:
@@ -94,13 +91,7 @@ def _towards(
 
 
 def towards(vantage: Vantage, mechanism: Mechanism, delta: float) -> Towards:
-    """Return what theory allows at a vantage.
-
-    Args:
-        vantage: who looks.
-        mechanism: as it is seen there.
-        delta: at which.
-    """
+    """Return what theory allows at a vantage."""
     epsilon = PLD.epsilon(mechanism, delta)
     return Towards(
         vantage.value,

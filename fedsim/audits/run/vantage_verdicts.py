@@ -41,12 +41,7 @@ ELSEWHERE = "advantage_"
 
 
 def measure(run: AuditedRun, report: Report) -> list[VantageVerdict]:
-    """Return the verdict on every vantage, the worst first.
-
-    Args:
-        run: that is audited.
-        report: of it, with its alarms.
-    """
+    """Return the verdict on every vantage, the worst first."""
     return sorted((_verdict(run, report, vantage) for vantage in Vantage), key=_order)
 
 
@@ -78,10 +73,8 @@ def state(
     """Return how what was measured stands to theory.
 
     Args:
-        report: whose alarms decide what contradicts theory.
         vantage: where.
         measured: there; None for nothing.
-        allowed: there.
     """
     mine = vantage == report.vantage
     alarmed = any(name == f"{ELSEWHERE}{vantage}" for name in report.contradictions) or (
@@ -152,7 +145,6 @@ def guessing(trials: int, confidence: float) -> float:
     """Return the advantage that tossing a coin stays within, above or below 0.
 
     Args:
-        trials: how many coins are tossed.
         confidence: with which, in (0, 1).
     """
     return float(2 * binom.ppf((1 + confidence) / 2, trials, 0.5) / trials - 1)

@@ -66,10 +66,6 @@ class Channel:
     def ask(self, message: object, answers: TypeAdapter[Answer]) -> Answer:
         """Return what the process says to a message.
 
-        Args:
-            message: a dataclass.
-            answers: the type of what it says.
-
         Raises:
             InputError: it refuses.
             AppFailedError: the code fails; the process ended, is silent past the time limit, does
@@ -135,7 +131,6 @@ def started(
 
     Args:
         module: that the process runs, with the number of its socket's descriptor as an argument.
-        what: runs there, as errors word it.
         time_limit: in seconds, of every answer.
         show: called, in a thread, with every line that is printed there, of `LONGEST_LINE` bytes at
             most.

@@ -43,10 +43,6 @@ def audit_app(app: Path, every: OfEvery) -> int:
 
     Has the app's code run in a process of its own.
 
-    Args:
-        app: the directory of the app.
-        every: how it is audited.
-
     Raises:
         InputError: the options contradict each other, and as `audit_directory` does.
     """
@@ -81,9 +77,6 @@ def leave(found: AuditReport, page: str, shown: Group, every: OfEvery) -> int:
     """Print the outcome of an audit, write its report, and return the exit status.
 
     Args:
-        found: the report.
-        page: report.html.
-        shown: the outcome for a terminal.
         every: how it was audited, and where it reports.
 
     Raises:
@@ -129,13 +122,7 @@ def summary(outcome: "AppAudit") -> Group:
 def tabulated(
     verdict: Verdict, rows: Sequence[tuple[str, str]], findings: Sequence["Finding"]
 ) -> Group:
-    """Return an outcome for a terminal.
-
-    Args:
-        verdict: of the audit.
-        rows: the numbers behind it, worded: name and value.
-        findings: what rules object to.
-    """
+    """Return an outcome for a terminal."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_row("Verdict", Text(verdict.value.upper(), STYLES.get(verdict.value, "bold")))
     for name, value in rows:
@@ -228,8 +215,6 @@ def trials_shown(
     """Show how many trials are done, and yield what is to be told of them.
 
     Args:
-        trials: in all.
-        console: to show it on.
         first: what is done before the first of them.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())

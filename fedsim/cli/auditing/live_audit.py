@@ -26,8 +26,6 @@ def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = Non
     followed, with --json, it is one on standard output as well, and the report the last.
 
     Args:
-        path: the transcript.
-        every: how it is audited.
         stop: as of `transcript.follow`, to follow it until then; None for one as it is.
 
     Returns:

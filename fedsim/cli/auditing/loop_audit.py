@@ -95,11 +95,7 @@ def _audit(function: str, every: OfEvery) -> int:
 
 
 def results(outcome: "LoopAudit") -> list[tuple[str, str]]:
-    """Return the numbers behind the verdict, worded, name by name.
-
-    Args:
-        outcome: of an audit.
-    """
+    """Return the numbers behind the verdict, worded, name by name."""
     claim, bound, measured = outcome.claim, outcome.lower_bound, outcome.advantage
     seen = outcome.observation
     said = "nothing" if claim is None else f"epsilon {claim.epsilon:.4g} ({claim.source})"

@@ -24,8 +24,6 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
     """Audit a transcript, leave a report, and return the exit status.
 
     Args:
-        path: the transcript.
-        every: how it is audited.
         stop: as of `transcript.follow`, to follow it until then; None for one as it is.
 
     Raises:

@@ -36,7 +36,6 @@ def show(directories: list[Path], out: Path | None, as_json: bool) -> None:
     """Print the comparison of finished runs, and write its page if there is a place for it.
 
     Args:
-        directories: of the runs, as the user named them.
         out: of the page; None for none.
         as_json: whether one JSON document is printed instead of the table.
 

@@ -76,12 +76,7 @@ Track = Annotated[
 
 
 def say_delta(config: "Config", console: Console) -> None:
-    """Say so where delta follows the number of records: what it is where nobody gives it.
-
-    Args:
-        config: of the run.
-        console: that prints.
-    """
+    """Say so where delta follows the number of records: what it is where nobody gives it."""
     privacy, records = config.privacy, config.data.records
     if privacy.delta == delta.of_records(records):
         console.print(

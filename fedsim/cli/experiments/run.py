@@ -145,12 +145,7 @@ def _configured(
 
 
 def threaded(config: Config, runtime: Runtime) -> Config:
-    """Return the configuration with as many threads as Ray gives a client, where nobody says.
-
-    Args:
-        config: of the run.
-        runtime: by which it is carried out.
-    """
+    """Return the configuration with as many threads as Ray gives a client, where nobody says."""
     if runtime is not Runtime.SIMULATION or config.run.threads:
         return config
     update = {"threads": config.run.client_cpus}
@@ -168,9 +163,6 @@ def carry_out(
     """Train what is left of a run, by the chosen runtime.
 
     Args:
-        plan: of the run.
-        directory: of the run.
-        runtime: that carries the messages.
         accept_epsilon: what an interrupted run may cost in the end; None to accept nothing.
         console: where progress is shown.
         onlookers: who else is shown it.

@@ -32,9 +32,7 @@ def verdict(bounds: Bounds, tail_limit: float, unit: str = PERSON) -> Text:
     """Return what the bounds say of one unit of privacy, in a sentence for everybody.
 
     Args:
-        bounds: towards the vantage that was asked for.
         tail_limit: how often the belief passes rho_beta at most, whatever the record.
-        unit: PERSON or CLIENT.
     """
     if math.isinf(bounds.epsilon):
         what = "a record" if unit == PERSON else f"an {unit}"
@@ -58,9 +56,7 @@ def print_description(releases: Releases, vantage: Vantage, console: Console) ->
     """Print how much noise there is, and how much of it counts towards a vantage.
 
     Args:
-        releases: the rounds, and who adds their noise.
         vantage: from which part of the noise may be known.
-        console: on which it is printed.
     """
     row = statements.asked(releases, vantage)
     nominal, effective = row["noise_multiplier"], row["effective_noise_multiplier"]
@@ -87,7 +83,6 @@ def assumed(delta: float, is_assumed: bool) -> str:
     """Return what the title of a table says of a delta that nobody gave, "" of one that was given.
 
     Args:
-        delta: at which all is stated.
         is_assumed: whether nobody gave it.
     """
     return f" at delta {delta:g}, because no --delta was given" if is_assumed else ""
@@ -99,10 +94,7 @@ def print_accountants(
     """Print what every accountant says, what it speaks of, then refusals and notes.
 
     Args:
-        title: of the table.
-        rows: by the name of the accountant.
         columns: headings, by the key of a row that is shown below; missing values are dashes.
-        console: on which it is printed.
     """
     cells = []
     speak_of: dict[str, list[str]] = {}
@@ -127,7 +119,6 @@ def print_pac(row: Row, console: Console) -> None:
 
     Args:
         row: a `pac.PacGuarantee`, and perhaps the `prior` of a configuration.
-        console: on which it is printed.
     """
     nats = cell(row["mutual_information"])
     if row["success_bound"] == 1:
@@ -152,7 +143,6 @@ def print_bayesian(row: Row, console: Console) -> None:
 
     Args:
         row: the `bayesian` of a report, or a `refusal` alone.
-        console: on which it is printed.
     """
     if "refusal" in row:
         console.print(Text(row["refusal"]))

@@ -16,7 +16,6 @@ def budget(terms: Terms, state: Path) -> Iterator[Line]:
 
     Args:
         terms: of the client's consent, whose limit the runs are held to.
-        state: the folder of its ledger.
 
     Yields:
         What was looked at, how it is, and what to do about it.

@@ -29,7 +29,6 @@ def reached(place: Path, host: str, port: int, name: str) -> Iterator[Line]:
     """Connect as a node does: TLS by the authority that nodes trust, the Fleet API and no other.
 
     Args:
-        place: the folder of the machine, whose ca.crt is trusted.
         host: where to connect.
         port: the proxy's.
         name: what the certificate is for, which is not the host where a server looks at itself.
@@ -103,7 +102,6 @@ def clock_ahead(url: str, trusted: ssl.SSLContext) -> float | None:
 
     Args:
         url: https://HOST:PORT of the server's proxy.
-        trusted: has the authority of its certificate.
 
     Raises:
         httpx.HTTPError: the server does not answer.
@@ -123,7 +121,6 @@ def addresses(port: int, process: int | None) -> list[Address] | None:
     None where the operating system shows it to other users only.
 
     Args:
-        port: of TCP.
         process: its id; None for no process.
     """
     try:

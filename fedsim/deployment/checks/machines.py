@@ -30,7 +30,6 @@ def check(directory: Path, machine: str | None = None) -> list[CheckResult]:
     Where the kit's authority is in the directory as well, it is looked at in any case.
 
     Args:
-        directory: of the whole kit or of one machine.
         machine: its name in the kit; None for all that are there.
 
     Raises:

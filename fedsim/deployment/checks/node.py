@@ -27,11 +27,6 @@ from fedsim.learning.data import schema as schemas
 def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
     """Look at a client's or the auditor's node: key, config, data, the server from here.
 
-    Args:
-        place: its folder.
-        laid_out: the kit of which it is.
-        machine: its name in the kit.
-
     Yields:
         What was looked at, how it is, and what to do about it.
     """

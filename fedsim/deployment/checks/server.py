@@ -26,10 +26,6 @@ HOST_MISMATCH, EXPIRED = 62, 10
 def server(place: Path, laid_out: Kit) -> Iterator[Line]:
     """Look at the server: certificate, keys of the nodes, what listens, who is registered.
 
-    Args:
-        place: its folder.
-        laid_out: the kit of which it is.
-
     Yields:
         What was looked at, how it is, and what to do about it.
     """

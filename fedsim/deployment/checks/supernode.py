@@ -86,7 +86,6 @@ def running(place: Path, port: int) -> Iterator[Line]:
 
     Args:
         place: the node's folder.
-        port: of its Runtime API, on loopback.
 
     Yields:
         What was looked at, how it is, and what to do about it.

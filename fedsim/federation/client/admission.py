@@ -63,11 +63,6 @@ def _hosts(rules: GameRules, partition: int) -> bool:
 def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
     """Return what the client who receives a request must have agreed to.
 
-    Args:
-        config: the experiment.
-        request: as received.
-        partition: which of the clients it is.
-
     Returns:
         What of the request or the run asks for it, by kind of consent.
     """
@@ -97,10 +92,6 @@ def check(
     """Check that the run's configuration plans a request.
 
     Args:
-        message: as received.
-        context: of the node; a simulated one is asked nothing.
-        config: the experiment.
-        request: of the message.
         known: the federation's data and model.
 
     Raises:
@@ -139,9 +130,6 @@ def enter(context: Context, config: Config, request: Request, known: Federation)
     """Enter the answer to a request in the client's own ledger.
 
     Args:
-        context: of the node; a simulated one has no ledger.
-        config: the experiment.
-        request: that is answered.
         known: the federation's data.
 
     Raises:
@@ -180,9 +168,6 @@ def keep_model(context: Context, config: Config, request: Request, model: Tensor
     """Keep the model that a deployed client was sent in a training, for a report of its own.
 
     Args:
-        context: of the node; a simulated one keeps nothing.
-        config: the experiment.
-        request: that is answered.
         model: float32 [1, P].
     """
     terms = consent.terms(context.node_config)
@@ -203,8 +188,6 @@ def released(scheme: Scheme, noise_multiplier: float, trials: int) -> Steps:
     several times moves a sum as often.
 
     Args:
-        scheme: the mechanism as the configuration plans it.
-        noise_multiplier: nominal.
         trials: T, that share the round.
     """
     noise_multiplier /= scheme.copies
@@ -347,12 +330,7 @@ def _experiment(context: Context) -> str:
 
 
 def records_digest(known: Federation, partition: int) -> str:
-    """Return a digest of a client's records as they take part, for its own ledger.
-
-    Args:
-        known: with the records.
-        partition: the client.
-    """
+    """Return a digest of a client's records as they take part, for its own ledger."""
     own = known.split.members_records.take(known.owned_by(partition))
     return _digest(own.features.tobytes() + own.labels.tobytes())
 

@@ -48,7 +48,6 @@ def follow(
     """Learn from the aggregate of the round before, and expect that of this round.
 
     Args:
-        received: the message.
         parameters: [T, P], the model that it brings.
         sent: [T, P], the adversary's own message.
         taking_part: bool [T, n], which records take part; None for all.
@@ -66,11 +65,7 @@ def follow(
 
 
 def conclude(received: Received) -> None:
-    """Learn from the last aggregate and attack the final model.
-
-    Args:
-        received: the message, which brings both.
-    """
+    """Learn from the last aggregate and attack the final model."""
     context, config, known = received.context, received.config, received.known
     request = received.request
     if _sees_own_rounds(config.audit, config.federation):
@@ -101,7 +96,6 @@ def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRe
     """Return what the adversary found, and forget it.
 
     Args:
-        context: of the node, whose state is the memory.
         configured_vantage: where the adversary sits: at the server, at a participant,
             or before the released model.
 

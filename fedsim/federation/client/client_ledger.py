@@ -90,9 +90,6 @@ class Answer:
     def of(cls, values: Mapping[str, Any]) -> Self:
         """Return an entry of the file.
 
-        Args:
-            values: of the entry.
-
         Raises:
             KeyError: a value is missing.
             TypeError: there are other values.
@@ -111,9 +108,6 @@ class Answer:
 def read(folder: Path) -> list[Answer]:
     """Return what a client answered, in order.
 
-    Args:
-        folder: of the ledger.
-
     Raises:
         InputError: it is damaged or cannot be read.
     """
@@ -124,7 +118,6 @@ def epsilon(answers: Sequence[Answer], delta: float) -> float:
     """Return what some answers cost any one record together, by the accountant of the last one.
 
     Args:
-        answers: of one unit and neighbouring relation.
         delta: the probability with which epsilon may fail.
     """
     charged = [answer for answer in answers if answer.charged is not None]
@@ -140,7 +133,6 @@ def enter(terms: Terms, answer: Answer, planned: Steps | None = None) -> None:
 
     Args:
         terms: what the client's owner agreed to.
-        answer: to be entered.
         planned: for the first answer of a run, what all that are still to come release with it, so
             that nothing is spent on a training that cannot end; None for later ones.
 
@@ -167,7 +159,6 @@ def agreed_multiplier(terms: Terms, run: str, experiment: str) -> float | None:
     Args:
         terms: name the ledger's folder.
         run: Flower's number of it.
-        experiment: digest of its configuration.
 
     Returns:
         None where the client has answered nothing of it.
@@ -185,7 +176,6 @@ def attempted(terms: Terms, experiment: str) -> int:
 
     Args:
         terms: name the ledger's folder.
-        experiment: digest of the configuration.
 
     Raises:
         InputError: as of `read`.

@@ -28,8 +28,6 @@ def disclosed(
     """Return the records beside a client's sum: what the auditor is told, or a colluder's noise.
 
     Args:
-        config: the experiment.
-        known: what the client knows of the federation.
         request: what is asked, with the client's role.
         partition: the client's number.
         parameters: of the model, [T, P].
@@ -88,11 +86,7 @@ def distances(
     """Return the record that the Bayesian accountant asks of a client, if it asks anything.
 
     Args:
-        noise_seed: of the noise.
-        audit: what is measured of the trials.
         neighbouring: whether that record or client is missing, or replaced by another.
-        known: what the client knows of the federation.
-        request: what is asked.
         partition: the client's number.
         parameters: of the model, [T, P].
     """

@@ -26,11 +26,6 @@ def discreet(
     A refusal (`RefusedError`) is a function of the message, the run's configuration, the node's
     terms and its ledger. Everything else goes to the client's own log.
 
-    Args:
-        message: as received.
-        context: of the node.
-        answer: what answers it.
-
     Raises:
         RefusedError: the client does not answer.
     """

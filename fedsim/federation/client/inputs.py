@@ -31,23 +31,12 @@ class Received:
 
 
 def model(message: Message, known: Federation) -> torch.Tensor:
-    """Return the models float32 [T, P] that a message brings, on the federation's device.
-
-    Args:
-        message: as received.
-        known: the federation.
-    """
+    """Return the models float32 [T, P] that a message brings, on the federation's device."""
     return array(message, messages.MODEL, known)
 
 
 def array(message: Message, name: str, known: Federation) -> torch.Tensor:
-    """Return the array of a record that holds exactly one, on the federation's device.
-
-    Args:
-        message: as received.
-        name: of the record.
-        known: the federation.
-    """
+    """Return the array of a record that holds exactly one, on the federation's device."""
     return torch.tensor(messages.only(messages.array_records(message.content)[name])).to(
         known.device
     )

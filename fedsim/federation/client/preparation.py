@@ -24,10 +24,6 @@ LOG = logging.getLogger(__name__)
 def prepared(message: Message, context: Context) -> tuple[Config, Federation, Request]:
     """Return the experiment, what this client knows, and what is asked, which its terms allow.
 
-    Args:
-        message: as received.
-        context: of the node.
-
     Raises:
         RefusedError: the node's owner did not agree to it, or the run does not plan it.
     """
@@ -46,7 +42,6 @@ def known_to(config: Config, partition: int) -> Federation:
     """Return what this client knows of the federation.
 
     Args:
-        config: the experiment.
         partition: the client's number.
 
     Raises:
@@ -68,9 +63,6 @@ def known_to(config: Config, partition: int) -> Federation:
 
 def configured(context: Context) -> Config:
     """Return the experiment, with this client's own files if its node's config says where.
-
-    Args:
-        context: of the node.
 
     Raises:
         RefusedError: the run would read this client's files in a way that it did not agree to, its

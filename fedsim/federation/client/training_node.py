@@ -52,10 +52,6 @@ def data_digest(message: Message, context: Context) -> Message:
     """Return the digest of this client's data, which the server asks for before the first round.
 
     Of the records themselves where there is nothing to protect: no noise would hide what it says.
-
-    Args:
-        message: as received.
-        context: of the node.
     """
     partition, config = messages.partition(context), configured(context)
     answer = messages.reply(message, partition)
@@ -69,10 +65,6 @@ def data_digest(message: Message, context: Context) -> Message:
 
 def local_sensitivity(message: Message, context: Context) -> Message:
     """Return the local sensitivity of the challenge: an instrument, not part of a DP release.
-
-    Args:
-        message: with the model.
-        context: of the node.
 
     Returns:
         A reply with |g - g'|, float64 [T].
@@ -98,7 +90,6 @@ def train(message: Message, context: Context) -> Message:
 
     Args:
         message: with the model, and what else the client is told in its role.
-        context: of the node.
 
     Returns:
         A reply with the sum float32 or uint32 [T, P], or [T, m, P] of candidates; beside it what
@@ -229,10 +220,6 @@ def evaluate(message: Message, context: Context) -> Message:
     did not touch, would be one more release. So the adversary looks at losses of records that it
     knows only where nothing is to be protected.
 
-    Args:
-        message: with both.
-        context: of the node.
-
     Returns:
         A reply with the seconds that it took.
 
@@ -250,10 +237,6 @@ def evaluate(message: Message, context: Context) -> Message:
 
 def findings(message: Message, context: Context) -> Message:
     """Return the adversary's findings to the auditor, who asks after the last round.
-
-    Args:
-        message: as received.
-        context: of the node, whose state holds them.
 
     Raises:
         RefusedError: the node's owner did not agree to be the adversary.

@@ -24,8 +24,6 @@ def check_array(
     """Check that a record's one array is finite, of a type and one of some shapes.
 
     Args:
-        reply: of a node.
-        name: of the record.
         shapes: that the array may have.
         dtype: that it must have.
 
@@ -49,8 +47,6 @@ def check_bytes(
     else a Flower array says of itself beside these bytes does not matter, since nothing reads it.
 
     Args:
-        data: of the array, with its header.
-        name: of the array, for the error message.
         shapes: that it may have.
         dtype: that it must have.
 
@@ -70,10 +66,6 @@ def check_bytes(
 def check_finite(record: ArrayRecord, name: str) -> None:
     """Check that all arrays of a record are finite.
 
-    Args:
-        record: of a message.
-        name: of the record, for the error message.
-
     Raises:
         ValueError: one is not.
     """
@@ -84,10 +76,6 @@ def check_finite(record: ArrayRecord, name: str) -> None:
 
 def header(data: bytes, name: str) -> tuple[tuple[int, ...], np.dtype[np.generic], int]:
     """Return shape and type that an array in NumPy's format claims, and how many bytes it has.
-
-    Args:
-        data: of the array, with its header.
-        name: of the array, for the error message.
 
     Raises:
         ValueError: it is anything else, or holds Python objects.

@@ -91,9 +91,6 @@ def terms(node_config: Mapping[str, Scalar]) -> Terms | None:
     What it does not say is agreed to as little as may be: no kind, one trial, and no epsilon at
     all.
 
-    Args:
-        node_config: of the node.
-
     Returns:
         None for simulated people, whom nobody asks.
 
@@ -130,9 +127,6 @@ def protects(node_config: Mapping[str, Scalar]) -> bool:
 
     False for simulated people, and where nothing is to be protected.
 
-    Args:
-        node_config: of the node.
-
     Raises:
         RefusedError: as of `terms`.
     """
@@ -144,7 +138,6 @@ def check(node_config: Mapping[str, Scalar], asked: Mapping[str, str]) -> None:
     """Check that the node agreed to every kind that is asked for.
 
     Args:
-        node_config: of the node.
         asked: what of the request or the run asks for it, by kind, for the error message.
 
     Raises:

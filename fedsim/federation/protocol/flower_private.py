@@ -204,8 +204,6 @@ def server_knows(url: str, trusted: ssl.SSLContext, key: EllipticCurvePrivateKey
 
     Args:
         url: of the SuperLink's Fleet API.
-        trusted: certificates by which the server is known.
-        key: of the node; signs the request.
 
     Returns:
         None where the server takes no signature of it.
@@ -320,12 +318,7 @@ def empty_run(run_id: int) -> Run:
 
 
 def become_task(run_id: int, node_id: int) -> None:
-    """Give this process the identity that new messages carry as their source.
-
-    Args:
-        run_id: of the run.
-        node_id: of its node.
-    """
+    """Give this process the identity that new messages carry as their source."""
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run_id, node_id, 1
 
 
@@ -346,8 +339,6 @@ def secagg_mask(seed: bytes, modulus: int, shape: tuple[int, ...]) -> npt.NDArra
 
     Args:
         seed: of the mask, a multiple of 4 bytes.
-        modulus: of the integers.
-        shape: of the integers.
 
     Raises:
         ValueError: the bytes cannot be a seed.
@@ -361,9 +352,6 @@ def secagg_mask(seed: bytes, modulus: int, shape: tuple[int, ...]) -> npt.NDArra
 def check_secagg_key(public_key: bytes) -> None:
     """Check that a client could share a secret by a public key.
 
-    Args:
-        public_key: PEM, as it arrived.
-
     Raises:
         ValueError: it is no key of the protocol's curve.
     """
@@ -376,12 +364,7 @@ def check_secagg_key(public_key: bytes) -> None:
 
 
 def secagg_shared_key(private_key: bytes, public_key: bytes) -> bytes:
-    """Return the secret that two clients share, from which their mask comes.
-
-    Args:
-        private_key: of one, PEM.
-        public_key: of the other, PEM.
-    """
+    """Return the secret that two clients share, from which their mask comes."""
     return generate_shared_key(bytes_to_private_key(private_key), bytes_to_public_key(public_key))
 
 

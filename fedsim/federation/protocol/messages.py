@@ -108,9 +108,6 @@ class Request:
     def from_content(cls, content: RecordDict) -> "Request":
         """Return the request of a message.
 
-        Args:
-            content: of the message.
-
         Raises:
             KeyError: there is none.
             TypeError: it has other fields.
@@ -142,9 +139,6 @@ def array_record(**arrays: npt.NDArray[Any]) -> ArrayRecord:
 
 def arrays_of(record: ArrayRecord) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of a Flower record by name.
-
-    Args:
-        record: of a message.
 
     Raises:
         ValueError: one is no array in NumPy's format.
@@ -190,9 +184,6 @@ def _form(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 def only(record: ArrayRecord) -> npt.NDArray[Any]:
     """Return the array of a record that holds exactly one.
 
-    Args:
-        record: of a message.
-
     Raises:
         ValueError: it holds none, or several.
     """
@@ -202,9 +193,6 @@ def only(record: ArrayRecord) -> npt.NDArray[Any]:
 
 def partition(context: Context) -> int:
     """Return which of the clients a node is.
-
-    Args:
-        context: of the node.
 
     Raises:
         KeyError: its node config does not say.
@@ -221,10 +209,7 @@ def reply(
     """Return the reply of a node to a message.
 
     Args:
-        message: that is answered.
-        partition: of the node.
         arrays: records of arrays by name; None for none.
-        **metrics: numbers beside the partition.
     """
     content = RecordDict({**(arrays or {})})
     content[METRICS] = MetricRecord({"partition": partition, **metrics})
@@ -233,10 +218,6 @@ def reply(
 
 def metric(reply: Message, name: str) -> float:
     """Return one scalar of a reply's metrics.
-
-    Args:
-        reply: of a node.
-        name: of the metric.
 
     Raises:
         KeyError: it is not there.
@@ -248,10 +229,6 @@ def metric(reply: Message, name: str) -> float:
 def scalar(metrics: MetricRecord, name: str) -> float:
     """Return one scalar of a record of metrics.
 
-    Args:
-        metrics: the record.
-        name: of the metric.
-
     Raises:
         KeyError: it is not there.
         TypeError: it is not one number.
@@ -261,9 +238,6 @@ def scalar(metrics: MetricRecord, name: str) -> float:
 
 def participants(content: RecordDict) -> tuple[int, ...]:
     """Return the clients whose messages are in the aggregate that a message brings, sorted.
-
-    Args:
-        content: of the message.
 
     Raises:
         KeyError: it does not say.

@@ -23,11 +23,6 @@ Arrays = dict[str, npt.NDArray[Any]]
 def remember(context: Context, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Keep named arrays, in place of those that had the name before.
 
-    Args:
-        context: of the node.
-        name: under which they are kept.
-        arrays: by name.
-
     Raises:
         OSError: the file cannot be written.
         InputError: the folder is a symbolic link.
@@ -42,12 +37,7 @@ def remember(context: Context, name: str, arrays: Mapping[str, npt.NDArray[Any]]
 
 
 def recall(context: Context, name: str) -> Arrays:
-    """Return the arrays that were kept; none if there are none, or they cannot be read.
-
-    Args:
-        context: of the node.
-        name: under which they were kept.
-    """
+    """Return the arrays that were kept; none if there are none, or they cannot be read."""
     path = _path(context, name)
     if path is None:
         record = context.state.array_records.get(name)
@@ -59,12 +49,7 @@ def recall(context: Context, name: str) -> Arrays:
 
 
 def forget(context: Context, names: Iterable[str]) -> None:
-    """Remove the files of some names: they hold beliefs about a person.
-
-    Args:
-        context: of the node.
-        names: under which arrays were kept.
-    """
+    """Remove the files of some names: they hold beliefs about a person."""
     for name in names:
         if (path := _path(context, name)) is not None:
             with contextlib.suppress(OSError):

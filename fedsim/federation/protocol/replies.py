@@ -61,9 +61,7 @@ def sort_out(
     """Return the replies of the partitions that were asked, sorted out.
 
     Args:
-        replies: as they arrived.
         nodes: the Flower node of each partition.
-        asked: the partitions.
         inspect: raises ValueError, KeyError or TypeError for a reply that is not what was asked
             for.
     """
@@ -108,9 +106,6 @@ def failure(reply: Message) -> str:
     """Return why a node failed, in one line, which is not long whatever the node says.
 
     Ray puts a traceback before what was wrong, of which Flower may keep no more than its beginning.
-
-    Args:
-        reply: that has an error.
     """
     return brief(str(reply.error.reason).strip().rpartition("\n")[2], MOST_SAID)
 
@@ -119,7 +114,6 @@ def check_round(reply: Message, round: int) -> None:
     """Check that a reply is to this round.
 
     Args:
-        reply: of a node.
         round: counts from 1.
 
     Raises:
@@ -136,8 +130,6 @@ def check_records(
     """Check that a reply has the arrays that were asked for and no others.
 
     Args:
-        reply: of a node.
-        needed: names of arrays, by record.
         optional: records that may be there with any arrays.
 
     Raises:
@@ -158,13 +150,6 @@ def check_measurement(
 
     [T, P]: gradients and noise; [T] and [m] bool: in which trials the challenge takes part, in
     which candidates it is; distances [E, pairs]. Another shape might be broadcast to the right one.
-
-    Args:
-        reply: of a node.
-        trials: T.
-        parameters: P.
-        candidates: m.
-        evaluated: E, how many of the trials are.
 
     Raises:
         ValueError: it is not.
@@ -196,8 +181,6 @@ def check_findings(
     Args:
         reply: of the adversary's node.
         known: the names that findings may have (`finding_names`): they go into the run directory.
-        trials: T.
-        rounds: k.
         needed: the name of an array without which there is nothing to conclude from, None for none.
 
     Raises:

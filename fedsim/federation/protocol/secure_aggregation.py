@@ -64,7 +64,6 @@ def threshold(participation: Participation, round: int) -> int:
     """Return how many clients' shares unmask: all that join but those that may be missing.
 
     Args:
-        participation: who takes part in which round.
         round: counts from 1.
     """
     return participation.shares(round)
@@ -77,8 +76,6 @@ def client_mod(message: Message, context: Context, call_next: Handler) -> Messag
 
     Args:
         message: a stage of the protocol; only the masked sum's goes on to the handler.
-        context: of the node.
-        call_next: the train handler.
 
     Raises:
         SecureAggregationError: the request would bypass the protocol or weaken it.
@@ -191,10 +188,6 @@ class SecureSum:
 
     def unmask(self, replies: Mapping[int, Message], shape: tuple[int, ...]) -> Words:
         """Return the sum, modulo 2^32, of the masked replies.
-
-        Args:
-            replies: with masked sums, by node.
-            shape: of a sum.
 
         Raises:
             SecureAggregationError: too few clients answer the last stage, or messages and shares do
@@ -330,7 +323,6 @@ def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """Return a client's masked integers, int64.
 
     Args:
-        reply: of its node.
         shape: that they must have.
 
     Raises:
@@ -389,8 +381,6 @@ def agreed_setup(
     """Return what clients and server agree on in the first stage; it follows from the run.
 
     Args:
-        participation: who takes part in which round.
-        rounds: how many rounds, k.
         round: counts from 1; said where rounds have different clients.
     """
     clients = len(participation.participants(round))

@@ -82,12 +82,7 @@ class Account:
         return replace(row.kind, noise_multiplier=0.0) if self.clashes(row) else row.kind
 
     def after(self, row: Row, client: int) -> Counts:
-        """Return the rounds of a client with one more row among them.
-
-        Args:
-            row: in which the client was asked.
-            client: the partition.
-        """
+        """Return the rounds of a client with one more row among them."""
         counts = Counter(self.spent(client))
         if self.has(row):
             return counts

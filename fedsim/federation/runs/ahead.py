@@ -28,7 +28,6 @@ class Ahead:
         """Return what every client has spent in the end, each different account once.
 
         Args:
-            kind: of the rounds that are still to run.
             rounds: of each training.
         """
         alike = Counter({kind: rounds})
@@ -43,8 +42,6 @@ class Ahead:
         """Return the epsilon of the client who is worst off in the end, at the configured vantage.
 
         Args:
-            scheme: the mechanism as the configuration plans it.
-            kind: of the rounds that are still to run.
             rounds: of each training.
         """
         vantage = scheme.federation.vantage
@@ -55,12 +52,6 @@ def affordable(scheme: Scheme, kind: Rounds, most: int, ahead: Ahead) -> int:
     """Return how many rounds keep epsilon within privacy.stop-at.
 
     Exact: by bisection on accounted values, which grow with the rounds.
-
-    Args:
-        scheme: the mechanism as the configuration plans it.
-        kind: of the rounds.
-        most: how many are wanted.
-        ahead: how many trainings have them, beside what was spent.
     """
     limit = scheme.privacy.stop_at
 

@@ -113,7 +113,6 @@ class Attempt:
 
         Args:
             round: counts from 1.
-            participants: the clients that are asked.
 
         Raises:
             BudgetExceededError: it would exceed privacy.stop-at for a client at the configured
@@ -128,7 +127,6 @@ class Attempt:
 
         Args:
             round: counts from 1.
-            present: the clients that came.
 
         Raises:
             OtherClientsError: noise from the seed hid the sum of others in an earlier attempt;

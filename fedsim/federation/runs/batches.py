@@ -53,11 +53,6 @@ def experiment(config: Config) -> dict[str, Any]:
 def mark(config: Config, directory: RunDirectory, trials: range) -> npt.NDArray[np.uint8]:
     """Return what the file of a batch of trials is of: `experiment`, its run, its trials.
 
-    Args:
-        config: the experiment.
-        directory: of the run.
-        trials: the numbers of the batch.
-
     Returns:
         JSON as bytes, uint8 [n].
     """
@@ -71,11 +66,6 @@ def transcript_mark(
 
     Beside the experiment the prior, which its log-odds hold, and the budget that its rounds keep.
 
-    Args:
-        config: the experiment.
-        directory: of the run.
-        trials: their numbers.
-
     Returns:
         JSON as bytes, uint8 [n].
     """
@@ -88,11 +78,7 @@ def check_transcript(
     """Check that a transcript is what its mark says.
 
     Args:
-        config: the experiment.
-        directory: of the run.
         file: the transcript's name.
-        found: the mark, as it was read.
-        trials: how many the transcript has.
 
     Raises:
         InputError: it is of another run, of other trials, or of another configuration.
@@ -108,7 +94,6 @@ def ranges(config: Config, directory: RunDirectory | None = None) -> list[range]
     smaller than others.
 
     Args:
-        config: the experiment.
         directory: of the run, None for one that has not begun.
 
     Raises:
@@ -128,10 +113,6 @@ def ranges(config: Config, directory: RunDirectory | None = None) -> list[range]
 def finished(config: Config, directory: RunDirectory) -> list[int]:
     """Return the first trials of the batches whose findings are there.
 
-    Args:
-        config: the experiment.
-        directory: of the run.
-
     Raises:
         InputError: as of `ranges`.
     """
@@ -141,10 +122,6 @@ def finished(config: Config, directory: RunDirectory) -> list[int]:
 
 def rounds_of(directory: RunDirectory, batch: int) -> int:
     """Return how many rounds a finished batch of trials ran.
-
-    Args:
-        directory: of the run.
-        batch: its first trial.
 
     Raises:
         InputError: its file is damaged.

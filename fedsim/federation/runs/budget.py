@@ -36,8 +36,6 @@ def plan(
     """Return how many rounds every batch runs: training.rounds, or as many as the budget allows.
 
     Args:
-        config: the experiment.
-        nominal: the noise multiplier.
         directory: of a run to be continued, where finished batches of trials fix the number; None
             for one that has not begun.
         done: how many rounds of the training that is continued need not be run again.
@@ -92,7 +90,6 @@ def accept(directory: RunDirectory, epsilon: float) -> None:
     """Let the run in a directory cost so much in the end.
 
     Args:
-        directory: of the run.
         epsilon: above 0 and finite.
 
     Raises:

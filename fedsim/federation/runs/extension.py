@@ -18,7 +18,6 @@ def extend(directory: RunDirectory, trials: int) -> Config:
     """Set the number of trials of a run, and return its configuration from now on.
 
     Args:
-        directory: of the run; the caller holds its lock.
         trials: more than there are; or, where a larger number was given before and has not been
             reached, any that is not below the trials of the first plan, whose worlds were drawn
             together, and those that finished batches of trials hold.

@@ -62,10 +62,6 @@ def limits(scheme: Scheme, noise_multiplier: float) -> dict[str, float]:
     """Return what theory allows at the configured vantage: rho_alpha and rho_beta.
 
     Of all rounds that are planned. Empty under PAC noise, whose bound is another one.
-
-    Args:
-        scheme: the mechanism as the configuration plans it.
-        noise_multiplier: nominal.
     """
     if scheme.privacy.noise.mechanism.by_candidate:
         return {}

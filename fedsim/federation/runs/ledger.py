@@ -58,14 +58,7 @@ class Ledger:
         journal.drop_unfinished(self.path, written)
 
     def begin(self, trials: range, rounds: int, noise_multiplier: float, first: int = 1) -> Attempt:
-        """Return another attempt at a batch of trials.
-
-        Args:
-            trials: their numbers.
-            rounds: the number of the last one.
-            noise_multiplier: nominal.
-            first: the number of the first one.
-        """
+        """Return another attempt at a batch of trials."""
         account = self._accounts.setdefault(trials.start, Account())
         account.attempts += 1
         return Attempt(
@@ -90,9 +83,6 @@ class Ledger:
 def read(directory: RunDirectory) -> list[Row]:
     """Return the rows of a run, one for each round of an attempt: the last.
 
-    Args:
-        directory: of the run.
-
     Returns:
         Empty for a run that released nothing yet.
 
@@ -108,9 +98,6 @@ def verified(directory: RunDirectory) -> list[Row]:
     The last attempt of every finished batch of trials has its number of rounds, and a batch of
     trials at least one row for every round that events.jsonl says was run: the row is written
     first.
-
-    Args:
-        directory: of the run.
 
     Raises:
         InputError: some are not there, or as of `read`.
@@ -137,9 +124,6 @@ def rounds_seen(directory: RunDirectory) -> Counter[int]:
     """Return how many rounds of each batch events.jsonl says were run, over all attempts.
 
     One that a kill tore is missing.
-
-    Args:
-        directory: of the run.
 
     Raises:
         InputError: that file is damaged.

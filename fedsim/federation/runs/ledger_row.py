@@ -83,9 +83,6 @@ class Row:
     def of(cls, entry: Mapping[str, Any]) -> Self:
         """Return a row of the file.
 
-        Args:
-            entry: of the file, as JSON.
-
         Raises:
             KeyError: a value is missing.
             TypeError: a value is of another kind.
@@ -116,9 +113,6 @@ def planned_kind(
     """Return one round as the configuration plans it, with as many clients missing as may be.
 
     Args:
-        training: how the federation trains it.
-        participation: who takes part in which round.
-        nominal: the noise multiplier.
         round: counts from 1; all are alike but where it is public who joins them.
     """
     return Rounds(
@@ -133,14 +127,7 @@ def planned_kind(
 def planned_course(
     training: TrainingConfig, participation: Participation, nominal: float, rounds: int
 ) -> list[tuple[Rounds, frozenset[int]]]:
-    """Return the first planned rounds: the kind of each, and the accounts that it is charged to.
-
-    Args:
-        training: how the federation trains it.
-        participation: who takes part in which round.
-        nominal: the noise multiplier.
-        rounds: how many.
-    """
+    """Return the first planned rounds: the kind of each, and the accounts that it is charged to."""
     return [
         (
             planned_kind(training, participation, nominal, round),

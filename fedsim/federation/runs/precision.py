@@ -17,7 +17,6 @@ def interim_analyses(trials: TrialsConfig, confidence: float) -> dict[int, float
     Of the significance; empty where all trials are run whatever they show.
 
     Args:
-        trials: repetitions of the whole training.
         confidence: of every interval and bound, in (0, 1).
     """
     if not trials.until_halfwidth:
@@ -32,9 +31,7 @@ def design(trials_config: TrialsConfig, confidence: float, trials: int) -> Desig
     """Return the design of a campaign that ended, or is analysed, after so many trials.
 
     Args:
-        trials_config: repetitions of the whole training.
         confidence: confidence of every interval and bound.
-        trials: T.
 
     Raises:
         InputError: trials stop by what they show, and no interim analysis was planned here.
@@ -54,7 +51,6 @@ def halfwidth(trials: TrialsConfig, confidence: float, worlds: Bools, log_odds: 
     """Return half the length of the advantage's interval after some trials, at audit.confidence.
 
     Args:
-        trials: repetitions of the whole training.
         confidence: confidence of every interval and bound.
         worlds: bool [T].
         log_odds: the final ones of the configured vantage, [T].

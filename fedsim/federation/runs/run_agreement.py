@@ -21,13 +21,6 @@ def check(
 ) -> None:
     """Check that the facts of a run agree with its other files.
 
-    Args:
-        directory: of the run.
-        config: of config.toml.
-        facts: of facts.json.
-        transcript: of transcript.npz.
-        rows: of the ledger.
-
     Raises:
         InputError: for the first fact that contradicts another file.
     """

@@ -63,10 +63,6 @@ class RunDirectory:
 
         A directory that holds the same configuration is continued.
 
-        Args:
-            path: of the directory.
-            config: the experiment.
-
         Raises:
             InputError: it holds another run, or cannot be written.
         """
@@ -129,7 +125,6 @@ class RunDirectory:
         """Write a file atomically.
 
         Args:
-            name: of the file, in this directory.
             text: its content, written as UTF-8.
         """
         private_files.write(self._place(name), text.encode())
@@ -138,7 +133,6 @@ class RunDirectory:
         """Write strict JSON atomically.
 
         Args:
-            name: of the file, in this directory.
             value: without NaN and infinity.
 
         Raises:
@@ -151,7 +145,6 @@ class RunDirectory:
         """Return a JSON file of this run.
 
         Args:
-            name: of the file, in this directory.
             needed: the keys that it must have.
 
         Raises:
@@ -186,10 +179,6 @@ class RunDirectory:
     def write_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Write named arrays atomically, as compressed .npz.
 
-        Args:
-            name: of the file, in this directory.
-            arrays: of numbers, by name.
-
         Raises:
             ValueError: an array holds Python objects.
         """
@@ -203,7 +192,6 @@ class RunDirectory:
         """Return named arrays, all, or those of `only` that there are.
 
         Args:
-            name: of the file, in this directory.
             only: which are wanted; None for all.
 
         Raises:
@@ -216,7 +204,6 @@ class RunDirectory:
         """Return the error that says that a file is damaged, and why, and what makes it anew.
 
         Args:
-            name: of the file, in this directory.
             why: it is; "" where nothing more is known.
         """
         remedy = (
@@ -291,10 +278,6 @@ class RunDirectory:
 
 def check(path: Path, config: Config) -> bool:
     """Return whether a directory holds the run of this configuration already.
-
-    Args:
-        path: of the directory.
-        config: the experiment.
 
     Raises:
         InputError: it holds another run, or something else.

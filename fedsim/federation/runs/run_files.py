@@ -93,7 +93,6 @@ def check(schema: type[Part], value: Mapping[str, Any]) -> None:
 
     Args:
         schema: what it must look like.
-        value: as it was read.
 
     Raises:
         ValueError: a key is missing or of another kind; it names the first.

@@ -43,7 +43,6 @@ def describe(
     """Return what one training of a run released, at worst over its batches of trials.
 
     Args:
-        scheme: the mechanism as the configuration plans it.
         nominal: the noise multiplier, for a run without rows.
         rows: of its ledger; without any it is what the configuration plans.
         client: whose records; None for those of the client who is worst off.
@@ -60,7 +59,6 @@ def describe_everything(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> 
     """Return what all trainings of a run released together, of the client who is worst off.
 
     Args:
-        scheme: the mechanism as the configuration plans it.
         nominal: the noise multiplier, for a run without rows.
         rows: of its ledger; without any it is all that the configuration plans.
 
@@ -77,9 +75,6 @@ def describe_everything(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> 
 
 def describe_run(directory: RunDirectory) -> tuple[Releases, Releases | None]:
     """Return what one training of a run released, and all of them together.
-
-    Args:
-        directory: of the run.
 
     Returns:
         As `describe`, and as `describe_everything`.
@@ -100,7 +95,6 @@ def curve(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np
     round, before it as `running_epsilon`.
 
     Args:
-        scheme: the mechanism as the configuration plans it.
         nominal: the noise multiplier, for a run without rows.
         rows: of its ledger; without any it is of all rounds that are planned.
 
@@ -145,7 +139,6 @@ def earlier_rounds(scheme: Scheme, rows: Sequence[Row]) -> int:
     """Return how many rounds of interrupted attempts count beside those of the last attempt.
 
     Args:
-        scheme: the mechanism as the configuration plans it.
         rows: of the run's ledger.
     """
     if not rows:

@@ -106,10 +106,7 @@ def submit(home: Path, connection: str, app: Path, run_config: Path, *options: s
     """Return a run that was submitted.
 
     Args:
-        home: the Flower home.
         connection: the SuperLink's name in it.
-        app: the folder of the app.
-        run_config: its run configuration, a TOML file.
         *options: of `flwr run` besides.
 
     Raises:
@@ -121,10 +118,6 @@ def submit(home: Path, connection: str, app: Path, run_config: Path, *options: s
 
 def flwr(home: Path, *arguments: str) -> dict[str, Any]:
     """Return the JSON of one `flwr` command.
-
-    Args:
-        home: the Flower home.
-        *arguments: the command and its options.
 
     Raises:
         FlowerError: it failed.
@@ -163,9 +156,6 @@ def environment(home: Path) -> dict[str, str]:
 
 def executable(name: str) -> str:
     """Return the path of a command, beside this Python or on the PATH.
-
-    Args:
-        name: of the command.
 
     Raises:
         FlowerError: it is in neither place.

@@ -69,10 +69,7 @@ class InProcessGrid(Grid):
         """Return a new message.
 
         Args:
-            content: of the message.
             message_type: Flower's name of its kind.
-            dst_node_id: the node that it is for.
-            group_id: of the messages that it belongs with.
             ttl: for how long it is good, in seconds; None for Flower's default.
         """
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
@@ -112,11 +109,7 @@ class InProcessGrid(Grid):
         return [self._replies.pop(id) for id in message_ids if id in self._replies]
 
     def execute(self, message: Message) -> Message:
-        """Return the ClientApp's reply to one message; what every message passes through.
-
-        Args:
-            message: for a node of this grid.
-        """
+        """Return the ClientApp's reply to one message; what every message passes through."""
         assign_message_id(message)
         message.content = _copied(message.content)
         try:

@@ -10,8 +10,6 @@ def listening(host: str, port: int, timeout: float = TIMEOUT) -> bool:
     """Return whether a program takes a connection on a port.
 
     Args:
-        host: its address.
-        port: its number.
         timeout: how long it has, in seconds.
     """
     try:

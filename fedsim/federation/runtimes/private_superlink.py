@@ -32,12 +32,7 @@ FIRST = 1
 
 
 def held_by_descendant(ancestor: psutil.Process, connection: tuple[End, End]) -> bool:
-    """Return whether a living descendant of a living process holds a TCP connection.
-
-    Args:
-        ancestor: whose descendants are looked through.
-        connection: the end that is asked about, and the other.
-    """
+    """Return whether a living descendant of a living process holds a TCP connection."""
     try:
         descendants = ancestor.children(recursive=True)
     except psutil.NoSuchProcess:
@@ -79,9 +74,6 @@ class Private:
 
 def starter(pid: int) -> psutil.Process:
     """Return the process that started this one.
-
-    Args:
-        pid: its number.
 
     Raises:
         SystemExit: it did not start this one or has ended, so that this one is a child of the

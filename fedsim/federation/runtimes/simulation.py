@@ -66,9 +66,6 @@ def require_ray() -> None:
 def simulation(config: Config) -> Iterator[Submission]:
     """Start a private SuperLink, submit the run, and stop everything at the end.
 
-    Args:
-        config: the experiment.
-
     Yields:
         The run.
 

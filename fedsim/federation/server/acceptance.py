@@ -53,13 +53,9 @@ def accept(
     """Return the good replies by partition, sorted.
 
     Args:
-        batch: the batch of trials.
-        answers: all messages that came.
-        what: was asked, for the error message.
         tolerated: how many clients may be missing.
         needed: the client that may not, None for nobody.
         asked: who was asked, None for everybody.
-        inspect: raises ValueError for an invalid reply.
         log_event: where missing clients are noted.
 
     Raises:
@@ -105,9 +101,6 @@ def accept_round(
     """Return the clients' good replies of a round.
 
     Args:
-        batch: the batch of trials.
-        round: the round.
-        answers: all messages that came.
         secure: the exchange that the messages are masked by; None where the server sees them.
         log_event: where missing clients are noted.
 
@@ -137,9 +130,6 @@ def accept_findings(
     """Return the adversary's reply.
 
     Args:
-        batch: the batch of trials.
-        answers: all messages that came.
-        rounds: k, how many were run.
         log_event: as of `accept`.
 
     Raises:
@@ -171,8 +161,6 @@ def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | No
     """Return how far the target moves a sum, as its client says, float64 [T].
 
     Args:
-        sending: of the round that is about to begin.
-        grid: sends the question.
         log_event: as of `accept`.
 
     Raises:
@@ -241,8 +229,6 @@ def check_size(batch: Batch, round: Round, reply: Message) -> None:
     """Check that a sum is no longer than its client's can be, or within the grid.
 
     Args:
-        batch: the batch of trials.
-        round: the round.
         reply: of the client, with a sum of the round's shape.
 
     Raises:

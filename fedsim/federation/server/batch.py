@@ -78,7 +78,6 @@ class Batch:
         """Return whether a client that is asked sends a sum, or is the adversary and looks on.
 
         Args:
-            partition: the client.
             round: counts from 1.
         """
         return partition in self.config.participation.participants(round)
@@ -104,12 +103,7 @@ class Batch:
         )
 
     def unknown_noise(self, vantage: Vantage, participants: tuple[int, ...]) -> frozenset[int]:
-        """Return whose noise hides the target from a vantage: sources, as of `TrustModel`.
-
-        Args:
-            vantage: who looks.
-            participants: the clients that took part in the round.
-        """
+        """Return whose noise hides the target from a vantage: sources, as of `TrustModel`."""
         return self.config.federation.trust.model.unknown_noise(
             vantage,
             participants,
@@ -170,11 +164,7 @@ class Received:
         return messages.array_record(**arrays) if arrays else None
 
     def for_auditors(self, config: Config) -> ArrayRecord | None:
-        """Return every client's message by its number; None where auditors are sent the sum.
-
-        Args:
-            config: the experiment.
-        """
+        """Return every client's message by its number; None where auditors are sent the sum."""
         if config.federation.auditor_sees == "sums":
             return None
         sent = self.records(messages.REPLY)

@@ -41,7 +41,6 @@ def write(directory: RunDirectory, checkpoint: Checkpoint) -> None:
     """Write a checkpoint in place of the one before.
 
     Args:
-        directory: of the run.
         checkpoint: that is kept; it holds what was released, and nothing of a single client.
     """
     arrays: Arrays = {
@@ -58,9 +57,6 @@ def write(directory: RunDirectory, checkpoint: Checkpoint) -> None:
 
 def read(directory: RunDirectory) -> Checkpoint | None:
     """Return where a training goes on; None from the beginning.
-
-    Args:
-        directory: of the run.
 
     Raises:
         InputError: the file is damaged, or of another run.

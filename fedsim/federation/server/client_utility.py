@@ -24,20 +24,12 @@ POINTS = 10
 
 
 def clients(count: int) -> list[int]:
-    """Return the clients that are looked at, spread evenly over all.
-
-    Args:
-        count: how many there are.
-    """
+    """Return the clients that are looked at, spread evenly over all."""
     return np.unique(np.linspace(0, count - 1, min(count, MOST_CLIENTS)).astype(int)).tolist()
 
 
 def rounds(last: int) -> list[int]:
-    """Return the rounds after which they are, 0 for the first model.
-
-    Args:
-        last: the number of the last round.
-    """
+    """Return the rounds after which they are, 0 for the first model."""
     return np.unique(np.linspace(0, last, POINTS + 1).round().astype(int)).tolist()
 
 
@@ -45,8 +37,6 @@ def measure(rules: GameRules, known: Federation, model: Tensor, round: int) -> d
     """Return how well a model, and the clients' own after it, do.
 
     Args:
-        rules: what the game is played with.
-        known: its data and model.
         model: float32 [1, P], of the first trial.
         round: after which it is the model.
 

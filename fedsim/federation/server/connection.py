@@ -20,7 +20,6 @@ def connected(
 
     Args:
         grid: with a node for each client.
-        config: the experiment.
         directory: of the run; where it names the clients' nodes, no others are let in.
 
     Raises:

@@ -33,9 +33,6 @@ def train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) ->
 
     Args:
         grid: with a node for each client.
-        plan: of what is left of the training.
-        known: the federation.
-        directory: of the run, whose lock the caller holds.
 
     Raises:
         InputError: the directory is damaged, or what is left costs more than was agreed to.

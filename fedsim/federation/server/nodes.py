@@ -72,11 +72,7 @@ class Auditors:
             log_event(auditor=node, joined=True)
 
     def look_around(self, grid: Grid) -> None:
-        """Read what auditors answered, and ask new nodes who they are; waits for nobody.
-
-        Args:
-            grid: with the messages of the run.
-        """
+        """Read what auditors answered, and ask new nodes who they are; waits for nobody."""
         self._listen(grid)
         present = set(grid.get_node_ids())
         for node in sorted(self.nodes - present):
@@ -91,8 +87,6 @@ class Auditors:
         """Send every auditor a message; waits for nobody.
 
         Args:
-            grid: sends it.
-            kind: its Flower type.
             content: returns what one of them is sent.
         """
         behind = Counter(self._awaited.values())
@@ -105,7 +99,6 @@ class Auditors:
         """Let the auditors fetch their last messages, then end the run.
 
         Args:
-            grid: with the messages of the run.
             timeout: how long they have, in seconds.
         """
         deadline = time.monotonic() + timeout
@@ -161,9 +154,6 @@ class Auditors:
 def registered_nodes(directory: RunDirectory) -> dict[int, int] | None:
     """Return the node of each client, where a run's directory says which they are.
 
-    Args:
-        directory: of the run.
-
     Returns:
         Flower nodes by partition; None where it does not say.
 
@@ -189,8 +179,6 @@ def connect(
     """Return the nodes of a run, once every client's is there.
 
     Args:
-        grid: with the nodes.
-        clients: how many there are.
         timeout: how long they have to connect, in seconds.
         registered: the one node that each partition is believed of, so that a node which is
             nobody's cannot stop a run by what it says; None where anybody is believed.
@@ -304,7 +292,6 @@ def check_data(
     """Ask every client for the digest of its data, and compare it with what the server expects.
 
     Args:
-        grid: sends the questions.
         nodes: the Flower node of each partition.
         digest: returns what is expected of a client, given whether its records themselves are told.
         timeout: how long the clients have, in seconds.

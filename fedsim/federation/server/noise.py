@@ -36,9 +36,6 @@ def add(
     """Return a round's sum with the server's noise.
 
     Args:
-        mechanism: of the batch.
-        batch: the batch of trials.
-        round: the round.
         received: the clients' replies.
         total: the sum of their messages, float64 of the round's shape; may be overwritten.
     """
@@ -61,8 +58,6 @@ def summed(
     """Return the sum of the clients' messages, float64 of the round's shape.
 
     Args:
-        batch: the batch of trials.
-        round: the round.
         received: the clients' replies.
         secure: the exchange that the messages are masked by; None where the server sees them.
         log_event: where clients that do not help to unmask are noted.

@@ -36,9 +36,7 @@ class Observations:
         adversary learns is not asked about twice.
 
         Args:
-            round: the round.
             received: the clients' replies.
-            noised: the sum with its noise.
         """
         if self._batch.challenge is NOBODY:
             return
@@ -75,12 +73,7 @@ class Observations:
         return {vantage: step.learnt for vantage, step in steps.items()}
 
     def score_canaries(self, round: Round, release: Release) -> None:
-        """Look for every canary in the released sum, as anybody can who is sent it.
-
-        Args:
-            round: the round.
-            release: of that round.
-        """
+        """Look for every canary in the released sum, as anybody can who is sent it."""
         config = self._batch.config
         if not config.canaries.count:
             return

@@ -99,9 +99,6 @@ class Plan:
     def left(self, directory: RunDirectory) -> "Plan":
         """Return the plan of what a directory's finished batches leave.
 
-        Args:
-            directory: of the run; the caller holds its lock.
-
         Raises:
             InputError: as of `budget.plan` and `batches.ranges`.
         """
@@ -132,9 +129,6 @@ def preflight(config: Config) -> Plan:
 
     The noise multiplier is searched for here and nowhere else.
 
-    Args:
-        config: the experiment.
-
     Raises:
         InputError: its noise, its budget or its report is impossible.
     """
@@ -156,9 +150,6 @@ def default_directory(run: RunConfig) -> Path:
 
 def check(config: Config) -> None:
     """Check for what would fail in the middle of a run.
-
-    Args:
-        config: the experiment.
 
     Raises:
         InputError: something would.
@@ -197,11 +188,6 @@ def _check_aggregation(
 
 def check_rounding(scheme: Scheme, nominal: float, parameters: int) -> None:
     """Check that the integers of distributed trust are fine enough for its noise.
-
-    Args:
-        scheme: the mechanism as the configuration plans it.
-        nominal: the noise multiplier.
-        parameters: P, of the model.
 
     Raises:
         InputError: they are too coarse.

@@ -48,10 +48,7 @@ class PollingGrid(Grid):
         """Return a new message.
 
         Args:
-            content: of the message.
             message_type: Flower's name of its kind.
-            dst_node_id: the node that it is for.
-            group_id: of the messages that it belongs with.
             ttl: for how long it is good, in seconds; None for Flower's default.
         """
         return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
@@ -61,11 +58,7 @@ class PollingGrid(Grid):
         return self._grid.get_node_ids()
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Return the ids of messages that were sent.
-
-        Args:
-            messages: to be sent.
-        """
+        """Return the ids of messages that were sent."""
         return self._grid.push_messages(messages)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
@@ -78,7 +71,6 @@ class PollingGrid(Grid):
         """Return the replies to messages that are sent.
 
         Args:
-            messages: to be sent.
             timeout: how long replies have, in seconds; None to wait for all.
 
         Returns:

@@ -33,21 +33,12 @@ class Sending:
     sensitivities: Floats | None = None
 
     def to_clients(self, kind: str, clients: Iterable[int]) -> list[Message]:
-        """Return a message to each of some clients.
-
-        Args:
-            kind: its Flower type.
-            clients: their partitions.
-        """
+        """Return a message to each of some clients."""
         nodes = self.batch.nodes
         return [Message(self._content(client), nodes[client], kind) for client in sorted(clients)]
 
     def to_everybody(self, role: Role) -> RecordDict:
-        """Return the model and what the round before released, for somebody in a role.
-
-        Args:
-            role: of the receiver.
-        """
+        """Return the model and what the round before released, for somebody in a role."""
         content = RecordDict(
             {messages.REQUEST: self.request(role).to_record(), messages.MODEL: self.arrays}
         )
@@ -72,11 +63,7 @@ class Sending:
         return messages.array_record(sum=self.release.aggregate), present
 
     def request(self, role: Role) -> Request:
-        """Return what somebody in a role is asked; who is told of the target is its own.
-
-        Args:
-            role: of the receiver.
-        """
+        """Return what somebody in a role is asked; who is told of the target is its own."""
         batch, target_fields = self.batch, (-1, -1, -1)
         if role in (Role.TARGET_CLIENT, Role.ADVERSARY, Role.AUDITOR):
             target = batch.challenge

@@ -78,7 +78,6 @@ class ResumableDPSGD(DPSGD):
             server_round: Flower's number of the round.
             arrays: the model, float32 [1, P].
             config: Flower's, not looked at.
-            grid: by which auditors are informed and keys exchanged.
 
         Raises:
             BudgetExceededError: the round would exceed privacy.stop-at.
@@ -92,7 +91,6 @@ class ResumableDPSGD(DPSGD):
 
         Args:
             server_round: Flower's number of the round.
-            replies: as they arrived.
 
         Returns:
             The next model, and the clients' computing time together.
@@ -122,7 +120,6 @@ class ResumableDPSGD(DPSGD):
             server_round: Flower's number of the round.
             arrays: the model, float32 [1, P].
             config: Flower's, not looked at.
-            grid: by which auditors are informed.
 
         Returns:
             No messages: nobody concludes anything from the model of a training.
@@ -136,7 +133,6 @@ class ResumableDPSGD(DPSGD):
 
         Args:
             server_round: Flower's number of the round.
-            replies: none.
 
         Returns:
             No time; None before the last round.

@@ -70,7 +70,6 @@ class DPSGD(Strategy):
             server_round: counts from 1.
             arrays: the model, float32 [T, P].
             config: Flower's, not looked at.
-            grid: by which auditors are informed and keys exchanged.
 
         Raises:
             BudgetExceededError: the round would exceed privacy.stop-at.
@@ -88,7 +87,6 @@ class DPSGD(Strategy):
 
         Args:
             server_round: counts from 1.
-            replies: as they arrived.
 
         Returns:
             The next model, and the clients' computing time.
@@ -117,7 +115,6 @@ class DPSGD(Strategy):
             server_round: counts from 1; none before the last.
             arrays: the model, float32 [T, P].
             config: Flower's, not looked at.
-            grid: by which auditors are informed.
         """
         if server_round < self.last_round:
             return []
@@ -132,7 +129,6 @@ class DPSGD(Strategy):
 
         Args:
             server_round: counts from 1.
-            replies: as they arrived.
 
         Returns:
             The adversary's computing time; None before the last round.
@@ -163,9 +159,6 @@ class DPSGD(Strategy):
         node's; arrays of other vantages than the configured one have it in their names. With
         `audit.bayesian-pairs`, also what the clients found of their own records,
         `bayesian_distances` [E, k, pairs].
-
-        Args:
-            grid: by which the node is asked.
 
         Raises:
             ClientFailedError: as of `acceptance.accept_findings`.

@@ -37,12 +37,8 @@ def clipped_parts(
     Args:
         unit: what neighbouring federations differ in, one record or all data of one
             client.
-        records: how many records D has.
-        copies: how many copies of the target D has.
         known: the federation's data.
-        chosen: the challenge.
         planted: how many of the configured canaries are in this client's records.
-        partition: the client.
 
     Returns:
         Its records, or n where the server does not read them, the copies of a crafted challenge
@@ -71,12 +67,8 @@ def longest_sum(
     """Return how long the message of a client can be in every trial, noise included.
 
     Args:
-        rules: what the game is played with.
         known: the federation's data.
-        chosen: the challenge.
-        partition: the client.
         noise_std: [T], of the noise that each of the trials has in a step if clients add it.
-        size: P, the number of parameters.
 
     Returns:
         [T]; infinity where nothing is clipped.

@@ -67,9 +67,6 @@ class _Shelf:
 def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
     """Return a round as JSON values and arrays.
 
-    Args:
-        observed: the round.
-
     Returns:
         Its text, with places in a table of arrays; and the arrays in the table's order,
         little-endian.
@@ -151,7 +148,6 @@ def unpacked_round(text: Mapping[str, Any], arrays: list[npt.NDArray[Any]]) -> O
     """Return the round of a record; the inverse of `packed_round`.
 
     Args:
-        text: of the record.
         arrays: of the record, in its table's order.
 
     Raises:
@@ -240,9 +236,6 @@ def _scalar(value: Any) -> Scalar:
 def whole_of(value: Any) -> int:
     """Return a value that must be a whole number.
 
-    Args:
-        value: of JSON.
-
     Raises:
         ValueError: it is none.
     """
@@ -266,9 +259,6 @@ def _real(value: Any) -> float:
 
 def text_of(value: Any) -> str:
     """Return a value that must be text.
-
-    Args:
-        value: of JSON.
 
     Raises:
         ValueError: it is none.

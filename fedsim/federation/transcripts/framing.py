@@ -201,9 +201,6 @@ class Scan:
 def opened(path: Path) -> io.FileIO:
     """Return a file opened to read, unbuffered: a buffer keeps what the next writer has cut off.
 
-    Args:
-        path: of the file.
-
     Raises:
         InputError: it cannot be opened.
     """
@@ -242,12 +239,7 @@ def _read(file: io.FileIO, length: int) -> memoryview:
 
 
 def write_bytes(file: io.FileIO, content: bytes) -> None:
-    """Write all of it; one system call may take only some.
-
-    Args:
-        file: open, unbuffered.
-        content: to be written.
-    """
+    """Write all of it; one system call may take only some."""
     rest = memoryview(content)
     while rest:
         rest = rest[file.write(rest) :]
@@ -258,6 +250,5 @@ def guard(digest: bytes, prefix: bytes) -> bytes:
 
     Args:
         digest: the checksum of the record before.
-        prefix: kind and length, packed.
     """
     return hashlib.sha256(digest + prefix).digest()[:GUARD]

@@ -19,7 +19,6 @@ def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> S
     Rounds that it missed add nothing: a score is the sum over those it saw.
 
     Args:
-        rounds: of the transcript, in its order.
         data_root: where this machine has the records, for scores that are made with them; "" for
             where the run's configuration says.
 

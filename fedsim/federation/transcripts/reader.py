@@ -65,9 +65,6 @@ class Reader:
 def read(path: Path) -> Transcript:
     """Return a whole transcript. A torn last record is dropped, and counted in `torn`.
 
-    Args:
-        path: of the file.
-
     Raises:
         InputError: it is missing or damaged; the message names the record.
     """
@@ -87,7 +84,6 @@ def follow(
     Ends when the recorder says so, or when it is to stop and nothing whole is left.
 
     Args:
-        path: of the file.
         interval: between two looks, in seconds.
         stop: returns True when following is to stop.
 
@@ -111,7 +107,6 @@ def wait_for_header(
     """Wait until a transcript has its header.
 
     Args:
-        path: of the file.
         interval: between two looks, in seconds.
         stop: returns True when waiting is to stop.
 
@@ -130,9 +125,6 @@ def wait_for_header(
 
 def has_ended(path: Path) -> bool:
     """Return whether a recorder said that nothing follows.
-
-    Args:
-        path: of the file.
 
     Raises:
         InputError: as of `Reader`.

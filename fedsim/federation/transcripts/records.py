@@ -133,11 +133,7 @@ class ObservedRound:
 
 
 def not_of_an_auditor(observed: ObservedRound) -> InputError:
-    """Return the error for a round that no auditor's node of fedsim recorded.
-
-    Args:
-        observed: the round.
-    """
+    """Return the error for a round that no auditor's node of fedsim recorded."""
     return InputError(
         f"round {observed.round} of this transcript was not recorded by an auditor's node of "
         "fedsim; give the transcript that the node wrote"

@@ -73,9 +73,6 @@ class Writer:
     def append(self, observed: ObservedRound) -> None:
         """Append one round.
 
-        Args:
-            observed: the round.
-
         Raises:
             InputError: an array is not numeric, or the record too large.
             OSError: it cannot be written; the file is as before.

@@ -35,30 +35,18 @@ def times(counts: Counts, trainings: int) -> Counts:
 
     Args:
         counts: the rounds of each of them.
-        trainings: how many there are.
     """
     return Counter({kind: count * trainings for kind, count in counts.items()})
 
 
 def described(scheme: Scheme, counts: Counts) -> Releases:
-    """Return what a federation releases in some rounds.
-
-    Args:
-        scheme: the mechanism as the configuration plans it.
-        counts: the rounds.
-    """
+    """Return what a federation releases in some rounds."""
     rounds = (replace(kind, count=count) for kind, count in counts.items())
     return replace(privacy.describe(scheme, 0.0), rounds=tuple(rounds))
 
 
 def epsilon_of(scheme: Scheme, counts: Counts, vantage: Vantage) -> float:
-    """Return epsilon of rounds, at privacy.delta by privacy.accountant; infinite without noise.
-
-    Args:
-        scheme: the mechanism as the configuration plans it.
-        counts: the rounds.
-        vantage: towards whom.
-    """
+    """Return epsilon of rounds, at privacy.delta by privacy.accountant; infinite without noise."""
     if not counts:
         return 0.0
     mechanism = described(scheme, counts).towards(vantage)
@@ -71,12 +59,6 @@ def running_epsilon(scheme: Scheme, counts: Counts, total: Counts, vantage: Vant
     Counts are rounded up, as `rounded_up` says, so that a long training needs few evaluations.
     Where records are sampled, and clients that add the noise, all rounds count as that of least
     noise: no two clients' rounds are alike, and every evaluation takes a while.
-
-    Args:
-        scheme: the mechanism as the configuration plans it.
-        counts: the rounds so far.
-        total: all rounds in the end.
-        vantage: towards whom.
     """
     if counts == total:
         return epsilon_of(scheme, counts, vantage)
@@ -101,24 +83,12 @@ def _as_the_least_noise(counts: Counts, total: Counts) -> Counts:
 
 
 def at_vantages(scheme: Scheme, counts: Counts, total: Counts) -> dict[str, float]:
-    """Return the `running_epsilon` of every vantage by its name.
-
-    Args:
-        scheme: the mechanism as the configuration plans it.
-        counts: the rounds so far.
-        total: all rounds in the end.
-    """
+    """Return the `running_epsilon` of every vantage by its name."""
     return {vantage.value: running_epsilon(scheme, counts, total, vantage) for vantage in Vantage}
 
 
 def within(scheme: Scheme, counts: Counts, limit: float) -> bool:
-    """Return whether some rounds keep epsilon within a limit at the configured vantage.
-
-    Args:
-        scheme: the mechanism as the configuration plans it.
-        counts: the rounds.
-        limit: of epsilon, at privacy.delta.
-    """
+    """Return whether some rounds keep epsilon within a limit at the configured vantage."""
     return epsilon_of(scheme, counts, scheme.federation.vantage) <= limit * (1 + ROUNDING)
 
 

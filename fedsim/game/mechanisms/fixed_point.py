@@ -131,7 +131,6 @@ class FixedPoint:
 
         Args:
             words: the integers modulo 2^32.
-            messages: m.
 
         Raises:
             ValueError: they cannot.
@@ -143,9 +142,6 @@ class FixedPoint:
 
     def total_variation(self, rounds: int) -> float:
         """Return tau: how far a training is from the Gaussian mechanism, as the module says.
-
-        Args:
-            rounds: k, of the training.
 
         Returns:
             0 to 1; 0.0 where it is below what a double can hold.
@@ -172,12 +168,9 @@ def choose(
     """Return the finest grid on which no sum of all clients' messages can wrap.
 
     Args:
-        noise_multiplier: z, nominal.
         sensitivity: Delta, of a sum that is not rounded.
-        clipping_norm: C.
         records: n, of how many clipped gradients a client's sum is made at most.
         clients: m, the most that are summed.
-        parameters: P.
         expected: how many clients together add the noise; None for all m.
 
     Raises:
@@ -205,11 +198,6 @@ def choose(
 def agreed(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoint:
     """Return the grid that the clients and the server of a federation all come to by themselves.
 
-    Args:
-        scheme: the mechanism as the configuration plans it.
-        noise_multiplier: z, nominal.
-        parameters: P.
-
     Raises:
         InputError: as of `choose`.
     """
@@ -230,9 +218,6 @@ def check(fixed_point: FixedPoint, rounds: int, delta: float, epsilon: float) ->
     """Check that what rounding may give away is negligible beside delta.
 
     Args:
-        fixed_point: the grid.
-        rounds: k.
-        delta: of the guarantee.
         epsilon: at delta, of all rounds, at the vantage point where it is largest.
 
     Raises:

@@ -27,9 +27,6 @@ def noise_multiplier(scheme: Scheme) -> float:
     with the configured colluders, and for the case that as many clients as are tolerated are
     missing in every round. A noise multiplier that is given is taken as it is.
 
-    Args:
-        scheme: the mechanism as the configuration plans it.
-
     Returns:
         0 for noise that is no multiple of a sensitivity.
 
@@ -109,8 +106,6 @@ def describe(scheme: Scheme, nominal: float, vantage: Vantage | None = None) -> 
     0.
 
     Args:
-        scheme: the mechanism as the configuration plans it.
-        nominal: the noise multiplier.
         vantage: towards whom a client is worst off; None for the configured one.
     """
     first, *others = histories(scheme.participation, scheme.training.rounds)
@@ -155,9 +150,5 @@ def mechanism(scheme: Scheme, nominal: float) -> Mechanism:
     """Return the mechanism that stands between the configured vantage and the challenge record.
 
     Its steps are all noisy steps that a client takes, also those within a round.
-
-    Args:
-        scheme: the mechanism as the configuration plans it.
-        nominal: the noise multiplier.
     """
     return describe(scheme, nominal).towards(scheme.federation.vantage)

@@ -9,11 +9,6 @@ from fedsim.privacy import mechanism
 def grid(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoint | None:
     """Return the grid of clients' messages; None where they are sent as floating-point numbers.
 
-    Args:
-        scheme: the mechanism as the configuration plans it.
-        noise_multiplier: nominal.
-        parameters: P, of the model.
-
     Raises:
         InputError: where no grid has room for the noise.
     """
@@ -24,11 +19,6 @@ def grid(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoint
 
 def sensitivity(scheme: Scheme, noise_multiplier: float, parameters: int) -> float:
     """Return how far the target moves the sum, rounding included: what noise is a multiple of.
-
-    Args:
-        scheme: the mechanism as the configuration plans it.
-        noise_multiplier: nominal.
-        parameters: P, of the model.
 
     Raises:
         InputError: as of `grid`.

@@ -28,10 +28,6 @@ def suffix(vantage: Vantage, primary: Vantage) -> str:
     """Return what the transcript appends to the names of a vantage point's arrays.
 
     Nothing for the configured one; else for example "_released_model".
-
-    Args:
-        vantage: whose arrays they are.
-        primary: the configured one.
     """
     return "" if vantage is primary else "_" + vantage.value.replace("-", "_")
 
@@ -47,7 +43,6 @@ def tells_noise(
 
     Args:
         federation: who holds the records, who adds the noise, where the adversary sits.
-        vantages: whose beliefs are computed.
         target_client: whether the client holds the challenge, or is it.
         adversary: whether it is the curious participant.
         colluder: whether it tells its noise.

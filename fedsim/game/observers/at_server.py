@@ -42,7 +42,6 @@ def is_exact(local_steps: int, adversary_rounds: str, audit_mode: str, vantage: 
         audit_mode: how the belief is computed: as the "participant" must, from what it
             receives and knows, or by an "oracle" from the noise, which the auditor of a
             campaign reads.
-        vantage: who looks.
     """
     exact = vantage in vantages.EXACT and local_steps == 1
     if vantage is Vantage.PARTICIPANT and adversary_rounds == "own":
@@ -52,9 +51,6 @@ def is_exact(local_steps: int, adversary_rounds: str, audit_mode: str, vantage: 
 
 def check(config: Config) -> None:
     """Check that the adversary at the server knows what it needs, and looks where it is to.
-
-    Args:
-        config: the experiment.
 
     Raises:
         InputError: it does not.

@@ -40,7 +40,6 @@ def measure(
         worlds: b, bool [T].
         participation: B, bool [T]; None if the record surely takes part.
         unknowns: which of the parts are the w of a vantage point.
-        sampling_rate: q.
 
     Raises:
         ValueError: the noise of a source of a vantage point is missing, disclosed twice, or not

@@ -83,7 +83,6 @@ class Memory:
         """Return the memory of named arrays, the inverse of `to_arrays`.
 
         Args:
-            arrays: by name.
             device: where the hypotheses go.
 
         Raises:

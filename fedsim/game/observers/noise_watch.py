@@ -56,7 +56,6 @@ class NoiseWatch:
 
         Args:
             released: [P], the sum.
-            std: of the noise that is claimed of it.
             messages: [P] of each client, where the auditor is sent them.
             own_std: of the noise that a client claims of its message.
         """
@@ -112,7 +111,6 @@ def alarms(accused: Sequence[str], limits: Mapping[str, float]) -> list[str]:
     """Return what has less noise than is claimed.
 
     Args:
-        accused: the series, at the confidence of an alarm.
         limits: of every series, likewise.
     """
     sure = f"with confidence {ALARM_CONFIDENCE:g}, whatever the records are"
@@ -123,8 +121,6 @@ def claimed_std(scheme: Scheme, noise_multiplier: float, sources: int) -> float:
     """Return the standard deviation of the noise that so many clients add together.
 
     Args:
-        scheme: the mechanism as the configuration plans it.
-        noise_multiplier: nominal.
         sources: how many clients' messages are in what is looked at.
     """
     bound = sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
@@ -139,11 +135,6 @@ def watchable(privacy: PrivacyConfig, training: TrainingConfig, trial_count: int
 
     It takes one training, since trials may share their noise, and noise that the released sum or
     message has on top of everything: with local steps, later ones depend on that of earlier ones.
-
-    Args:
-        privacy: the mechanism and its budget.
-        training: how the federation trains it.
-        trial_count: how many trials, T: repetitions of the whole training.
     """
     plain = not privacy.noise.mechanism.own_law and privacy.sensitivity == "global"
     return trial_count == 1 and training.local_steps == 1 and training.clipping and plain

@@ -35,12 +35,9 @@ def observe(
 
     Args:
         memory: of the rounds before `game.round`.
-        rules: what the game is played with.
-        federation: its data and model.
         game: the round that `start` is the model of, its trials and the target.
         start: float32 [T, P], the model that was seen then.
         end: float32 [T, P], that of a later round.
-        rounds: L, how much later.
     """
     step = rules.scheme.training.learning_rate / rules.scheme.participation.divisor
     path = _path(rules, federation, game, start, end, rounds)

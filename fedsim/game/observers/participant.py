@@ -49,8 +49,6 @@ def expect(
 
     Args:
         memory: after the rounds before.
-        seen: the round, as the adversary knows it.
-        adversary: its partition.
         own_message: [T, P], what the adversary itself sent, its own noise included, which is
             therefore no uncertainty to it, and the noise that colluders disclosed to it.
         missing: clients that the aggregate is without, where that is known; if the challenge's is
@@ -141,7 +139,6 @@ def of_local_steps(
 
     Args:
         local_steps: noisy steps that a client takes on its own model within a round.
-        participation: who takes part in which round.
         known: [T, P], the sum under D'.
         difference: [T, P], what D is expected to add, all steps together.
         step_std: of the noise of each step, [T] or a scalar.
@@ -232,7 +229,6 @@ def observe(memory: Memory, aggregate: Tensor) -> Memory:
     """Return the memory after the aggregate of the round before.
 
     Args:
-        memory: with hypotheses about it.
         aggregate: [T, P], as received.
 
     Raises:
@@ -281,7 +277,6 @@ def infer_membership(
     The threshold is the mean loss over the members that are the same in both worlds.
 
     Args:
-        federation: its data and model.
         target_records: the positions in D of the target's records: one, or all of a client's.
         parameters: float32 [T, P], the final models.
         losses: whether to return what attacks with shadow models compare besides.
@@ -317,8 +312,6 @@ def challenge_loss(
     """Return the mean loss of the target's records, along training.
 
     Args:
-        federation: its data and model.
-        target_records: the positions in D of these records.
         parameters: float32 [T, P], the models of a round.
 
     Returns:

@@ -23,9 +23,6 @@ def poison_scores(
     (BACKDOORTEST, which prints the loss with the sign of a model that was not trained on it).
 
     Args:
-        rules: what the game is played with.
-        federation: its data and model.
-        trials: the numbers of the T trials.
         released: theta_k, float32 [T, P].
 
     Returns:

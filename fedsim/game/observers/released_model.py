@@ -50,9 +50,6 @@ def why_not(scheme: Scheme) -> str | None:
 def check(scheme: Scheme) -> None:
     """Check that the released model can be attacked if it is the configured vantage.
 
-    Args:
-        scheme: the mechanism as the configuration plans it.
-
     Raises:
         InputError: it is, and cannot be.
     """
@@ -68,11 +65,6 @@ def responses(training: TrainingConfig, participation: Participation, rounds: in
     """Return how the model answers the aggregates: theta_0 - theta_i = sum_j a_ij r_j.
 
     From unit impulses, one in each round, pushed through the server's optimiser.
-
-    Args:
-        training: how the federation trains it.
-        participation: who takes part in which round.
-        rounds: k.
 
     Returns:
         a, float64 [k, k].
@@ -119,8 +111,6 @@ def attack(
     is replaced by its mean q. Costs two trainings.
 
     Args:
-        rules: what the game is played with.
-        federation: its data and model.
         game: of round k, the last; the numbers of its trials say, with the configuration, theta_0.
         released: theta_k, float32 [T, P].
         bridged: whether the models along the way are bent to end at theta_k; False stays on the
@@ -181,9 +171,6 @@ def sums(
     """Return the sum that both worlds have in a round, and what D and D' are expected to add.
 
     Args:
-        rules: what the game is played with.
-        federation: its data and model.
-        game: the round, its trials and the target.
         parameters: float32 [T, P], the models that the round begins with.
 
     Returns:
@@ -203,8 +190,6 @@ def noise_std(scheme: Scheme, nominal: float, difference: Tensor, round: int) ->
     """Return sigma of a round's noise [T], from all who add some.
 
     Args:
-        scheme: the mechanism as the configuration plans it.
-        nominal: the noise multiplier.
         difference: [T, P], how far the two worlds' sums are apart.
         round: counts from 1.
     """

@@ -25,7 +25,6 @@ def conclude(seen: KnownRound, summed: Collection[int], noise_std: Tensor, messa
     """Return what the server learns from one round, on the CPU.
 
     Args:
-        seen: the round.
         summed: the clients whose messages are in what it received, one or several.
         noise_std: of the noise in it that the server does not know, float64 [T], 0 for none; of one
             step where clients take several.

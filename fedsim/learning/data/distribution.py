@@ -111,7 +111,6 @@ def held(config: Config, client: int | None = None) -> tuple[Split, Ints]:
     own, a server has none, and whoever rehearses a training has all of them.
 
     Args:
-        config: the experiment.
         client: whose own records are read; None for a server, or all.
 
     Returns:
@@ -131,9 +130,6 @@ def held(config: Config, client: int | None = None) -> tuple[Split, Ints]:
 
 def dataset(config: Config) -> Dataset:
     """Return the dataset that a configuration names; of clients' own, what is public.
-
-    Args:
-        config: the experiment.
 
     Raises:
         InputError: as of `data.load` and `own_records`.
@@ -176,10 +172,6 @@ def _own(data: DataConfig, weights: str, clients: tuple[int, ...]) -> tuple[Spli
 def draw(data_config: DataConfig, source: Dataset) -> Split:
     """Return the records of D, the pool and those held out.
 
-    Args:
-        data_config: which records there are.
-        source: the dataset.
-
     Raises:
         InputError: it has too few records.
     """
@@ -192,8 +184,6 @@ def divide(federation: FederationConfig, data_seed: int, split: Split) -> Ints:
 
     Args:
         federation: who holds the records, who adds the noise, where the adversary sits.
-        data_seed: seed of the draw of D.
-        split: with D.
 
     Raises:
         InputError: as of `keys` and `partition`.
@@ -214,7 +204,6 @@ def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
 
     Args:
         federation: who holds the records, who adds the noise, where the adversary sits.
-        split: with D.
 
     Returns:
         [n]; None where no column is named.
@@ -250,9 +239,6 @@ def columns_of(source: Dataset) -> dict[str, npt.NDArray[Any]]:
     """Return what records can be dealt by: the original columns [N] by name, and the labels.
 
     A column that is called as the labels are is hidden by them.
-
-    Args:
-        source: the dataset, of N training records.
     """
     own = {name: values for name, values in source.columns.items() if name != LABEL}
     return {LABEL: source.train.labels, **own}
@@ -269,9 +255,7 @@ def hold(split: Split, client_of: Ints, clients: int) -> DataDistribution:
     """Return how many records of D each client has, by label.
 
     Args:
-        split: with D.
         client_of: int64 [n], the client of each record of D.
-        clients: how many there are.
     """
     classes = split.dataset.classes
     cells = client_of * classes + split.members_records.labels

@@ -41,7 +41,6 @@ def divide(name: str, division: Division, generator: np.random.Generator) -> npt
     Args:
         name: a key of `PARTITIONERS`.
         division: what is to be divided.
-        generator: of this draw.
 
     Returns:
         int64 [n].

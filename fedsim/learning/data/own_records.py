@@ -53,7 +53,6 @@ def records(path: str, schema: Schema, labelled: bool = True, directory: str = "
     """Return the records of a file, a folder or a function, as the schema says.
 
     Args:
-        path: of a format above.
         schema: that all clients share.
         labelled: whether they need labels; without, labels are 0.
         directory: of texts, with their tokenizer, as of `tokens`.
@@ -92,7 +91,6 @@ def dataset(text: str, paths: tuple[str, ...], public: str, directory: str = "")
     """Return the records of some clients and, behind them, those that are public.
 
     Args:
-        text: of the schema.
         paths: of the clients' records, in order.
         public: where records lie that nobody trains on; "" for none.
         directory: as of `records`.
@@ -121,8 +119,6 @@ def count(text: str, path: str, directory: str = "") -> int:
     """Return how many records a client has; not to leave it.
 
     Args:
-        text: of the schema.
-        path: of the records.
         directory: as of `records`.
 
     Raises:

@@ -148,7 +148,6 @@ class Schema(Table):
 
         Args:
             labels: as text, [N].
-            where: they are from, for the error message.
 
         Raises:
             InputError: one is not of the schema's.
@@ -168,7 +167,6 @@ class Schema(Table):
 
         Args:
             columns: as text, [N] by name; others than the schema's are left out.
-            where: they are from, for error messages.
 
         Returns:
             float32 [N, features].
@@ -195,7 +193,6 @@ class Schema(Table):
 
         Args:
             columns: as text, [N] by name; others than the schema's are left out.
-            where: they are from, for error messages.
 
         Raises:
             InputError: there are none, or one is empty.
@@ -219,7 +216,6 @@ class Schema(Table):
 
         Args:
             images: numbers [N, C, H, W].
-            where: they are from, for error messages.
 
         Raises:
             InputError: they are of another shape, or a pixel is outside of the schema's range.
@@ -244,9 +240,6 @@ class Schema(Table):
 def parse(text: str) -> Schema:
     """Return the schema that a text is.
 
-    Args:
-        text: TOML.
-
     Raises:
         InputError: it is none.
     """
@@ -264,9 +257,6 @@ def parse(text: str) -> Schema:
 def load(path: str) -> Schema:
     """Return the schema of a client's own copy.
 
-    Args:
-        path: of a TOML file.
-
     Raises:
         InputError: there is none.
     """
@@ -278,12 +268,7 @@ def load(path: str) -> Schema:
 
 
 def difference(own: Schema, named: Schema) -> str:
-    """Return the first thing in which two schemas differ, in words; "" for none.
-
-    Args:
-        own: of a client.
-        named: by a run.
-    """
+    """Return the first thing in which two schemas differ, in words; "" for none."""
     ours, theirs = _items(own), _items(named)
     for item in {**ours, **theirs}:
         if ours.get(item) != theirs.get(item):

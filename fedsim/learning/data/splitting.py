@@ -53,11 +53,7 @@ def split(dataset: Dataset, records: int, held_out: int, pool: int, seed: int) -
     come from a permutation of `dataset.test`, or else from the end of the first one.
 
     Args:
-        dataset: to draw from.
-        records: n, of D.
-        held_out: how many records nobody trains on.
         pool: the most records that the pool may have; 0 for all that are left.
-        seed: of the data.
 
     Raises:
         InputError: D and the held-out records are more than there are.

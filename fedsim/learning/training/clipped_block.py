@@ -57,11 +57,7 @@ class Method:
         """Return how records of one kind are computed, once the memory that it takes is measured.
 
         Args:
-            model: whose gradients they are.
-            clipping_norm: C; infinite for no clipping.
             record: [*shape], like all of its kind.
-            label: its label, a scalar.
-            precision: of forward and backward passes.
             layer_by_layer: False for `torch.func` alone.
             own: whether every trial has records of its own.
             exact: whether sums are float64.
@@ -99,8 +95,6 @@ def clipped_sum(
     """Return one block of the clipped sum, [t, P].
 
     Args:
-        pool: lends what computes gradients.
-        clipping_norm: C; infinite for no clipping.
         parameters: float32 [t, P].
         features: [n, *shape], or [t, n, *shape] where each trial has its own.
         labels: [n] or [t, n] integers.
@@ -139,8 +133,6 @@ def clipped_sums(
     """Return one block of the clipped sums of m selections, [t, m, P].
 
     Args:
-        pool: lends what computes gradients.
-        clipping_norm: C.
         parameters: float32 [t, P].
         features: [n, *shape].
         labels: [n] integers.
@@ -169,8 +161,6 @@ def clipped_gradients(
     """Return the clipped gradient of every record of one block, float64 [t, n, P].
 
     Args:
-        pool: lends what computes gradients.
-        clipping_norm: C.
         parameters: float32 [t, P].
         features: [n, *shape], or [t, n, *shape] where each trial has its own.
         labels: [n] or [t, n] integers.
@@ -212,7 +202,6 @@ def clipped(
 
     Args:
         gradients: of each parameter.
-        clipping_norm: C.
         exact: whether to add in float64, with zeros for gradients that are not finite. An error
             would tell a server, which chose the model, something about a record that is not
             charged.
@@ -244,7 +233,6 @@ def clipping_factors(norms: Tensor, clipping_norm: float) -> Tensor:
 
     Args:
         norms: |g|, float64.
-        clipping_norm: C.
 
     Raises:
         FloatingPointError: a norm is not finite.

@@ -180,7 +180,6 @@ class Clipper:
 
         Args:
             record: [*shape], like those whose gradients `clipped_gradients` is to form.
-            label: its label, a scalar.
         """
         need = self._method(record, label, "float32").footprint
         # Formed in float32, then in float64 before and after clipping.
@@ -188,11 +187,7 @@ class Clipper:
         return max(1, int((self.block_bytes(record.device) - need.fixed - need.trial) / each))
 
     def block_bytes(self, device: torch.device) -> float:
-        """Return the memory of one thread's block.
-
-        Args:
-            device: that it is on.
-        """
+        """Return the memory of one thread's block."""
         limit = BLOCK_BYTES[device.type]
         return limit if self.max_memory is None else min(limit, self.max_memory // self.threads)
 
@@ -244,7 +239,6 @@ class Clipper:
 
         Args:
             record: [*shape].
-            label: its label, a scalar.
         """
         return self._method(record, label, self.precision).fallbacks
 
@@ -261,9 +255,6 @@ class Clipper:
 
         Args:
             record: [*shape], like all n.
-            label: its label, a scalar.
-            trials: T.
-            records: n.
             own: whether every trial has records of its own, as where they are sampled.
             sums: how many are made of each trial's gradients.
 

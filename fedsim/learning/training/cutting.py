@@ -31,26 +31,14 @@ class Cut:
     bytes: float
 
     def blocks(self, trials: int, records: int) -> list[tuple[slice, slice]]:
-        """Return every block of T trials of n records.
-
-        Args:
-            trials: T.
-            records: n.
-        """
+        """Return every block of T trials of n records."""
         return blocks(trials, self.trials, records, self.records)
 
 
 def blocks(
     trials: int, trials_at_once: int, records: int, records_at_once: int
 ) -> list[tuple[slice, slice]]:
-    """Return every block: which trials, and which records.
-
-    Args:
-        trials: T.
-        trials_at_once: of a block.
-        records: n.
-        records_at_once: of a block.
-    """
+    """Return every block: which trials, and which records."""
     return [
         (some, part)
         for some in slices(trials, trials_at_once)
@@ -64,10 +52,7 @@ def examples_at_once(
     """Return how many trials and records a block has, as far as memory allows it.
 
     Args:
-        need: of memory.
         examples: how many (one record in one trial) a block holds.
-        trials: T.
-        records: n.
     """
     # As many records that what a trial costs of itself is little.
     fewest = max(need.trial, WORTH_A_CUT) / need.example
@@ -83,7 +68,6 @@ def halved(trials: int, records: int) -> tuple[int, int]:
     """Return less for a block: fewer trials at once, then fewer records.
 
     Args:
-        trials: of a block.
         records: of a block; more than one, where it is one trial.
     """
     return (trials // 2, records) if trials > 1 else (trials, records // 2)

@@ -49,11 +49,6 @@ class _OfTokens:
 def build(directory: str, length: int, classes: int) -> nn.Module:
     """Return a directory's network with a classifier, which is drawn where it has none that fits.
 
-    Args:
-        directory: with config.json and model.safetensors.
-        length: tokens of a record.
-        classes: how many.
-
     Raises:
         InputError: there is none, of a kind without a classifier, or damaged; or it takes fewer
             tokens.
@@ -101,7 +96,6 @@ def files(network: nn.Module, directory: str) -> dict[str, bytes]:
 
     Args:
         network: as of `build`.
-        directory: that it is from.
 
     Raises:
         OSError: the tokenizer cannot be read.

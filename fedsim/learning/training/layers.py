@@ -46,7 +46,6 @@ def by_torch_func(
     """Run any layer that maps a batch to a batch of the same length, record by record: a `Rule`.
 
     Args:
-        layer: the module, which is called as it is.
         parameters: [T, *shape] by name.
         x: the input, [1, n, *shape] where all trials share it, else [T, n, *shape].
 

@@ -238,7 +238,6 @@ def fallbacks(model: nn.Module, record: Tensor) -> dict[str, str]:
     record.
 
     Args:
-        model: whose layers are asked about.
         record: [*shape]; shape, type and device are what counts.
 
     Returns:

@@ -78,7 +78,6 @@ def adapt(model: nn.Module, rank: int) -> nn.Module:
 
     Args:
         model: is changed; layers whose weight is trained as a whole are left as they are.
-        rank: of what is added.
 
     Raises:
         InputError: no layer can have an adapter.
@@ -107,9 +106,6 @@ def adapt(model: nn.Module, rank: int) -> nn.Module:
 
 def merge(model: nn.Module) -> nn.Module:
     """Return the plain network that computes the same: every W + BA becomes one matrix, in place.
-
-    Args:
-        model: is changed.
     """
     plain: dict[nn.Module, nn.Linear] = {}
     for path, layer in list(model.named_modules(remove_duplicate=False)):

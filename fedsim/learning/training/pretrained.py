@@ -39,9 +39,6 @@ NAMED = 3
 def digest(path: str) -> str:
     """Return the SHA-256 of a file, in hexadecimal; of a directory, of its files' digests.
 
-    Args:
-        path: of the file or the directory.
-
     Raises:
         InputError: it cannot be read.
     """
@@ -63,7 +60,6 @@ def same(path: str, sha256: str) -> bool:
 
     Args:
         path: of the file; "" is none.
-        sha256: in hexadecimal.
     """
     try:
         return bool(path) and digest(path) == sha256
@@ -179,9 +175,6 @@ def _read(path: str, sha256: str) -> dict[str, Tensor]:
 def values(path: str) -> dict[str, Tensor]:
     """Return what a safetensors file holds, by name.
 
-    Args:
-        path: of the file.
-
     Raises:
         InputError: it cannot be read, is damaged, or has numbers that are not finite.
     """
@@ -195,9 +188,6 @@ def values(path: str) -> dict[str, Tensor]:
 
 def sizes(path: str) -> dict[str, tuple[int, ...]]:
     """Return the shape of each value of a safetensors file, of which the header alone is read.
-
-    Args:
-        path: of the file.
 
     Raises:
         InputError: it cannot be read, or is damaged.

@@ -38,7 +38,6 @@ def area_under_curve(losses: Tensor, labels: Tensor, classes: int) -> Tensor | N
     Args:
         losses: cross-entropy, [T, n].
         labels: [n] integers.
-        classes: how many there are.
 
     Returns:
         The areas; None for other than two classes, or where one of them has no record.

@@ -103,10 +103,7 @@ def write(
     """Write a model's files.
 
     Args:
-        directory: of the run.
-        config: the experiment.
         structure: the network, with the values of what is not trained.
-        dataset: whose records it takes.
         theta: float32 [P], the trained values.
     """
     chosen = config.model

@@ -28,7 +28,6 @@ def no_larger(shapes: Shapes, where: str) -> Iterator[None]:
 
     Args:
         shapes: of the file's arrays, by name.
-        where: the file is, for the error message.
 
     Raises:
         InputError: more is built inside of the block.
@@ -61,9 +60,7 @@ def check(network: nn.Module, shapes: Shapes, where: str) -> None:
     """Check that a network's values are those of a file, by names and shapes.
 
     Args:
-        network: on any device.
         shapes: of the file's arrays, by name.
-        where: the file is, for the error message.
 
     Raises:
         InputError: they are not.

@@ -17,7 +17,6 @@ def train_only(model: nn.Module, names: str) -> None:
     """Take everything but the named layers or parameters out of training, in place.
 
     Args:
-        model: is changed.
         names: of what stays, "" for nothing.
 
     Raises:
@@ -33,7 +32,6 @@ def freeze(model: nn.Module, names: str) -> None:
     """Take the named layers or parameters out of training, in place.
 
     Args:
-        model: is changed.
         names: of them, "" for none.
 
     Raises:

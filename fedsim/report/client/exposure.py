@@ -60,11 +60,7 @@ class Exposure:
 
 
 def measurable(config: Config) -> bool:
-    """Return whether single records' gradients are what the noise of a training hides.
-
-    Args:
-        config: of the training.
-    """
+    """Return whether single records' gradients are what the noise of a training hides."""
     single = config.privacy.unit == "record" and config.training.local_steps == 1
     return single and config.training.clipping
 
@@ -75,10 +71,7 @@ def measure(
     """Return how exposed the records are towards whoever learns most of the client's messages.
 
     Args:
-        training: whose models were kept.
         known: the client's own records and the network.
-        partition: the client.
-        noise_multiplier: nominal, as the client worked it out.
 
     Raises:
         InputError: a kept model is damaged.
@@ -101,12 +94,7 @@ def measure(
 
 
 def as_json(found: Exposure, delta: float) -> dict[str, Any]:
-    """Return what the report says of it.
-
-    Args:
-        found: of one training.
-        delta: at which epsilons are stated.
-    """
+    """Return what the report says of it."""
     # Most gradients may be cut, and are as long as each other but for rounding.
     order = np.argsort(-np.round(found.mu, 9), kind="stable")
 

@@ -41,7 +41,6 @@ def write(report: Report, directory: Path) -> Path:
 
     Args:
         report: as of `report.assemble`.
-        directory: that they go into.
 
     Raises:
         InputError: it cannot be written.

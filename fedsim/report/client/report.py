@@ -57,7 +57,6 @@ class Node:
         """Return the node of a node.toml.
 
         Args:
-            values: of the file.
             work: where relative paths begin.
 
         Raises:
@@ -84,7 +83,6 @@ def assemble(node: Node, others: str = "", model: Path | None = None) -> Report:
     """Return what a client's node has released, and how exposed its records are.
 
     Args:
-        node: of the client.
         others: where records lie that took no part in any training; "" for none.
         model: the directory of the last training's released model; None for the last that the
             client was sent.

@@ -346,7 +346,6 @@ def tabulated(
     """Return a table of texts.
 
     Args:
-        headings: of the columns.
         rows: the first text of each is its name; None is a dash.
         style: the table's class on the page.
     """

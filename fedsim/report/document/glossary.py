@@ -126,9 +126,6 @@ def explained(page: str) -> str:
     """Return a page whose terms are explained at its end, symbols linked where each first stands.
 
     ρα and ρβ get the paper's subscripts everywhere.
-
-    Args:
-        page: HTML that the frame has laid out.
     """
     head, main, body = page.partition("<main")
     found: dict[Term, bool] = {}

@@ -159,12 +159,7 @@ def render(document: Document) -> str:
 
 
 def fragment(blocks: Sequence[Block], level: int = 2) -> Markup:
-    """Return blocks as a piece of a page.
-
-    Args:
-        blocks: in their order.
-        level: of their headings.
-    """
+    """Return blocks as a piece of a page."""
     # A macro of a template's module is known at run time alone.
     return Markup(vars(ENVIRONMENT.get_template("blocks").module)["laid_out"](blocks, level))
 

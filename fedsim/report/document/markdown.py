@@ -12,12 +12,7 @@ MARKUP = re.compile(r"([\\`*_\[\]#|~]|^[-+=])")
 
 
 def render(blocks: Iterable[Block], level: int = 1) -> str:
-    """Return blocks as Markdown, with an empty line between them.
-
-    Args:
-        blocks: in their order.
-        level: of their headings.
-    """
+    """Return blocks as Markdown, with an empty line between them."""
     return "\n".join(_rendered(block, level) for block in blocks)
 
 

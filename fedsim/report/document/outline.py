@@ -38,9 +38,6 @@ def outlined(page: str) -> str:
 
     An anchor is made of the heading's words, and stays as long as they do. What may be wider than
     the screen can be reached and scrolled by keyboard.
-
-    Args:
-        page: HTML that the frame has laid out.
     """
     headings: list[Heading] = []
     counts = dict.fromkeys(NAMES, 0)

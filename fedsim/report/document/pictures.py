@@ -42,7 +42,6 @@ def embedded(drawn: str | bytes, name: str, told: str) -> Markup:
     Args:
         drawn: an SVG document as text, or a PNG as bytes.
         name: no other figure of the page has it: its ids begin with it.
-        told: what a reader who sees no pictures is told.
     """
     return _png(drawn, told) if isinstance(drawn, bytes) else _svg(drawn, name, told)
 

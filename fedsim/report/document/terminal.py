@@ -53,7 +53,6 @@ def listing(block: Listing, caption: str = "") -> rich.table.Table:
     """Return names and values as the terminal shows them.
 
     Args:
-        block: the names and values.
         caption: below them; "" for none.
     """
     drawn = rich.table.Table(show_header=False, caption=caption or None)
@@ -68,7 +67,6 @@ def table(
     """Return a table as the terminal shows it: columns of numbers are flush right.
 
     Args:
-        block: the table.
         title: above it; "" for none.
         caption: below it; "" for none.
         dense: whether it has many columns, which need the room of lines between them.

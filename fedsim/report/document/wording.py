@@ -14,7 +14,6 @@ def span(interval: tuple[float, float] | None, wording: Callable[[Any], str]) ->
     """Return an interval as "low to high"; "" for None.
 
     Args:
-        interval: its ends.
         wording: of one of its ends.
     """
     return f"{wording(interval[0])} to {wording(interval[1])}" if interval else ""
@@ -44,8 +43,6 @@ def beside_accuracy(
 
     Args:
         majority: share of the most frequent class.
-        balanced: balanced accuracy.
-        area: under the ROC curve, of two classes.
     """
     said = f"majority class {percent(majority)}"
     if balanced is not None:

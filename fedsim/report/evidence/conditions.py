@@ -129,7 +129,6 @@ def parse(text: str, kinds: Sequence[str]) -> Condition:
     """Return the condition that a user wrote.
 
     Args:
-        text: PATH OP NUMBER.
         kinds: of the reports that it may be for, keys of NAMES.
 
     Raises:
@@ -162,12 +161,7 @@ def parse(text: str, kinds: Sequence[str]) -> Condition:
 
 
 def complaint(condition: Condition, report: Mapping[str, Any]) -> str:
-    """Return why a gate shuts, with the number, in one line; "" where it stays open.
-
-    Args:
-        condition: under which it shuts.
-        report: as report.json has it.
-    """
+    """Return why a gate shuts, with the number, in one line; "" where it stays open."""
     number = _found(report, condition.path)
     if isinstance(number, str):
         return f"cannot tell whether {condition}: {number}"
@@ -178,9 +172,6 @@ def complaint(condition: Condition, report: Mapping[str, Any]) -> str:
 
 def numbers(report: Mapping[str, Any]) -> dict[str, float | str | None]:
     """Return the numbers of a report that have short names, as JSON has them; None for no number.
-
-    Args:
-        report: as report.json has it.
     """
     names = [name for name, paths in NAMES[kind_of(report)].items() if paths_of(paths)]
     found = {name: _found(report, name) for name in names}
@@ -188,11 +179,7 @@ def numbers(report: Mapping[str, Any]) -> dict[str, float | str | None]:
 
 
 def kind_of(report: Mapping[str, Any]) -> str:
-    """Return the kind of a report, a key of NAMES where it is one of these.
-
-    Args:
-        report: as report.json has it.
-    """
+    """Return the kind of a report, a key of NAMES where it is one of these."""
     return str(report.get("kind", RUN))
 
 

@@ -63,7 +63,6 @@ def derived(kind: str, root: Path, source: str, report: Report) -> Made:
 
     Args:
         kind: of the report, a key of `conditions.NAMES`.
-        root: the folder of the files.
         source: below it, the transcript of an audit; "" of a run, or where it is not there.
         report: that was signed, whose confidence, delta, limits and claim are taken over.
 
@@ -92,8 +91,6 @@ def differences(told: Any, found: Any, path: str = "") -> Iterator[str]:
     """Yield the paths at which a value differs from another by more than rounding.
 
     Args:
-        told: the one.
-        found: the other.
         path: of both, "" for the whole.
     """
     if isinstance(told, Mapping) and isinstance(found, Mapping):

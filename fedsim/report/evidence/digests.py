@@ -29,7 +29,6 @@ def below(root: Path, place: Path) -> Iterator[str]:
     """Yield the names of all files in a place below a folder, in order.
 
     Args:
-        root: the folder that names begin at.
         place: a file, or a folder with all that is in it.
 
     Raises:
@@ -56,10 +55,6 @@ def is_below(name: str) -> bool:
 def of_file(root: Path, name: str) -> str:
     """Return the SHA-256 of a file, in hexadecimal, without following a link to it.
 
-    Args:
-        root: the folder that the name begins at.
-        name: of the file.
-
     Raises:
         OSError: it is not there, is a link, or cannot be read.
     """
@@ -85,9 +80,6 @@ def of_code(own: Mapping[str, str]) -> dict[str, str]:
 
 def own_code(config: Config) -> dict[str, str]:
     """Return the code of a user's own that a configuration names, by name, with its key.
-
-    Args:
-        config: of a run.
 
     Raises:
         InputError: some of it was not allowed on this machine, or cannot be imported.

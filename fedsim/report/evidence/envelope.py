@@ -131,12 +131,7 @@ def pre_authentication(payload: bytes) -> bytes:
 
 
 def seal(statement: Statement, key: Ed25519PrivateKey) -> bytes:
-    """Return the content of a file with the signed statement.
-
-    Args:
-        statement: what is signed.
-        key: of the signer.
-    """
+    """Return the content of a file with the signed statement."""
     payload = _canonical(statement)
     signature = Signature(
         keyid=keys.fingerprint(key.public_key()),
@@ -152,9 +147,6 @@ def seal(statement: Statement, key: Ed25519PrivateKey) -> bytes:
 
 def read(path: Path) -> tuple[Envelope, Statement]:
     """Return the envelope of a file, and the statement in it, whoever signed it.
-
-    Args:
-        path: of the file.
 
     Raises:
         InputError: it cannot be read, or is no statement that fedsim signed.

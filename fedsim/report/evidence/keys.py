@@ -58,9 +58,6 @@ def create(path: Path) -> Path:
 def read_private(path: Path) -> Ed25519PrivateKey:
     """Return the key of a PEM file, which nobody else may read.
 
-    Args:
-        path: of the file.
-
     Raises:
         InputError: it cannot be read, or by others too, or holds no Ed25519 key without a
             passphrase.
@@ -76,9 +73,6 @@ def read_private(path: Path) -> Ed25519PrivateKey:
 
 def read_public(path: Path) -> Ed25519PublicKey:
     """Return the public key of a PEM file.
-
-    Args:
-        path: of the file.
 
     Raises:
         InputError: it cannot be read, or holds no Ed25519 public key.

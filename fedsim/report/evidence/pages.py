@@ -31,12 +31,7 @@ Pages = Mapping[str, Sequence[bytes]]
 
 
 def of_run(directory: RunDirectory, report: Report) -> Pages:
-    """Return the page of a run and its pictures.
-
-    Args:
-        directory: of the run.
-        report: as it was made again.
-    """
+    """Return the page of a run and its pictures."""
     drawn = rendering.Pictures(report, read_transcript(directory))
     # The page of one run of several leads to theirs, which need not have been copied along.
     found = [rendering.render_html(report, drawn, several).encode() for several in (False, True)]
@@ -50,12 +45,7 @@ def of_run(directory: RunDirectory, report: Report) -> Pages:
 
 
 def of_training(directory: RunDirectory, report: dict[str, Any]) -> Pages:
-    """Return the page of a training and the card of its model.
-
-    Args:
-        directory: of the run.
-        report: as it was made again.
-    """
+    """Return the page of a training and the card of its model."""
     card = model_card.read(directory)
     return {
         PAGE: [training_report.render_html(report, card).encode()],
@@ -82,7 +72,6 @@ def differing(folder: Path, pages: Pages) -> tuple[list[str], list[str]]:
 
     Args:
         folder: where their names begin.
-        pages: as made again.
 
     Raises:
         OSError: a page cannot be read.
@@ -96,12 +85,7 @@ def differing(folder: Path, pages: Pages) -> tuple[list[str], list[str]]:
 
 
 def alike(told: bytes, made: bytes) -> bool:
-    """Return whether two pages differ in nothing but how numbers are rounded.
-
-    Args:
-        told: the one.
-        made: the other.
-    """
+    """Return whether two pages differ in nothing but how numbers are rounded."""
     if told == made:
         return True
     try:

@@ -163,9 +163,6 @@ def _of_audit(root: Path) -> Signed:
 def made(signed: Signed) -> Statement:
     """Return a statement about files, once the report has been made from them again if it can be.
 
-    Args:
-        signed: what it is about.
-
     Raises:
         InputError: a file is missing or damaged, or the report says what the others do not.
     """
@@ -209,10 +206,6 @@ def _refuse_others(signed: Signed, report: Report, again: derivation.Made) -> No
 
 def said(signed: Signed, report: Report) -> dict[str, Any]:
     """Return what a statement repeats of the files: what is absent, seeds, numbers, conclusions.
-
-    Args:
-        signed: what it is about.
-        report: its report.json.
 
     Raises:
         InputError: a file is damaged.

@@ -79,7 +79,6 @@ def verify(
     """Return what was found of a signed statement.
 
     Args:
-        path: of the file with the evidence.
         key: of the signer who is trusted; None where nobody's is known.
         root: the folder with the files; None for that of the evidence.
         as_signed: whether the report is taken as it was signed, and not made again.

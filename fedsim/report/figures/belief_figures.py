@@ -84,7 +84,6 @@ def log_odds_histogram(
         final: the log-odds after the last round, [T]; infinite ones are counted in words.
         mu: every trial's own sqrt(sum (LS_i / sigma_i)^2), [T]; None where no closed form holds.
         epsilon: marks the log-odds at which the belief passes rho_beta; None leaves it out.
-        prior: the belief in D from which they start.
         density: drawn instead of what mu predicts, as heights `world_d` and `world_d_prime` [n]
             between `edges` [n + 1]; None for that of mu.
     """

@@ -75,7 +75,6 @@ def advantages(
     """Return a figure of measured advantages with their intervals against what theory says of them.
 
     Args:
-        measured: from left to right.
         bound: rho_alpha from the noise used, or another one; None leaves it out, as of all three.
         prediction: the closed form 2 Phi(mu/2) - 1.
         theorem2: the paper's printed formula, which is no bound and is labelled so.
@@ -127,9 +126,6 @@ def vantages(points: Sequence[VantagePoint]) -> Figure:
     """Return a figure of the measured advantage, its prediction and its bound at vantage points.
 
     From 0, a coin, to 1, certainty; what no noise hides reaches the right edge.
-
-    Args:
-        points: from top to bottom.
     """
     with page_style():
         figure = Figure(figsize=(WIDTH, 0.9 + 0.62 * len(points)), layout="constrained")
@@ -212,9 +208,7 @@ def guarantee(
     Args:
         rounds: [n], after which epsilon is.
         epsilons: [n] each, by the accountant's name.
-        delta: of epsilon.
         curve: how often the worst-case belief exceeds a value, in both worlds; None leaves it out.
-        rho_beta: is marked on that curve.
     """
     with page_style():
         figure = Figure(figsize=(WIDTH * (1.5 if curve else 1.0), HEIGHT), layout="constrained")

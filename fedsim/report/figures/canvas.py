@@ -120,11 +120,8 @@ def quantile_band(
     """Draw a line with the band around it.
 
     Args:
-        axes: to draw on.
         rounds: [k], counted from 1.
         band: [3, k], low, middle and high.
-        colour: of line and band.
-        label: of the line in the legend.
     """
     low, middle, high = band
     axes.fill_between(rounds, low, high, color=colour, alpha=0.14, linewidth=0, label=f"_{label}")
@@ -139,10 +136,6 @@ def level_line(axes: Axes, value: float, label: str, colour: str, line: str) -> 
     """Draw a horizontal line.
 
     Args:
-        axes: to draw on.
-        value: its height.
-        label: in the legend.
-        colour: of the line.
         line: its style, as matplotlib's.
     """
     axes.axhline(value, color=colour, linewidth=1.2, linestyle=line, label=label)
@@ -152,7 +145,6 @@ def levels_in_margin(axes: Axes, levels: Sequence[tuple[float, str, str, str]]) 
     """Draw levels and write their labels in the right margin, apart from one another.
 
     Args:
-        axes: to draw on, with limits that stay.
         levels: value, label, colour and style of each line.
     """
     bottom, top = axes.get_ylim()
@@ -178,9 +170,7 @@ def note(axes: Axes, x: float, text: str, align: str) -> None:
     """Write a note above the axes.
 
     Args:
-        axes: to write on.
         x: where, in data coordinates.
-        text: of the note.
         align: "left", "center" or "right" of x.
     """
     axes.text(
@@ -192,7 +182,6 @@ def rounds_axis(axes: Axes, rounds: npt.NDArray[np.int64]) -> None:
     """Make the horizontal axis one of rounds.
 
     Args:
-        axes: whose axis it is.
         rounds: [k], ascending.
     """
     margin = 0.5 if len(rounds) == 1 else 0.02 * (rounds[-1] - rounds[0])
@@ -202,11 +191,7 @@ def rounds_axis(axes: Axes, rounds: npt.NDArray[np.int64]) -> None:
 
 
 def from_zero(axes: Axes) -> None:
-    """Let the values begin at zero, and leave room above the highest.
-
-    Args:
-        axes: with everything drawn.
-    """
+    """Let the values begin at zero, and leave room above the highest."""
     axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
 
 
@@ -214,7 +199,6 @@ def legend_above(axes: Axes, above: float = 0.0) -> None:
     """Put the legend, if there is anything in it, above the axes.
 
     Args:
-        axes: whose legend it is.
         above: by how much higher, as a share of the axes' height.
     """
     if not axes.get_legend_handles_labels()[0]:

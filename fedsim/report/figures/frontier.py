@@ -43,8 +43,6 @@ def frontier(
     """Return the figure.
 
     Args:
-        series: of the settings.
-        limit: what its line is labelled with.
         chosen: right_at_most and accuracy of the setting that was chosen; None for none.
         min_accuracy: that was asked for; None for none.
     """

@@ -58,7 +58,6 @@ def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
     with the distance.
 
     Args:
-        pairs: from left to right.
         bound: what clipping allows; None leaves it out.
 
     Source:

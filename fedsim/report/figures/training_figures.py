@@ -43,7 +43,6 @@ def utility(
     Args:
         rounds: [n].
         accuracy: `mean`, `low` and `high`, [n] each.
-        loss: the same of the loss, in nats.
     """
     with page_style():
         figure = Figure(figsize=(WIDTH, HEIGHT * 0.8), layout="constrained")
@@ -231,7 +230,6 @@ def record_pairs(titles: Sequence[str], pairs: Sequence[tuple[Pixels, Pixels | N
     """Return a figure of pictures, each above its replacement, if any.
 
     Args:
-        titles: of the pairs.
         pairs: [H, W] or [H, W, 3] each, values in [0, 1].
     """
     across = 6  # pairs beside one another

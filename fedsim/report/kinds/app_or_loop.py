@@ -22,7 +22,6 @@ def render_html(outcome: AppAudit, results: Sequence[tuple[str, str]]) -> str:
     """Return the page as HTML.
 
     Args:
-        outcome: whose verdict and findings it shows.
         results: the numbers behind the verdict, as worded for the terminal: name and value.
     """
     words = "a Flower app", "one client's update"
@@ -39,11 +38,8 @@ def render_loop(
     """Return the page of a training loop as HTML.
 
     Args:
-        loop: its name.
-        verdict: of its audit.
         reasons: why it is not judged, () if it is.
         results: as of `render_html`.
-        findings: what rules object to.
     """
     words = "a training loop", "one record"
     return _page(words, loop, verdict, reasons, results, findings)

@@ -51,7 +51,6 @@ def write(report: Report, directory: Path, looks: Sequence[Look] = ()) -> Path:
     Args:
         report: as of `assemble`.
         looks: as of `render_html`.
-        directory: that they are written into.
 
     Returns:
         The page.

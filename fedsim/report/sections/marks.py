@@ -11,9 +11,7 @@ def beside_theory(
 
     Args:
         report: whose alarms decide whether the bound is above.
-        alarm: its name among the alarms.
         value: the lower bound.
-        limit: the epsilon of theory.
         chance: how often chance alone puts the bound above the limit; None if unknown.
     """
     if alarm in report.contradictions:

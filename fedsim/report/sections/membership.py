@@ -40,7 +40,6 @@ def drawn(attacks: Mapping[str, MembershipAttack], client: bool) -> dict[str, Me
     Not the one about all records, which the bound is not about.
 
     Args:
-        attacks: by name.
         client: whether the target is all data of a client.
     """
     return {
@@ -54,7 +53,6 @@ def names(name: str, client: bool) -> tuple[str, str]:
     """Return the short and the long name of an attack.
 
     Args:
-        name: by which the report has the attack.
         client: whether the target is all data of a client.
     """
     if name == yeom.CHALLENGE and client:

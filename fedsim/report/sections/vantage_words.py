@@ -75,12 +75,7 @@ class Lines:
 
 
 def mark(report: Report, verdict: VantageVerdict) -> Mark:
-    """Return the state of a vantage in a few words; good is only what lies below its limit.
-
-    Args:
-        report: of which kind of noise is asked.
-        verdict: of the vantage.
-    """
+    """Return the state of a vantage in a few words; good is only what lies below its limit."""
     measured, limit = verdict.measured, verdict.allowed.advantage
     interval = None if measured is None else measured.interval
     words = words_of(
@@ -93,12 +88,7 @@ def mark(report: Report, verdict: VantageVerdict) -> Mark:
 
 
 def lines(report: Report, verdict: VantageVerdict) -> Lines:
-    """Return what is said of a vantage.
-
-    Args:
-        report: of the run.
-        verdict: of the vantage.
-    """
+    """Return what is said of a vantage."""
     return Lines(
         advantage=_advantage(verdict),
         belief=_belief(verdict),
@@ -120,8 +110,6 @@ def own_limit(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> Mark:
     Good is only what theory promises everybody, in every training: never a limit of the belief.
 
     Args:
-        report: of which kind of noise is asked.
-        verdict: of the vantage.
         limit: one of the verdict's.
     """
     if limit.answer == "misses":
@@ -167,8 +155,6 @@ def why(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> str:
     """Return in sentences what the answer to a limit of the organisation's own rests on.
 
     Args:
-        report: of the run.
-        verdict: of the vantage.
         limit: one of the verdict's.
     """
     theory = _theory_beside(verdict, limit)

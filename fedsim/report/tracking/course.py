@@ -92,7 +92,6 @@ def after(course: Course, event: Event) -> Course:
 
     Args:
         course: what was known before.
-        event: the next one.
     """
     course = replace(course, time=event["time"])
     if event.get("phase") == "batch":

@@ -28,7 +28,6 @@ class Watcher(Protocol):
 
         Args:
             event: a line of the run's events.
-            course: what is known with it.
         """
 
     def leave(self, finished: bool) -> None:
@@ -49,8 +48,6 @@ def following(
     One that fails is named and left out, and the run goes on.
 
     Args:
-        directory: of the run.
-        watchers: who is shown them.
         console: where a watcher that fails is named.
 
     Yields:
@@ -91,10 +88,6 @@ def following(
 
 def replay(directory: RunDirectory, watcher: Watcher) -> None:
     """Show all events of a run to a watcher, which is a finished one or as far as it got.
-
-    Args:
-        directory: of the run.
-        watcher: who is shown them.
 
     Raises:
         InputError: the events are damaged.

@@ -67,7 +67,6 @@ class LivePage:
 
         Args:
             event: a line of the run's events.
-            course: what is known with it.
         """
         self._course = course
         if event.get("phase") == "batch" or time.monotonic() - self._written >= SELDOM:
@@ -91,11 +90,7 @@ class LivePage:
 
 
 def render_finished(config: Config) -> str:
-    """Return the page of a run that has finished, which leads to its report.
-
-    Args:
-        config: the experiment.
-    """
+    """Return the page of a run that has finished, which leads to its report."""
     name = config.run.name
     link = ("This run has finished: ", Link("its report", "report.html"), ".")
     refresh = "0; url=report.html"
@@ -108,9 +103,6 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
     """Return the page.
 
     Args:
-        config: the experiment.
-        course: what is known of the run.
-        phase: in which it is.
         resumed_by: the command that goes on with it where it has stopped; "" while it runs.
     """
     planned, name = config.trials.count, config.run.name

@@ -60,7 +60,6 @@ def advantages(looks: Sequence[Look], planned: int, limit: float | None) -> Mark
 
     Args:
         looks: after each batch of trials.
-        planned: the trials of the whole run.
         limit: by theory; None where there is none.
     """
     seen = [(one.trials, one.advantage, one.interval) for one in looks if one.interval]
@@ -86,7 +85,6 @@ def accuracies(by_round: Mapping[int, float], rounds: int) -> Markup:
 
     Args:
         by_round: in [0, 1].
-        rounds: of the whole training.
     """
     if len(by_round) < 2:
         return Markup("")

@@ -52,9 +52,6 @@ class MlflowTracker:
     def begin(self, subject: Subject) -> Mapping[str, int]:
         """Find the run by its identity, or make it.
 
-        Args:
-            subject: the run.
-
         Returns:
             The last step of each of its series.
         """
@@ -79,8 +76,6 @@ class MlflowTracker:
         """Write numbers.
 
         Args:
-            values: by the name of the series.
-            step: of all.
             time: in seconds since the epoch.
         """
         from mlflow.entities import Metric  # noqa: PLC0415

@@ -28,9 +28,6 @@ def parameters(config: Config) -> dict[str, Scalar]:
 
     Without paths; and the seed only where the noise follows from it as well, so that it keeps no
     secret: elsewhere it is what tells which trials used the record.
-
-    Args:
-        config: the experiment.
     """
     found = configuration.to_run_config(config)
     secret = PLACES if config.privacy.noise_source == "seed" else PLACES | {"run.seed"}
@@ -58,7 +55,6 @@ class Tracking:
 
         Args:
             event: a line of the run's events.
-            course: what is known with it.
         """
         if (found := logged(event, course)) is not None:
             self._log(*found, event["time"])
@@ -105,7 +101,6 @@ def logged(event: Event, course: Course) -> tuple[dict[str, float | None], int] 
 
     Args:
         event: a line of the run's events.
-        course: what is known with it.
     """
     if "round" in event and event.get("trials", [1])[0] == 0:
         return {f"round/{name}": event.get(name) for name in OF_A_ROUND}, event["round"]
@@ -128,9 +123,6 @@ OF_A_ROUND = "accuracy", "loss", "epsilon"
 
 def headline(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
     """Return the numbers that a finished run is compared by: its report's, or its public card's.
-
-    Args:
-        directory: of the run.
 
     Returns:
         They, and the step at which they stand: trials of an experiment, rounds of a training.

@@ -41,8 +41,6 @@ class Onlookers:
         """Return them as watchers of a run that is about to go on.
 
         Args:
-            directory: of the run.
-            config: the experiment.
             console: where the page's place is named.
         """
         found: list[Watcher] = [

@@ -32,9 +32,6 @@ def progress(
     """Show the events of a run as they are written, whichever process writes them.
 
     Args:
-        directory: of the run.
-        config: the experiment.
-        console: that shows them.
         watchers: who else follows the run.
 
     Yields:
@@ -59,9 +56,6 @@ def progress(
 def preparing(console: Console) -> Iterator[Callable[[float], None]]:
     """Show that a run is being prepared.
 
-    Args:
-        console: that shows it.
-
     Yields:
         What a search for the challenge reports to: it takes the fraction of the pairs which have
         been compared.
@@ -77,10 +71,6 @@ def preparing(console: Console) -> Iterator[Callable[[float], None]]:
 @contextmanager
 def measuring(console: Console, what: str) -> Iterator[Callable[[float], None]]:
     """Show one bar on a terminal.
-
-    Args:
-        console: that shows it.
-        what: is measured.
 
     Yields:
         What takes the fraction that is done.
@@ -98,12 +88,7 @@ def _is_hidden(console: Console) -> bool:
 
 
 def planned_steps(config: Config, rounds: int) -> int:
-    """Return the length of the progress bar: the rounds of every batch, and its conclusion.
-
-    Args:
-        config: the experiment.
-        rounds: that a batch of trials trains.
-    """
+    """Return the length of the progress bar: the rounds of every batch, and its conclusion."""
     return -(-config.trials.count // config.trials.batch) * (rounds + 1)
 
 
@@ -124,12 +109,7 @@ class Bar:
     from_the_beginning = False
 
     def see(self, event: Event, course: Course) -> None:
-        """Show one line of the run's events.
-
-        Args:
-            event: the line.
-            course: what is known with it.
-        """
+        """Show one line of the run's events."""
         if "rounds" in event:
             rounds = event["rounds"]
             total = planned_steps(self.config, rounds)
@@ -166,7 +146,6 @@ def worded(course: Course, training: bool) -> str:
     """Return what the bar says of a run.
 
     Args:
-        course: what is known of it.
         training: whether it is of one model that is kept, whose epsilon only grows. Each trial of
             an experiment has one of its own, which begins anew.
     """
@@ -190,9 +169,7 @@ def conclude(
     """Print the summary, where the time went, and where the report lies.
 
     Args:
-        directory: of the finished run.
         start: when the command began, in seconds since the epoch.
-        console: that prints.
         verbose: whether every measure is printed.
     """
     from fedsim.report.summary import summary  # noqa: PLC0415
@@ -224,9 +201,7 @@ def conclude_training(directory: RunDirectory, start: float, console: Console) -
     """Print how private and how good the model is, and where it lies.
 
     Args:
-        directory: of the finished training.
         start: when the command began, in seconds since the epoch.
-        console: that prints.
     """
     from fedsim.report import model_card  # noqa: PLC0415  (torch is slow to import)
 

@@ -41,9 +41,6 @@ class TensorBoardTracker:
     def begin(self, subject: Subject) -> Mapping[str, int]:
         """Write everything again, which takes the place of what an earlier process wrote.
 
-        Args:
-            subject: the run.
-
         Returns:
             No step: everything is written again.
         """
@@ -60,8 +57,6 @@ class TensorBoardTracker:
         """Write numbers.
 
         Args:
-            values: by the name of the series.
-            step: of all.
             time: in seconds since the epoch.
         """
         for name, value in values.items():
@@ -69,9 +64,5 @@ class TensorBoardTracker:
         self._writer.flush()
 
     def end(self, finished: bool) -> None:
-        """Close the file.
-
-        Args:
-            finished: TensorBoard has no word for it.
-        """
+        """Close the file."""
         self._writer.close()

@@ -31,9 +31,6 @@ class Tracker(Protocol):
     def begin(self, subject: Subject) -> Mapping[str, int]:
         """Begin, or go on with, a run.
 
-        Args:
-            subject: the run.
-
         Returns:
             The last step of every series that is there already, of a run that is resumed.
         """
@@ -42,7 +39,6 @@ class Tracker(Protocol):
         """Write numbers.
 
         Args:
-            values: finite, by the name of the series.
             step: the number of the round or of the finished trials, or 0.
             time: in seconds since the epoch.
         """
@@ -57,9 +53,6 @@ class Tracker(Protocol):
 
 def folder(place: str) -> Path:
     """Return the folder that a user named for the numbers of runs, for his eyes if it is new.
-
-    Args:
-        place: its path.
 
     Raises:
         InputError: it cannot be made, or written to.

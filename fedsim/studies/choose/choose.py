@@ -207,12 +207,7 @@ class Choice:
 
 
 def varied(limit: Limit, over: Mapping[str, Sequence[Scalar]]) -> dict[str, Sequence[Scalar]]:
-    """Return the keys that a search varies: noise around the limit, unless `over` says which.
-
-    Args:
-        limit: on the adversary.
-        over: keys with their values.
-    """
+    """Return the keys that a search varies: noise around the limit, unless `over` says which."""
     if set(over) & set(KEYS):
         return dict(over)
     return {**over, limit.key: limit.levels(FEW_FACTORS if over else FACTORS)}
@@ -220,9 +215,6 @@ def varied(limit: Limit, over: Mapping[str, Sequence[Scalar]]) -> dict[str, Sequ
 
 def check(scheme: Scheme) -> None:
     """Make sure that noise protects from the vantage at all.
-
-    Args:
-        scheme: the mechanism as the configuration plans it.
 
     Raises:
         InputError: it does not; it says under which trust it does.
@@ -252,13 +244,7 @@ def check(scheme: Scheme) -> None:
 
 
 def candidate(outcome: Outcome, limit: Limit, settings: int) -> Candidate | None:
-    """Return a setting as theory and its trials have it; None where its run failed.
-
-    Args:
-        outcome: of its run.
-        limit: on the adversary.
-        settings: how many intervals of accuracy are to hold together.
-    """
+    """Return a setting as theory and its trials have it; None where its run failed."""
     report = outcome.report
     if report is None:
         return None
@@ -299,7 +285,6 @@ def choose(candidates: Sequence[Candidate], min_accuracy: float | None = None) -
     setting out, and so does an accuracy that is not shown to be above the majority class's share.
 
     Args:
-        candidates: the settings.
         min_accuracy: that the model is to have at least, in (0, 1); None to have the best.
 
     Returns:
@@ -340,9 +325,6 @@ def noise_costs_nothing(candidates: Sequence[Candidate]) -> bool:
 
     The interval of the difference between the loosest and the strictest setting holds 0, and all
     means are within `NEAR` of each other.
-
-    Args:
-        candidates: settings that noise alone tells apart.
     """
     usable = (each for each in candidates if each.accuracy is not None)
     known = sorted(usable, key=lambda each: each.rho_alpha)
@@ -359,7 +341,6 @@ def trainings_needed(found: Candidate, least: float) -> int | None:
 
     Args:
         found: a setting whose interval holds the least accuracy.
-        least: the accuracy that is asked for.
 
     Returns:
         The number; None where its mean is no more than that, so that none may, and where it has no

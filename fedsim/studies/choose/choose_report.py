@@ -108,7 +108,6 @@ def write(found: Found, directory: Path) -> Path:
 
     Args:
         found: as of `choose_search.search`.
-        directory: of the search.
 
     Raises:
         InputError, OSError: as of `report_directory.write_report`.
@@ -162,7 +161,6 @@ def commands(found: Found, directory: Path) -> list[tuple[str, str]]:
 
     Args:
         found: as of `choose_search.search`, with a chosen setting.
-        directory: of the search.
     """
     place = shlex.quote(str(directory / CONFIG))
     said = [("Measure it", f"fedsim run {place}")]

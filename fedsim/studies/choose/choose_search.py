@@ -151,12 +151,7 @@ def search(
     """Carry out every setting, or what is left of it, and pick one.
 
     Args:
-        request: what is asked for.
         out: where every run gets a folder; None for one that is named for the experiment.
-        load: makes the experiment of a setting.
-        prepare: plans it, with nothing written.
-        run: carries it out.
-        say: is told what goes on.
 
     Returns:
         What was found, and the directory.
@@ -236,9 +231,6 @@ def _refuse_another(
 
 def _extended(config: Config) -> Config:
     """Give a run that is there more trials, if that is all that differs.
-
-    Args:
-        config: of a setting, with its directory.
 
     Returns:
         The same, as the run is extended.

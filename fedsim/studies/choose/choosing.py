@@ -105,7 +105,6 @@ def limit(max_belief: float | None, max_advantage: float | None) -> "Limit":
 
     Args:
         max_belief: on the adversary's belief.
-        max_advantage: on its advantage.
 
     Raises:
         InputError: none or both are given; one that limits nothing.
@@ -130,9 +129,7 @@ def carry_out(
     """Search, and write what was found.
 
     Args:
-        request: what is asked for.
         out: the directory; None for one that is named for the experiment.
-        load: makes the experiment with other values of some keys.
         shown: where progress is shown.
 
     Returns:

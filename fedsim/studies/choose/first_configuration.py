@@ -110,7 +110,6 @@ def values(answers: Answers, also: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """Return what the file says, by dotted key, for data that are there.
 
     Args:
-        answers: to the questions.
         also: what is said besides, by dotted key, in place of what would be.
 
     Raises:
@@ -164,7 +163,6 @@ def rehearsal(said: Mapping[str, Scalar], records: int) -> str:
 
     Args:
         said: by dotted key, with the rehearsal's number of records.
-        records: how many there are in all.
     """
     few = int(said["data.records"])
     return (
@@ -177,13 +175,7 @@ def rehearsal(said: Mapping[str, Scalar], records: int) -> str:
 
 
 def text(said: Mapping[str, Scalar], path: Path, note: str = "") -> str:
-    """Return the file: every key with its meaning above it.
-
-    Args:
-        said: by dotted key.
-        path: of the file.
-        note: a paragraph at its beginning.
-    """
+    """Return the file: every key with its meaning above it."""
     lines = [
         f"# How identifiable is one person in these data? Run it: fedsim run {path}",
         "# Every other key, with its default: fedsim config list",

@@ -155,10 +155,6 @@ def grid(varied: Mapping[str, Sequence[Scalar]]) -> list[Point]:
 def refuse_overlap(common: Mapping[str, Scalar], varying: Mapping[str, object]) -> None:
     """Refuse what is given for all runs and is every run's own.
 
-    Args:
-        common: what --set gives.
-        varying: the keys that the grid is over.
-
     Raises:
         InputError: --set gives one of them, or a run's folder or name.
     """
@@ -177,8 +173,6 @@ def carry_out(
     """Carry out every run, one after the other; one that has finished is only read.
 
     Args:
-        points: of the grid.
-        plans: of the same runs.
         run: carries out a plan, and returns the directory of the finished run.
         say: is told which run begins, and which has failed and why.
 

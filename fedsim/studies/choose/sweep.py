@@ -182,7 +182,6 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
     """Write summary.csv, report.json, report.html and figures; return the page.
 
     Args:
-        name: of the sweep, for readers.
         outcomes: of all runs, at least one.
         directory: made if there is none.
 

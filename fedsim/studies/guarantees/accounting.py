@@ -242,7 +242,6 @@ def unbounded(clipping: bool, noise_kind: Noise) -> str | None:
 
     Args:
         clipping: whether gradients are clipped.
-        noise_kind: the noise mechanism.
     """
     if (noise := noise_kind.mechanism).by_candidate:
         return f"{noise.title} is no multiple of a sensitivity and not DP; epsilon is infinite"

@@ -142,13 +142,9 @@ def privatised(
 
     Args:
         name: of the function, as of `function`.
-        data: all records, its held-out ones among them.
         rate: the probability that a record is used, in (0, 1).
         budget: of what the result tells about the coins, in nats.
-        simulations: how many subsets the noise is made from.
-        confidence: that it keeps its budget.
         seed: of the simulations; the secret subset and the noise are not made from it.
-        followed: shows progress over the simulations.
 
     Raises:
         InputError: no such function, results that are no vectors of one length, or numbers out of
@@ -190,11 +186,7 @@ def privatised(
 
 
 def everything(data: Dataset) -> Records:
-    """Return the records of a data set, those held out by its authors among them.
-
-    Args:
-        data: of any kind.
-    """
+    """Return the records of a data set, those held out by its authors among them."""
     if data.test is None:
         return data.train
     return Records(
@@ -207,9 +199,7 @@ def drawn(count: int, rate: float, coins: np.random.Generator) -> npt.NDArray[np
     """Return the positions of records that take part, each by a coin of its own.
 
     Args:
-        count: of all records.
         rate: the probability of each.
-        coins: randomness.
     """
     return np.flatnonzero(coins.random(count) < rate)
 

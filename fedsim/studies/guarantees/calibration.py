@@ -107,9 +107,6 @@ class Sought:
     def answer(self, requirement: Requirement) -> Releases:
         """Return the releases in which the unknown just meets the requirement.
 
-        Args:
-            requirement: of all rounds together, towards the vantage.
-
         Raises:
             InputError: as of the searches of `privacy.calibration`.
         """
@@ -145,9 +142,6 @@ class Sought:
 
     def nominal(self, effective: float) -> float:
         """Return the multiplier to add for an effective one.
-
-        Args:
-            effective: that the vantage is to face.
 
         Raises:
             InputError: no noise helps.
@@ -221,7 +215,6 @@ def calibrate(
         clients: m; None for 2.
         colluding: other clients that disclose their noise; None for 0.
         vantage: where the adversary sits: "participant" (None), "server" or "released-model".
-        accountant: by which rho_beta and epsilon are met.
 
     Returns:
         The mechanism that just meets the target, and what `fedsim calibrate --json` prints.
@@ -264,7 +257,6 @@ def check_targets(targets: Mapping[str, object], accountant: str) -> None:
 
     Args:
         targets: by name; None for one that is not given.
-        accountant: its name.
 
     Raises:
         InputError: no target or several; an accountant that has no say.
@@ -285,7 +277,6 @@ def refuse_accountant(name: str, reason: str) -> None:
 
     Args:
         name: the accountant's; the default's is no request.
-        reason: why it decides nothing.
 
     Raises:
         InputError: another than the default.

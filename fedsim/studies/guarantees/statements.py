@@ -44,7 +44,6 @@ def chosen(kind: type[Choice], value: str | None, default: Choice) -> Choice:
     """Return one of several by its name.
 
     Args:
-        kind: the several.
         value: a name; None for the default.
         default: one of them.
 
@@ -60,12 +59,7 @@ def chosen(kind: type[Choice], value: str | None, default: Choice) -> Choice:
 
 
 def asked(releases: Releases, vantage: Vantage) -> Row:
-    """Return the request as JSON repeats it; a value that differs between rounds is None.
-
-    Args:
-        releases: what is released.
-        vantage: who looks.
-    """
+    """Return the request as JSON repeats it; a value that differs between rounds is None."""
     rounds = releases.rounds
 
     def common(name: str) -> Any:
@@ -95,7 +89,6 @@ def accounted(mechanism: Mechanism, delta: float) -> dict[str, Row]:
     """Return what every accountant says of a mechanism, or why it says nothing.
 
     Args:
-        mechanism: as the vantage faces it.
         delta: in (0, 1).
     """
 
@@ -121,7 +114,6 @@ def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
     """Return how often a belief passes rho_beta(epsilon) at most, whatever the record.
 
     Args:
-        mechanism: as the vantage faces it.
         epsilon: >= 0, may be infinite.
     """
     # The worst pair's is larger only far out, where its mass is cut off and counted as a tail.
@@ -146,7 +138,6 @@ def to_whom(releases: Releases, delta: float) -> list[Row]:
     """Return the bounds of every trust and vantage for the same rounds, or why there are none.
 
     Args:
-        releases: what is released.
         delta: in (0, 1).
     """
     rows: list[Row] = []

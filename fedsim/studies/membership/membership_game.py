@@ -82,8 +82,6 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
     for rounding. The learning rate is for the mean over the n/2 records that are expected.
 
     Args:
-        config: the training.
-        count: N, how many models.
         progress: called with the share that is done.
 
     Returns:
@@ -134,13 +132,7 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
 
 
 def inclusion(seed: int, count: int, records: int) -> Bools:
-    """Return which records of D each model is trained on, bool [N, n]: fair coins.
-
-    Args:
-        seed: of the run.
-        count: N, how many models.
-        records: n, how many D has.
-    """
+    """Return which records of D each model is trained on, bool [N, n]: fair coins."""
     rows = [
         generator(seed, Role.INCLUSION, trial=model).random(records) < 0.5 for model in range(count)
     ]
@@ -157,10 +149,6 @@ def attacked(attack: Attack, seen: Observations) -> tuple[Floats, float | None]:
 
     Shadows alone choose a threshold that is not fixed in advance, where TPR - FPR is most on their
     own scores, each left out of its own shadows.
-
-    Args:
-        attack: to be tried.
-        seen: what all N models say.
 
     Returns:
         float64 [G, n], and the threshold; None where the attack answers at random.
@@ -180,9 +168,6 @@ def check(rules: GameRules) -> None:
     """Raise an error for a training that is not DP-SGD on records, one step in a round.
 
     What is about one challenge has no place either: here every record is one.
-
-    Args:
-        rules: what the game is played with.
 
     Raises:
         InputError: a setting that does not fit, with the one that does.
@@ -217,10 +202,6 @@ def mechanism(scheme: Scheme, nominal: float) -> Mechanism | None:
 
     A record is there or not, whatever neighbours the noise was made for, and all noise of all
     clients hides it from somebody who is none of them.
-
-    Args:
-        scheme: the mechanism as the configuration plans it.
-        nominal: the noise multiplier.
     """
     training, federation_ = scheme.training, scheme.federation
     if not training.clipping:
@@ -245,7 +226,6 @@ def most_true_positives(described: Mechanism, rates: Floats) -> Floats:
     both directions.
 
     Args:
-        described: what hides a record.
         rates: float64 [m], of false positives, in [0, 1].
     """
     if described.noiseless:

@@ -59,14 +59,7 @@ LABEL = (
 def assemble(
     config: Config, game: Game, attacks: Mapping[str, Attack], seconds: float
 ) -> dict[str, Any]:
-    """Return the report as strict JSON values.
-
-    Args:
-        config: the training.
-        game: that was played.
-        attacks: by name, those to be tried.
-        seconds: that it took.
-    """
+    """Return the report as strict JSON values."""
     shadows = membership_game.of_shadows(len(game.observations.losses))
     members = game.observations.inclusion[~shadows]
     most = None if game.mechanism is None else PLD.delta(game.mechanism, 0.0)
@@ -210,7 +203,6 @@ def least_advantage(gained: MeanAdvantage, attacks: int) -> float:
 
     Args:
         gained: the advantage as it was measured; -1 follows from one without an error.
-        attacks: how many there are.
     """
     if gained.standard_error is None:
         return -1.0

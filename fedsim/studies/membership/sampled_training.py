@@ -45,7 +45,6 @@ def train(
         theta: first models, float32 [T, P].
         features: [n, *shape], the same records for all.
         labels: [n].
-        steps: how many, and how.
         seed: of samples and noise, which are a function of it, the model and the step alone.
     """
     models, records = range(len(theta)), len(labels)

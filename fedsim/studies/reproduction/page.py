@@ -38,11 +38,7 @@ CHANCE = "Intervals are of 95 % each: of many numbers a few depart by chance alo
 
 
 def counted(made: Sequence[Made]) -> str:
-    """Return in a sentence how many numbers are the sources'.
-
-    Args:
-        made: the items.
-    """
+    """Return in a sentence how many numbers are the sources'."""
     kinds = [agreement(one).kind for item in made for one in item.finding.numbers]
     return (
         f"{len(made)} items with {len(kinds)} numbers: {kinds.count('agrees')} agree with the "
@@ -55,7 +51,6 @@ def write(directory: Path, made: Sequence[Made], skipped: Mapping[str, str]) -> 
 
     Args:
         directory: where.
-        made: the items.
         skipped: titles of those that were not made, and how to have them.
     """
     document = {
@@ -76,11 +71,7 @@ def _as_json(item: Made) -> dict[str, Any]:
 
 
 def rows(item: Made) -> list[tuple[str, ...]]:
-    """Return the numbers of an item as words, a row each.
-
-    Args:
-        item: which.
-    """
+    """Return the numbers of an item as words, a row each."""
     return [
         (
             one.name,
@@ -101,7 +92,6 @@ def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:
     """Return the page as HTML that needs no other file, script or network.
 
     Args:
-        made: the items.
         skipped: titles of those that were not made, and how to have them.
     """
     blocks: list[Block] = []
@@ -117,11 +107,7 @@ def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:
 
 
 def by_source(made: Sequence[Made]) -> list[tuple[str, list[Made]]]:
-    """Return the items of each source, by its key.
-
-    Args:
-        made: the items.
-    """
+    """Return the items of each source, by its key."""
     keys = dict.fromkeys(item.source for item in made)
     return [(key, [item for item in made if item.source == key]) for key in keys]
 
@@ -138,11 +124,7 @@ def _section(item: Made) -> Iterator[Block]:
 
 
 def markdown(made: Sequence[Made]) -> str:
-    """Return the items as Markdown, without pictures.
-
-    Args:
-        made: the items.
-    """
+    """Return the items as Markdown, without pictures."""
     parts = [
         Part(SOURCES[source], [block for item in items for block in _item(item)])
         for source, items in by_source(made)
@@ -155,12 +137,7 @@ MARKS = "<!-- reproduction -->", "<!-- /reproduction -->"
 
 
 def write_markdown(path: Path, made: Sequence[Made]) -> None:
-    """Write the items as Markdown: between the marks of a page that has them, or as the whole.
-
-    Args:
-        path: of the page.
-        made: the items.
-    """
+    """Write the items as Markdown: between the marks of a page that has them, or as the whole."""
     text, (begin, end) = markdown(made), MARKS
     page = path.read_text(encoding="utf-8") if path.exists() else ""
     if begin in page and end in page:

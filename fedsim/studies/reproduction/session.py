@@ -55,7 +55,6 @@ def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
     """Yield the items in their order, those that were kept as they are.
 
     Args:
-        items: none of which lacks its data.
         means: what they may use.
 
     Raises:
@@ -95,7 +94,6 @@ def read(item: Item, means: Means) -> Made | None:
     """Return an item as it was kept; None where it was not, or by another version or scale.
 
     Args:
-        item: which.
         means: where it is kept.
     """
     place = _place(item, means)
@@ -109,12 +107,7 @@ def read(item: Item, means: Means) -> Made | None:
 
 
 def command(item: Item, means: Means) -> str:
-    """Return the command that makes one item alone.
-
-    Args:
-        item: which.
-        means: the scale.
-    """
+    """Return the command that makes one item alone."""
     data = " --data-root DIR" if item.needs and not means.smoke else ""
     return f"fedsim reproduce {item.source} {item.name} --scale {means.scale.value}{data}"
 

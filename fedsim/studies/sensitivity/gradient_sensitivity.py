@@ -211,7 +211,6 @@ def largest(
         parameters: [P], the model.
         neighbouring: replace is over all pairs of D and the pool, add-remove over all records of D.
         top: how many of the largest, at least 1.
-        of: pairs whose ranks are asked for.
         progress: called with the share that is done.
 
     Raises:
@@ -275,7 +274,6 @@ def check_pairs(known: Federation, pairs: Sequence[Pair], neighbouring: Neighbou
 
     Args:
         known: the federation's data.
-        pairs: to be checked.
         neighbouring: under replace each has a replacement, under add-remove none.
 
     Raises:

@@ -62,7 +62,6 @@ class Counter:
         position first: where all gradients are clipped, all may be equal.
 
         Args:
-            rows: of which records of D.
             columns: of which of those that may replace them.
             distances: float64 [r, c], the local sensitivities.
         """
@@ -94,9 +93,6 @@ def added_up(
 
     Args:
         found: of every block.
-        members: how many records D has.
-        asked: how many thresholds there are.
-        candidates: how many of the largest to keep.
 
     Returns:
         The largest of every record [members]; how many pairs are in each bin [BINS], and above

@@ -44,12 +44,7 @@ class Differences:
 
 
 def images(split: Split, pair: Pair) -> tuple[Pixels, Pixels | None]:
-    """Return a record's picture and its replacement's, [H, W] or [H, W, 3]; None for none.
-
-    Args:
-        split: D and the pool.
-        pair: of positions in them.
-    """
+    """Return a record's picture and its replacement's, [H, W] or [H, W, 3]; None for none."""
     record = picture(split.members_records.features[pair.record])
     if pair.replacement is None:
         return record, None
@@ -71,10 +66,6 @@ def differences(split: Split, pair: Pair) -> Differences:
 
     Ordered by how far apart the features are, as scaled for training; values are the original ones
     where the dataset keeps them. Typical is the median, or the most frequent value.
-
-    Args:
-        split: D and the pool.
-        pair: of positions in them.
     """
     dataset = split.dataset
     members = split.members_records.features.reshape(len(split.members), -1)

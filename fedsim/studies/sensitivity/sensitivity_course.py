@@ -89,8 +89,6 @@ def follow(
     the same law. Results do not depend on trials.batch, but for rounding.
 
     Args:
-        config: the training.
-        pairs: to be followed, the challenge first.
         trials: T, at least 1.
         progress: called with the share that is done.
         checkpoints: rounds, from 1, before which all records and all pairs are compared, in the
@@ -147,9 +145,6 @@ def follow(
 
 def check(rules: GameRules) -> None:
     """Raise an error for a training whose steps are not those of Algorithm 1.
-
-    Args:
-        rules: what the game is played with.
 
     Raises:
         InputError: a setting that does not fit, with the one that does.

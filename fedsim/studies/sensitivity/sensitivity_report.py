@@ -37,7 +37,6 @@ def write(study: Study, report: Report, directory: Path) -> Path:
     """Write report.html and report.json into a directory; return the page.
 
     Args:
-        study: what was found.
         report: the same, as of `assemble`.
         directory: made if there is none.
 
@@ -224,7 +223,6 @@ def render_html(study: Study, report: Report) -> str:
     """Return the report as one HTML page that needs no other file, script or network.
 
     Args:
-        study: what was found.
         report: the same, as of `assemble`.
     """
     is_image = study.known.split.dataset.kind == "image"

@@ -153,10 +153,8 @@ def study(
     """Return what the configured choice of a challenge is worth.
 
     Args:
-        config: the experiment.
         top: how many pairs from either end of the ranking, at least 1.
         trials: T, how many trainings on D the local sensitivity is followed through, at least 1.
-        stages: shows progress.
 
     Raises:
         InputError: what cannot be studied.
@@ -217,7 +215,6 @@ def check(config: Config, top: int, trials: int) -> None:
     """Raise an error for what cannot be studied, before the work rather than after it.
 
     Args:
-        config: the experiment.
         top: as of `study`.
         trials: as of `study`.
 
@@ -266,10 +263,6 @@ class Compared:
     @classmethod
     def of(cls, config: Config, known: Federation) -> "Compared":
         """Return what the configured challenge compares.
-
-        Args:
-            config: the experiment.
-            known: its data and model.
 
         Raises:
             InputError: as of `challenge.compared_features`.

@@ -33,9 +33,6 @@ def abalone(source: Source) -> Dataset:
     The class is whether there are more than nine rings, and the rings are no feature. The sex is
     one-hot; the seven measurements are scaled by the least and the largest of these records.
 
-    Args:
-        source: its folder.
-
     Raises:
         InputError: the file is missing or not the original.
 

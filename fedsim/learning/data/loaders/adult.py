@@ -37,9 +37,6 @@ def adult(source: Source) -> Dataset:
     Both files, one after the other, without the rows of missing values; numbers scaled by the least
     and the largest of these records, the others one-hot.
 
-    Args:
-        source: its folder.
-
     Raises:
         InputError: a file is missing or not the original.
 

@@ -13,9 +13,6 @@ from fedsim.common import reading
 def limited(files: Sequence[Path]) -> Iterator[None]:
     """Read Arrow's files inside of the block, and make objects of them, in limited memory.
 
-    Args:
-        files: that are read.
-
     Raises:
         ArrowException, MemoryError, OSError: one is damaged, or takes more.
         ValueError: one is no regular file.
@@ -38,10 +35,6 @@ def limited(files: Sequence[Path]) -> Iterator[None]:
 
 def parquet_columns(path: Path, wanted: Collection[str]) -> dict[str, list[Any]]:
     """Return the values of those columns of a Parquet file that it has, by name.
-
-    Args:
-        path: of the file.
-        wanted: names of columns.
 
     Raises:
         InputError: pyarrow is not installed, or the file is damaged or too large.

@@ -60,9 +60,6 @@ def own(source: Source) -> Dataset:
 def rows(path: Path) -> list[list[str]]:
     """Return the rows of a file, its first line among them.
 
-    Args:
-        path: of the file.
-
     Raises:
         InputError: it is not UTF-8, no table, or empty.
     """
@@ -78,10 +75,6 @@ def rows(path: Path) -> list[list[str]]:
 
 def check_names(names: list[str], path: Path) -> None:
     """Make sure that every column has a name of its own.
-
-    Args:
-        names: of the columns.
-        path: of the file, for the error message.
 
     Raises:
         InputError: one has none, or another's.

@@ -85,7 +85,6 @@ def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
     """Return the records of some classes alone, which are numbered anew.
 
     Args:
-        dataset: to choose from.
         classes: two or more different labels, as text; the first becomes 0.
 
     Raises:

@@ -59,9 +59,6 @@ def own(source: Source) -> Dataset:
 
     The test files may be missing. Classes are 0 to the largest label.
 
-    Args:
-        source: their folder.
-
     Raises:
         InputError: a file is missing or damaged, or files do not belong together.
     """

@@ -126,8 +126,6 @@ def pixels(picture: "Image.Image", name: str, size: int) -> npt.NDArray[np.uint8
     """Return a picture as uint8 [H, W] if it is grey, else [H, W, 3].
 
     Args:
-        picture: opened.
-        name: of it, for error messages.
         size: the side of the square that it is brought to; 0 to leave it.
 
     Raises:
@@ -145,10 +143,6 @@ def pixels(picture: "Image.Image", name: str, size: int) -> npt.NDArray[np.uint8
 
 def stack(found: Sequence[npt.NDArray[np.uint8]], names: Sequence[str]) -> npt.NDArray[np.uint8]:
     """Return grey [H, W] and colour [H, W, 3] pictures as [N, C, H, W].
-
-    Args:
-        found: the pictures.
-        names: of them, for error messages.
 
     Raises:
         InputError: they differ in size.

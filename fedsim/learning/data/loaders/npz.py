@@ -20,9 +20,6 @@ def own(source: Source) -> Dataset:
     between 0 and 1, or a table [N, F], which is taken as it is; labels: [N] numbers or text, or
     one-hot [N, classes]. Every other array of length N is a column.
 
-    Args:
-        source: its file.
-
     Raises:
         InputError: an array is missing, or not of such a kind.
     """
@@ -47,8 +44,6 @@ def of_arrays(
     """Return the dataset of features, labels and other columns.
 
     Args:
-        name: of the dataset.
-        path: of the file, for error messages.
         values: the features, as of `own`.
         raw_labels: [N] numbers or text.
         found: the other columns [N], by name.
@@ -93,9 +88,6 @@ def of_arrays(
 
 def arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Return the named arrays of a .npz file.
-
-    Args:
-        path: of the file.
 
     Raises:
         InputError: it is none, or has Python objects.

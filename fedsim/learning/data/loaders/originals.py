@@ -26,7 +26,6 @@ def find(
     Args:
         source: with the root folder, and whether what is missing may be fetched.
         names: of the files, without endings.
-        folders: within the root, in order of preference.
         fetch: downloads into the root folder, once; None where there is no way to.
         endings: what may follow a name, in order of preference.
 
@@ -62,9 +61,7 @@ def present(
     """Return whether all files of some names are there, as `find` would find them.
 
     Args:
-        source: with the root folder.
         names: of the files, without endings.
-        folders: within the root.
         endings: what may follow a name.
     """
     return None not in _look_up(source.path, names, folders, endings)
@@ -102,9 +99,6 @@ def _fetch(name: str, root: Path, folders: Sequence[str], fetch: Callable[[Path]
 def read(path: Path) -> bytes:
     """Return the content of a file, unpacked if its name ends in .gz.
 
-    Args:
-        path: of the file.
-
     Raises:
         InputError: it is damaged or cannot be read.
     """
@@ -127,10 +121,6 @@ def check(
     """Check that a file is the original.
 
     Args:
-        content: of the file, unpacked.
-        path: of the file, for the error message.
-        what: the original is, for the error message.
-        expected: its digest, hexadecimal.
         own: the data.name under which files like it, but not it, are read.
         algorithm: of the digest. MD5 is what some authors publish; it tells a damaged file from a
             whole one, not a forged one.
@@ -147,12 +137,7 @@ def check(
 
 
 def not_original(path: Path, what: str) -> str:
-    """Return how a complaint about a file begins.
-
-    Args:
-        path: of the file.
-        what: the original would be.
-    """
+    """Return how a complaint about a file begins."""
     return f"'{path}' is damaged or not the original {what}"
 
 

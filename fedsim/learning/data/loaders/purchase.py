@@ -28,9 +28,6 @@ def purchase100(source: Source) -> Dataset:
     the same: features, and labels as numbers or one-hot. There is no published checksum; numbers of
     rows, products and clusters are compared.
 
-    Args:
-        source: its folder.
-
     Raises:
         InputError: the file is missing or not the original.
 

@@ -36,10 +36,6 @@ MOST_WHOLE = 2**53
 def rows(text: str, path: Path) -> list[list[str]]:
     """Return the rows of comma-separated text, without blank ones; values are stripped.
 
-    Args:
-        text: of the file.
-        path: of the file, for error messages.
-
     Raises:
         InputError: a row has more or fewer values than the first, or a value is too long for a
             table.
@@ -113,12 +109,7 @@ def encode(
     feature for each value, in order, 1 where the record has it.
 
     Args:
-        name: of the dataset.
-        path: of the file, for error messages.
         columns: [N] by name.
-        label: the column of the labels.
-        exclude: columns that are no features.
-        dropped: how many rows were left out.
 
     Raises:
         InputError: a column says nothing, or too much.

@@ -19,8 +19,6 @@ def class_numbers(
 
     Args:
         values: [N], the different ones of which, in order, are classes 0 and on.
-        path: of the file, for error messages.
-        label: what the values are called in them.
 
     Returns:
         int64 [N], and at least 2.
@@ -47,7 +45,6 @@ def finite(features: npt.NDArray[Any], path: Path) -> npt.NDArray[np.float32]:
 
     Args:
         features: [N, ...].
-        path: of the file, for the error message.
 
     Raises:
         InputError: one is not a finite number.

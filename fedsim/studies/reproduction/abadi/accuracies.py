@@ -55,9 +55,6 @@ SEED = 8
 def private(means: Means) -> Reproduced:
     """Return accuracy against epsilon, with components and without.
 
-    Args:
-        means: its scale and data.
-
     Raises:
         InputError: the data are not there.
     """
@@ -75,11 +72,7 @@ def private(means: Means) -> Reproduced:
 
 
 def concluded(numbers: Sequence[Number]) -> str:
-    """Return what the accuracies show.
-
-    Args:
-        numbers: of all accuracies.
-    """
+    """Return what the accuracies show."""
     ours = {one.name: one.ours for one in numbers}
     reduced, whole = (
         [ours[f"{_setting(epsilon, inputs)}: accuracy"] for epsilon in PRINTED]
@@ -135,8 +128,6 @@ def spent(epsilon: float, steps: int, reduced: bool) -> Spent:
     """Return the least noise of steps at which the moments of all have this epsilon.
 
     Args:
-        epsilon: inf for no noise.
-        steps: how many.
         reduced: whether principal components are released too.
     """
     if math.isinf(epsilon):
@@ -198,8 +189,6 @@ def components(features: Tensor, noise_multiplier: float, draw: np.random.Genera
     Args:
         features: [n, F]; each record is scaled to length 1, so that adding or removing one moves
             the upper triangle of A^T A by at most 1.
-        noise_multiplier: of that.
-        draw: randomness.
 
     Source:
         Dwork et al., "Analyze Gauss", 2014, as Abadi et al., Section 3.2, use it.

@@ -26,28 +26,17 @@ Composition = Callable[[int], float]
 
 
 def basic(steps: int) -> float:
-    """Return T e at delta T d, of steps that are not sampled.
-
-    Args:
-        steps: T.
-    """
+    """Return T e at delta T d, of steps that are not sampled."""
     return steps * _gaussian(DELTA / steps)
 
 
 def amplified(steps: int) -> float:
-    """Return T q e at delta T q d: each step amplified by sampling, as the slides have it.
-
-    Args:
-        steps: T.
-    """
+    """Return T q e at delta T q d: each step amplified by sampling, as the slides have it."""
     return steps * RATE * _gaussian(DELTA / (steps * RATE))
 
 
 def strong(steps: int) -> float:
     """Return sqrt(2 T ln(1/d')) e + T e (exp(e) - 1) for amplified steps, of Azuma's inequality.
-
-    Args:
-        steps: T.
 
     Source:
         The blog's Theorem 2, with epsilon outside of the root, where its proof has it.
@@ -57,9 +46,6 @@ def strong(steps: int) -> float:
 
 def as_printed(steps: int) -> float:
     """Return the blog's Theorem 2 as printed, with epsilon inside of the root: not what it proves.
-
-    Args:
-        steps: T.
     """
     return min(_azuma(steps, float(share), inside=True) for share in SHARES)
 
@@ -93,11 +79,7 @@ COMPOSITIONS: Mapping[str, Composition] = {
 
 
 def compared(means: Means) -> Reproduced:
-    """Return epsilon against epochs by every composition.
-
-    Args:
-        means: its scale.
-    """
+    """Return epsilon against epochs by every composition."""
     epochs = EPOCHS[means.scale]
     curves = {}
     for name, epsilon in COMPOSITIONS.items():

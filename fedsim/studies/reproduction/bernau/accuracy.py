@@ -39,9 +39,6 @@ READ = Reference(0.85, (0.84, 0.86))
 def trained(means: Means) -> Reproduced:
     """Return the test accuracy after 30 steps under each kind of noise.
 
-    Args:
-        means: its scale and data.
-
     Raises:
         InputError: the data are not there.
     """

@@ -57,7 +57,6 @@ def audit(means: Means, data: str) -> Reproduced:
     """Return Figure 7, 8 or 9.
 
     Args:
-        means: its scale and data.
         data: a key of `experiments.BELIEFS`.
 
     Raises:

@@ -31,11 +31,7 @@ Sizes = tuple[int, ...]
 
 
 def exponents(means: Means) -> Reproduced:
-    """Return Table 1: the exponents with which running time grows, measured.
-
-    Args:
-        means: its scale.
-    """
+    """Return Table 1: the exponents with which running time grows, measured."""
     records: Sizes = (200, 400, 800) if means.smoke else (2000, 4000, 8000, 16000)
     rounds: Sizes = (2, 4, 8) if means.smoke else (10, 20, 40, 80)
     rows = (

@@ -50,11 +50,7 @@ def boundary(means: Means) -> Reproduced:
 
 
 def errors(means: Means) -> Reproduced:
-    """Return Figure 2: the regions of error at epsilon 6 and 3.
-
-    Args:
-        means: its scale.
-    """
+    """Return Figure 2: the regions of error at epsilon 6 and 3."""
     numbers = tuple(_measured(means, epsilon, 2 + i) for i, epsilon in enumerate((6.0, 3.0)))
     return Reproduced(
         "Half of ε leaves the boundary where it is and makes the regions of error larger: the "

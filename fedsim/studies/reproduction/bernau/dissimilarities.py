@@ -34,7 +34,6 @@ def compared(means: Means, data: str) -> Reproduced:
     """Return how well dissimilarities order pairs, and what the pairs that they choose come to.
 
     Args:
-        means: its scale and data.
         data: a key of `experiments.BELIEFS`.
 
     Raises:
@@ -69,8 +68,6 @@ def better(ours: str, other: str, correlations: Mapping[str, RankCorrelation]) -
     """Return whether one dissimilarity orders pairs better than another, as the paper finds.
 
     Args:
-        ours: the measure that it finds better.
-        other: than this one.
         correlations: with local sensitivity, by measure.
     """
     if not {ours, other} <= correlations.keys():

@@ -72,9 +72,7 @@ def configured(means: Means, data: str, changes: dict[str, Scalar]) -> Config:
     """Return a paper's configuration with changes.
 
     Args:
-        means: its scale and its data.
         data: a key of `BELIEFS`.
-        changes: by key.
 
     Raises:
         InputError: the data are not there, or a change means nothing.
@@ -90,7 +88,6 @@ def play(means: Means, cell: Cell) -> Run:
 
     Args:
         means: where runs are kept.
-        cell: which.
 
     Raises:
         InputError: the data are not there.
@@ -106,9 +103,6 @@ def play_with(means: Means, cell: Cell, changes: Mapping[str, Scalar], name: str
 
     Args:
         means: where runs are kept.
-        cell: which.
-        changes: by key, the number of trials among them.
-        name: of its folder.
 
     Raises:
         InputError: the data are not there.

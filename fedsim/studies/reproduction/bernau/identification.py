@@ -39,7 +39,6 @@ def table(means: Means, data: str) -> Reproduced:
     """Return Table 2a of a data set: advantage and delta' of the four variants.
 
     Args:
-        means: its scale and data.
         data: a key of `experiments.BELIEFS`.
 
     Raises:
@@ -96,7 +95,6 @@ def beliefs(means: Means, data: str) -> Reproduced:
     """Return Figure 6 of a data set: the beliefs in D after training on D.
 
     Args:
-        means: its scale and data.
         data: a key of `experiments.BELIEFS`.
 
     Raises:

@@ -30,7 +30,6 @@ def surveyed(means: Means, data: str) -> Reproduced:
     """Return how long unclipped gradients are before and after training, and a private median.
 
     Args:
-        means: its scale and data.
         data: a key of `experiments.BELIEFS`.
 
     Raises:
@@ -75,7 +74,6 @@ def private_median(
         norms: [n], of the records' gradients; longer ones count as the longest.
         epsilon: > 0.
         longest: a public bound.
-        draw: randomness.
 
     Source:
         Smith, "Privacy-preserving statistical estimation with optimal convergence rates", 2011.

@@ -31,7 +31,6 @@ def followed(means: Means, data: str) -> Reproduced:
     """Return Figures 4 and 5 of a data set.
 
     Args:
-        means: its scale and data.
         data: a key of `experiments.BELIEFS`.
 
     Raises:

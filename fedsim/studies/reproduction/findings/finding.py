@@ -109,35 +109,21 @@ class Agreement:
 
 
 def printed(value: float, decimals: int) -> Reference:
-    """Return a published number that was rounded.
-
-    Args:
-        value: as printed.
-        decimals: how many are printed.
-    """
+    """Return a published number that was rounded."""
     half = 0.5 * 10**-decimals
     # A hair more, because a half was rounded one way or the other.
     return Reference(value, (value - half * 1.001, value + half * 1.001))
 
 
 def advantage_of_wins(wins: int, trials: int) -> Reference:
-    """Return a recorded advantage, 2 wins/trials - 1, with its Clopper-Pearson interval.
-
-    Args:
-        wins: trials in which the adversary named D.
-        trials: all of them, on D.
-    """
+    """Return a recorded advantage, 2 wins/trials - 1, with its Clopper-Pearson interval."""
     won = clopper_pearson(wins, trials, CONFIDENCE)
     range = (2 * won.low - 1, 2 * won.high - 1)
     return Reference(2 * wins / trials - 1, range, "recorded")
 
 
 def agreement(number: Number) -> Agreement:
-    """Return whether a number is the source's, and theory's.
-
-    Args:
-        number: with its references.
-    """
+    """Return whether a number is the source's, and theory's."""
     low, high = number.interval or (number.ours, number.ours)
     slack = 1e-9 * max(1.0, abs(number.ours)) if math.isfinite(number.ours) else 0.0
     theory = number.closed_form

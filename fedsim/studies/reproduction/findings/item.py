@@ -42,9 +42,6 @@ class Means:
     def data(self, name: str) -> Path:
         """Return where a data set is.
 
-        Args:
-            name: of its folder.
-
         Raises:
             InputError: it is not there.
         """
@@ -54,11 +51,7 @@ class Means:
         return self.data_root / name
 
     def has(self, name: str) -> bool:
-        """Return whether a data set is there, or may be downloaded.
-
-        Args:
-            name: of its folder.
-        """
+        """Return whether a data set is there, or may be downloaded."""
         if self.data_root is None:
             return False
         return (self.download and name in DOWNLOADED) or (self.data_root / name).is_dir()
@@ -104,11 +97,7 @@ class Item:
     needs: tuple[str, ...] = ()
 
     def too_long(self, means: Means) -> bool:
-        """Return whether it is made only when it is named.
-
-        Args:
-            means: the scale.
-        """
+        """Return whether it is made only when it is named."""
         return self.minutes > LONG and not means.smoke
 
     def missing(self, means: Means) -> list[str]:

@@ -26,7 +26,6 @@ def compared(means: Means, network: str) -> Reproduced:
     """Return what each attack proves of a network, from one first model.
 
     Args:
-        means: its scale and data.
         network: a key of `SIZES`.
 
     Raises:

@@ -97,10 +97,6 @@ class Setting:
     def __init__(self, means: Means, size: Size) -> None:
         """Read the records.
 
-        Args:
-            means: its data.
-            size: how many records, and which network.
-
         Raises:
             InputError: the data are not there.
         """
@@ -128,7 +124,6 @@ class Setting:
 
         Args:
             initialisation: a key of `INITIALISATIONS`.
-            trainings: T.
             draw: randomness, not used where all start from one draw.
         """
         scale = INITIALISATIONS[initialisation]
@@ -167,9 +162,6 @@ class Setting:
 def clipbkd(setting: Setting) -> Poison:
     """Return the point along the direction that the data use least, with the label least liked.
 
-    Args:
-        setting: its records and first model.
-
     Source:
         Algorithm 4; the baseline f(0) is not subtracted, as in the authors' code.
     """
@@ -183,9 +175,6 @@ def clipbkd(setting: Setting) -> Poison:
 
 def backdoor(setting: Setting) -> Poison:
     """Return records of the first class with a bright square in a corner, labelled as the second.
-
-    Args:
-        setting: its records.
 
     Source:
         Algorithm 3.
@@ -204,11 +193,7 @@ def backdoor(setting: Setting) -> Poison:
 
 
 def membership(setting: Setting) -> Poison:
-    """Return an ordinary record, whose loss tells whether it was used.
-
-    Args:
-        setting: its records.
-    """
+    """Return an ordinary record, whose loss tells whether it was used."""
     features, label = setting.held_out[:1], int(setting.held_out_labels[0])
     return Poison(features, torch.tensor([label]), features, label, copied=True)
 

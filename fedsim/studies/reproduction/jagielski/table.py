@@ -66,7 +66,6 @@ def published(means: Means, initialisation: str) -> Reproduced:
     """Return a column of Table 2 in its published size.
 
     Args:
-        means: its scale and data.
         initialisation: a key of `INITIALISATIONS`.
 
     Raises:
@@ -89,9 +88,6 @@ def published(means: Means, initialisation: str) -> Reproduced:
 
 def small(means: Means) -> Reproduced:
     """Return Table 2 at one clipping norm, shrunk until two cores make it in minutes.
-
-    Args:
-        means: its scale and data.
 
     Raises:
         InputError: the data are not there.
@@ -169,9 +165,6 @@ def ceiling(trainings: int) -> float:
     """Return the largest bound that so many trainings of a world can prove, at delta = 0 and k = 1.
 
     Half of them judge; their rates are 1 and 0 at best: ln((1 - a)/a), a = 1 - .005^(1/n).
-
-    Args:
-        trainings: of a world.
     """
     judging = trainings // 2
     missed = -math.expm1(math.log((1 - CONFIDENCE) / 2) / judging)

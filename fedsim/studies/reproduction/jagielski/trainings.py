@@ -61,7 +61,6 @@ class Played:
         """Return epsilon of one record, at least.
 
         Args:
-            copies: k.
             confidence: in (0, 1).
         """
         return _bound(self.clean, self.poisoned[copies], copies, confidence)
@@ -95,8 +94,6 @@ def play(means: Means, setting: Setting, cell: Cell) -> Played:
 
     Args:
         means: where.
-        setting: its records and network.
-        cell: which.
     """
     copies = setting.size.copies
     asked = json.dumps([asdict(setting.size), asdict(cell), means.scale.value], sort_keys=True)

@@ -12,9 +12,7 @@ def averaged(name: str, values: npt.ArrayLike, references: tuple[Reference, ...]
     """Return the mean of a few draws with Student's interval.
 
     Args:
-        name: of the number.
         values: [n], n >= 2.
-        references: what the source has.
     """
     each = np.asarray(values, dtype=np.float64)
     half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(each) - 1) * stats.sem(each))
@@ -26,9 +24,7 @@ def share(name: str, hits: npt.NDArray[np.bool_], theory: float | None = None) -
     """Return how often something was so, with Clopper and Pearson's interval.
 
     Args:
-        name: of the number.
         hits: [n], of each draw.
-        theory: what it is by theory.
     """
     count, draws = int(hits.sum()), hits.size
     found = clopper_pearson(count, draws, CONFIDENCE)

@@ -25,8 +25,6 @@ def estimated(ones: npt.ArrayLike, zeros: npt.ArrayLike, gamma: npt.ArrayLike) -
     """Return the mean's posterior quantile at confidence 1 - gamma, under a flat prior.
 
     Args:
-        ones: how many successes.
-        zeros: how many failures.
         gamma: in [0, 1].
 
     Source:
@@ -56,11 +54,7 @@ def closed_form(gamma: float) -> float:
 
 
 def covered(draws: int) -> Number:
-    """Return how often a mean drawn from the flat prior is at most its estimate.
-
-    Args:
-        draws: of mean and data.
-    """
+    """Return how often a mean drawn from the flat prior is at most its estimate."""
     draw = np.random.default_rng(11)
     mean = draw.uniform(size=draws)
     ones = draw.binomial(RECORDS, mean)

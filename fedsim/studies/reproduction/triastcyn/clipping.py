@@ -24,11 +24,7 @@ DRAWS = {"smoke": 2, "full": 8}
 
 
 def compared(means: Means) -> Reproduced:
-    """Return epsilon of one step against sigma, by both accountants, bounded and unbounded.
-
-    Args:
-        means: its scale.
-    """
+    """Return epsilon of one step against sigma, by both accountants, bounded and unbounded."""
     gradients = synthetic.gradients(np.random.default_rng(7), DRAWS[means.scale])
     sigmas = SIGMAS[means.scale]
     dp = np.array([synthetic.moments_epsilon(float(one), 1) for one in sigmas])

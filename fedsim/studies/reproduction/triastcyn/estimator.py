@@ -40,11 +40,7 @@ LAWS: Mapping[str, Law] = {
 
 
 def examined(means: Means) -> Reproduced:
-    """Return coverage of both estimators, epsilon by percentile, and the estimator's own cost.
-
-    Args:
-        means: its scale.
-    """
+    """Return coverage of both estimators, epsilon by percentile, and the estimator's own cost."""
     draws = DRAWS[means.scale]
     worst, least = binary.least_covered()
     zeros = Number(
@@ -101,8 +97,6 @@ def covered(law: str, samples: int, draws: int, gamma: float = GAMMA) -> Number:
     Args:
         law: a key of `LAWS`.
         samples: n of each estimate.
-        draws: estimates.
-        gamma: the probability of failure that is asked for.
     """
     drawn, truth = LAWS[law]
     logs = drawn(np.random.default_rng(samples), (draws, samples))
@@ -112,11 +106,7 @@ def covered(law: str, samples: int, draws: int, gamma: float = GAMMA) -> Number:
 
 
 def by_percentile(steps: int) -> Mapping[str, Floats]:
-    """Return epsilon at each of `PERCENTILES`, by what the noise is.
-
-    Args:
-        steps: how many.
-    """
+    """Return epsilon at each of `PERCENTILES`, by what the noise is."""
     gradients = synthetic.gradients(np.random.default_rng(5), steps)
     lengths = synthetic.norms(gradients)
     deltas = [bayesian.delta_at_percentile(synthetic.DELTA, float(one)) for one in PERCENTILES]

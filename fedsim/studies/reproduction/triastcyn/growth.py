@@ -37,11 +37,7 @@ class Growth:
 
 
 def followed(means: Means) -> Reproduced:
-    """Return epsilon by step at several quantiles, gradients as they are and clipped.
-
-    Args:
-        means: its scale.
-    """
+    """Return epsilon by step at several quantiles, gradients as they are and clipped."""
     draws, steps = SIZES[means.scale]
     drawn = [synthetic.gradients(np.random.default_rng(one), steps) for one in range(draws)]
     curves = {}

@@ -88,9 +88,6 @@ class Distances:
 def compared(means: Means) -> Reproduced:
     """Return the tests and histograms of both distributions, after little and long training.
 
-    Args:
-        means: its scale and data.
-
     Raises:
         InputError: the data are not there.
     """
@@ -113,11 +110,7 @@ def compared(means: Means) -> Reproduced:
 
 
 def p_values(distances: Distances) -> tuple[Floats, Floats]:
-    """Return p of Welch's t-test and of Levene's test at every model, each [T].
-
-    Args:
-        distances: of both kinds.
-    """
+    """Return p of Welch's t-test and of Levene's test at every model, each [T]."""
     means = stats.ttest_ind(distances.members, distances.others, axis=1, equal_var=False)
     spreads = stats.levene(distances.members, distances.others, axis=1)
     return np.asarray(means.pvalue), np.asarray(spreads.pvalue)

@@ -32,11 +32,7 @@ ORDERS = np.unique(np.geomspace(1, 10**6, 400).astype(np.int64))
 
 
 def attacked(means: Means) -> Reproduced:
-    """Return Equation 1, and the Bayesian epsilon of the residents beside the outlier's.
-
-    Args:
-        means: its scale.
-    """
+    """Return Equation 1, and the Bayesian epsilon of the residents beside the outlier's."""
     distances = resident_distances(SAMPLES[means.scale])
     dp = np.array(EPSILONS)
     bdp = np.array([rest(distances, multiplier(one)) for one in EPSILONS])
@@ -80,11 +76,7 @@ def attacked(means: Means) -> Reproduced:
 
 
 def accuracy(epsilon: float) -> float:
-    """Return Equation 1: e^epsilon/(1 + e^epsilon).
-
-    Args:
-        epsilon: of pure differential privacy.
-    """
+    """Return Equation 1: e^epsilon/(1 + e^epsilon)."""
     return 1 / (1 + math.exp(-epsilon))
 
 
@@ -98,20 +90,12 @@ def laplace_accuracy(epsilon: float) -> float:
 
 
 def multiplier(epsilon: float) -> float:
-    """Return the least noise over sensitivity of one Gaussian release with epsilon at DELTA.
-
-    Args:
-        epsilon: of differential privacy.
-    """
+    """Return the least noise over sensitivity of one Gaussian release with epsilon at DELTA."""
     return 1 / gaussian.mu_of_epsilon(epsilon, DELTA)
 
 
 def resident_distances(count: int) -> Floats:
-    """Return |x - x'| over the clipped range, of pairs of residents, [count].
-
-    Args:
-        count: pairs.
-    """
+    """Return |x - x'| over the clipped range, of pairs of residents, [count]."""
     draw, most = np.random.default_rng(3), TIMES * MEDIAN
     incomes = np.minimum(MEDIAN * draw.lognormal(0, SPREAD, (2, count)), most)
     return np.asarray(np.abs(incomes[0] - incomes[1]) / most)

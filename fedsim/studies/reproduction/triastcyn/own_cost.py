@@ -34,7 +34,6 @@ def epsilon(samples: int, moved: float) -> float:
 
     Args:
         samples: n >= 2.
-        moved: in standard deviations.
 
     Source:
         Renyi divergences as Gil, Alajaji and Linder, 2013, Table 2.
@@ -55,7 +54,6 @@ def normal_divergence(squared_shift: float, ratio: float) -> Floats:
     """Return D_alpha(N(0, 1) | N(shift, ratio)) at `ORDERS`; inf where it does not exist.
 
     Args:
-        squared_shift: of the means.
         ratio: of the second variance to the first.
     """
     mixed = ORDERS * ratio + (1 - ORDERS)
@@ -70,7 +68,6 @@ def gamma_divergence(shape: float, ratio: float) -> Floats:
     """Return D_alpha of Gamma laws of one shape at `ORDERS`; inf where it does not exist.
 
     Args:
-        shape: of both.
         ratio: of the second scale to the first.
     """
     mixed = ORDERS * ratio + (1 - ORDERS)

@@ -17,12 +17,7 @@ ORDERS: Ints = np.array([*range(1, 33), 36, 40, 48, 56, 64, 80, 96])
 
 
 def gradients(draw: np.random.Generator, steps: int) -> Floats:
-    """Return the gradients of some steps, [steps, RECORDS, DIMENSIONS].
-
-    Args:
-        draw: randomness.
-        steps: how many.
-    """
+    """Return the gradients of some steps, [steps, RECORDS, DIMENSIONS]."""
     return draw.weibull(SHAPE, (steps, RECORDS, DIMENSIONS))
 
 
@@ -60,8 +55,6 @@ def moments_epsilon(multiplier: float, steps: int, orders: Ints = ORDERS) -> flo
 
     Args:
         multiplier: noise over sensitivity.
-        steps: how many.
-        orders: that are searched.
     """
     moments = bayesian.log_moments(orders, 1.0, multiplier, RATE)
     return float(bayesian.epsilons(steps * moments, orders, DELTA)[0])

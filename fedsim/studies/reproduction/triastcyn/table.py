@@ -24,7 +24,6 @@ def made(means: Means, data: str) -> Reproduced:
     """Return one row of the table, for a short and for a long clipping norm.
 
     Args:
-        means: its scale and data.
         data: a key of `trainings.SETTINGS`.
 
     Raises:

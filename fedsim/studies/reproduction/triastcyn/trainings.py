@@ -76,9 +76,7 @@ def configured(means: Means, data: str, changes: Mapping[str, Scalar]) -> Config
     """Return the federation of a data set.
 
     Args:
-        means: its scale and data.
         data: a key of `SETTINGS`.
-        changes: by key.
 
     Raises:
         InputError: the data are not there.
@@ -117,8 +115,6 @@ def play(means: Means, data: str, norm: float, rate: float) -> Run:
     Args:
         means: where runs are kept.
         data: a key of `SETTINGS`.
-        norm: C.
-        rate: the learning rate.
 
     Raises:
         InputError: the data are not there.
@@ -140,8 +136,6 @@ def trained(rules: GameRules, known: Federation, multiplier: float = 0.0) -> Ten
     All trials take the same sample in a round, and differ by their first models and their noise.
 
     Args:
-        rules: what the game is played with.
-        known: its federation.
         multiplier: of the noise, over the clipping norm; 0 for none.
     """
     theta = federation.initial_parameters(rules, known, range(rules.scheme.trial_count))
@@ -158,11 +152,7 @@ def trained(rules: GameRules, known: Federation, multiplier: float = 0.0) -> Ten
 
 
 def multiplier(config: Config) -> float:
-    """Return the noise over the clipping norm with which the rounds have `EPSILON` at `DELTA`.
-
-    Args:
-        config: the experiment.
-    """
+    """Return the noise over the clipping norm with which the rounds have `EPSILON` at `DELTA`."""
     wanted = calibration.epsilon_at_most(EPSILON, DELTA)
     training = config.training
     return calibration.noise_multiplier(wanted, training.rounds, training.sampling_rate)

@@ -50,9 +50,6 @@ WHY = (
 def clustered(means: Means) -> Reproduced:
     """Return the noise of K-means for nine settings.
 
-    Args:
-        means: its scale and data.
-
     Raises:
         InputError: the data are not there.
     """
@@ -104,8 +101,6 @@ def centroids(
     Args:
         pool: [N, pixels].
         start: public centroids, [K, pixels].
-        inside: the positions of the records.
-        coins: of K-means++.
     """
     seed = int(coins.integers(2**31))
     found = KMeans(len(start), n_init=1, random_state=seed).fit(pool[inside]).cluster_centers_

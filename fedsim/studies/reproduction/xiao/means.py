@@ -31,9 +31,6 @@ def estimated(means: Means) -> Reproduced:
     """Return the information in the mean of Gaussian and of Laplace records, against theory.
 
     The factor 1/n cancels: MI(x; mean) = h(S_n) - h(S_(n-1)) for the sums S.
-
-    Args:
-        means: its scale.
     """
     laws = (
         ("Gaussian", _log_gaussian, np.random.Generator.standard_normal, _gaussian_information),

@@ -42,9 +42,6 @@ BLOCK = 16
 def released(means: Means) -> Reproduced:
     """Return the noise of a network's weights at one nat, and accuracy with and without it.
 
-    Args:
-        means: its scale and data.
-
     Raises:
         InputError: the data are not there.
     """
@@ -109,12 +106,7 @@ def _records(means: Means) -> Records:
 
 
 def drawn_half(count: int, coins: np.random.Generator) -> np.ndarray:
-    """Return which records are used, bool [count], each by a fair coin.
-
-    Args:
-        count: of all records.
-        coins: randomness.
-    """
+    """Return which records are used, bool [count], each by a fair coin."""
     used = np.zeros(count, dtype=bool)
     used[drawn(count, 0.5, coins)] = True
     return used
