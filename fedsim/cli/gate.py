@@ -26,8 +26,7 @@ class Gate:
     conditions: "tuple[Condition, ...]" = ()
 
     def status(self, report: Mapping[str, Any]) -> int:
-        """Return the exit status for a report, 0 or SHUT, and print each reason on standard error.
-        """
+        """Return the exit status for a report (0 or SHUT); print each reason to stderr."""
         if not self.conditions:
             return 0
         from fedsim.report.evidence.conditions import complaint  # noqa: PLC0415

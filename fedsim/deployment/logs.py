@@ -39,8 +39,7 @@ class _Line(logging.Formatter):
 
 
 def begin(machine: str) -> None:
-    """Have this process say what happens in lines that a collector takes apart, on standard error.
-    """
+    """Log lines that a collector can parse, on standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Line(machine))
     logging.basicConfig(handlers=[handler])

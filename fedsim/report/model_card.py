@@ -182,8 +182,7 @@ def _utility(last: dict[str, Any], records: int) -> Utility | None:
 
 
 def learning(found: Utility) -> str:
-    """Return accuracy beside what a model without learning has, and a warning where it is no more.
-    """
+    """Return the accuracy beside the majority baseline, with a warning if it is no higher."""
     beside = beside_accuracy(found.majority, found.balanced_accuracy, found.area_under_curve)
     said = f"Accuracy {percent(found.accuracy)} ({beside}) on {found.records:,} held-out records."
     if found.accuracy <= found.majority:

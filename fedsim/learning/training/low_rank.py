@@ -105,8 +105,7 @@ def adapt(model: nn.Module, rank: int) -> nn.Module:
 
 
 def merge(model: nn.Module) -> nn.Module:
-    """Return the plain network that computes the same: every W + BA becomes one matrix, in place.
-    """
+    """Return the same function as a plain network: each W + BA becomes one matrix, in place."""
     plain: dict[nn.Module, nn.Linear] = {}
     for path, layer in list(model.named_modules(remove_duplicate=False)):
         if isinstance(layer, LowRankLinear):

@@ -171,8 +171,7 @@ def complaint(condition: Condition, report: Mapping[str, Any]) -> str:
 
 
 def numbers(report: Mapping[str, Any]) -> dict[str, float | str | None]:
-    """Return the numbers of a report that have short names, as JSON has them; None for no number.
-    """
+    """Return the numbers of a report that have short names; None where there is no number."""
     names = [name for name, paths in NAMES[kind_of(report)].items() if paths_of(paths)]
     found = {name: _found(report, name) for name in names}
     return {name: None if isinstance(one, str) else real_json(one) for name, one in found.items()}

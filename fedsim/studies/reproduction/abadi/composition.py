@@ -45,8 +45,7 @@ def strong(steps: int) -> float:
 
 
 def as_printed(steps: int) -> float:
-    """Return the blog's Theorem 2 as printed, with epsilon inside of the root: not what it proves.
-    """
+    """Return the blog's Theorem 2 as printed (epsilon inside the root), which it does not prove."""
     return min(_azuma(steps, float(share), inside=True) for share in SHARES)
 
 
