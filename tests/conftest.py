@@ -33,6 +33,7 @@ SMALL: dict[str, Scalar] = {
     "federation.clients": 3,
     "model.name": "linear",
     "training.rounds": 3,
+    "training.learning-rate": 0.5,
     "trials.count": 8,
     "trials.batch": 8,
     "privacy.delta": 0.005,

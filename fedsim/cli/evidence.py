@@ -39,7 +39,8 @@ def sign(
         ),
     ] = None,
     key: Annotated[
-        Path | None, typer.Option(metavar="KEY.pem", help="Your Ed25519 private key.")
+        Path | None,
+        typer.Option(metavar="KEY", help="Your Ed25519 private key: PEM, or of OpenSSH."),
     ] = None,
     new_key: Annotated[
         Path | None,
@@ -93,11 +94,12 @@ def sign(
 
 def verify(
     evidence: Annotated[
-        Path, typer.Argument(metavar="EVIDENCE", help="A file that fedsim sign wrote.")
+        Path,
+        typer.Argument(metavar="EVIDENCE", help="A file that fedsim sign wrote, or its directory."),
     ],
     key: Annotated[
         Path | None,
-        typer.Option(metavar="PUBLIC.pem", help="The public key of the signer you trust."),
+        typer.Option(metavar="PUBLIC", help="The public key of the signer you trust."),
     ] = None,
     files: Annotated[
         Path | None,
@@ -121,7 +123,7 @@ def verify(
     from fedsim.report.evidence import keys, verification  # noqa: PLC0415  (torch is slow)
 
     public = None if key is None else keys.read_public(key)
-    found = verification.verify(evidence, public, files, as_signed)
+    found = verification.verify(_within(evidence), public, files, as_signed)
     if json_:
         print_json(_document(found))
     else:
@@ -129,6 +131,19 @@ def verify(
         for line in _lines(found):
             console.print(line, soft_wrap=True)
     raise typer.Exit(int(found.outcome))
+
+
+def _within(place: Path) -> Path:
+    """Return the evidence that is meant: a file, or the only one in a directory."""
+    if not place.is_dir():
+        return place
+    found = sorted(each for each in place.iterdir() if each.name.endswith(EVIDENCE))
+    if len(found) != 1:
+        raise InputError(
+            f"'{place}' holds {len(found)} files whose names end in {EVIDENCE}; name the one to "
+            "verify"
+        )
+    return found[0]
 
 
 def _document(found: "Verification") -> dict[str, object]:

@@ -76,7 +76,7 @@ def init(
     """Write a commented configuration, after five questions or from options that answer them.
 
     All records take part but a fifth (4,000 at most), on which accuracy is measured. Delta is a
-    tenth of one over the records, and the learning rate 4 over the clipping norm: a heuristic.
+    tenth of one over the records.
 
     Of a CSV without a column "label" it also asks which column has the labels.
 

@@ -14,7 +14,7 @@ from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.refused import REFUSED
 from fedsim.config.report import ReportConfig
-from fedsim.config.training import ModelConfig, TrainingConfig
+from fedsim.config.training import ModelConfig, TrainingConfig, chosen
 from fedsim.config.values import Scalar
 from fedsim.privacy import delta
 from fedsim.privacy.participation import rule
@@ -63,6 +63,14 @@ class Config(Table):
         if privacy.get("delta", 0) != 0 or type(records) is not int or records < 2:
             return given
         return {**given, "privacy": {**privacy, "delta": delta.of_records(records)}}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _optimiser_where_none_is_given(cls, given: Any) -> Any:
+        """Fill in training.optimizer and training.schedule by the rule of `chosen`."""
+        if not isinstance(given, dict) or not isinstance(given.get("training", {}), dict):
+            return given
+        return {**given, "training": chosen(given)}
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
@@ -144,9 +152,8 @@ class Config(Table):
     ) -> "Config":
         """Return the same experiment with its files in other places.
 
-        Args:
-            public_root: where the public records are, beside clients' own.
-            weights: where the file of `model.weights` is, "" for nowhere.
+        public_root: where the public records are, beside clients' own.
+        weights: where the file of `model.weights` is, "" for nowhere.
         """
         changes: dict[str, Scalar] = {"root": root, "public_root": public_root}
         if as_they_are:

@@ -1,6 +1,8 @@
 """The network and how the federation trains it."""
 
-from typing import Annotated, Literal
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -49,6 +51,18 @@ class ModelConfig(Table):
         return "" if self.weights in DRAWN else self.weights
 
 
+DISTANCE = 40.0
+"""D, how far from its first values a model is expected to be trained, in the Euclidean norm.
+
+Steps of a normalised length cover it best, in the worst case, with length D/sqrt(k) in each of k
+rounds (Nesterov, "Introductory lectures on convex optimization", 2004, section 3.2.3). The value is
+measured: docs/lab-notes/learning.md.
+"""
+
+RATES = {"adam": 0.1, "sgd": 0.5}
+"""The learning rate of an optimiser where none is given."""
+
+
 class TrainingConfig(Table):
     """DP-SGD: in every round each client sums clipped gradients and the server takes one step.
 
@@ -56,7 +70,8 @@ class TrainingConfig(Table):
 
     Attributes:
         rounds: how many rounds, k.
-        learning_rate: learning rate of the server's step, times the schedule.
+        learning_rate: learning rate of the server's step, times the schedule; 0 for 40/sqrt(rounds)
+            of the optimiser "normalized", 0.1 of "adam" and 0.5 of "sgd".
         clipping_norm: C, the longest that one record's gradient, or one client's update, may be.
         clipping: whether gradients are clipped; false sums them as they are, and clipping_norm is
             then the unit of the noise alone.
@@ -71,19 +86,22 @@ class TrainingConfig(Table):
         proximal_term: how strongly a client's own training is drawn back to the model of the round
             (mu of FedProx).
         batch_size: batch size of a client's own training; 0 for all its records in one batch.
-        optimizer: the server's optimiser.
+        optimizer: the server's optimiser; "" for "normalized", which needs no learning rate, or for
+            "sgd" where a learning rate or momentum is given, clients take local steps, whole
+            clients are protected, or the released model is attacked.
         momentum: momentum of the optimiser "sgd".
         beta1: decay of the mean of gradients of the optimiser "adam".
         beta2: decay of the mean of squared gradients of the optimiser "adam".
         adam_epsilon: what "adam" adds to the root of the mean of squares.
-        schedule: how the learning rate changes over the rounds.
+        schedule: how the learning rate changes over the rounds; "" for "linear" with the optimiser
+            "normalized", else "constant".
         warmup_rounds: rounds over which the learning rate grows to its full value.
         decay_every: after how many rounds the schedule "step" lowers the learning rate.
         decay_factor: what the schedule "step" multiplies the learning rate by.
     """
 
     rounds: PositiveInt = 30
-    learning_rate: Annotated[float, Field(gt=0)] = 0.5
+    learning_rate: Annotated[float, Field(ge=0)] = 0.0
     clipping_norm: Annotated[float, Field(gt=0)] = 1.0
     clipping: bool = True
     sampling_rate: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -103,3 +121,44 @@ class TrainingConfig(Table):
     warmup_rounds: Annotated[int, Field(ge=0)] = 0
     decay_every: PositiveInt = 10
     decay_factor: Annotated[float, Field(gt=0, le=1)] = 0.5
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the server's step: the given one, or the optimiser's own."""
+        if self.learning_rate or self.optimizer != "normalized":
+            return self.learning_rate or RATES.get(self.optimizer, RATES["sgd"])
+        return DISTANCE / math.sqrt(self.rounds)
+
+    @property
+    def local_rate(self) -> float:
+        """The learning rate of a client's own steps."""
+        return self.local_learning_rate or self.rate
+
+
+NEED_SGD = {
+    ("training", "local-steps"): lambda value: value != 1,
+    ("privacy", "unit"): lambda value: value == "client",
+    ("federation", "vantage"): lambda value: value == "released-model",
+    ("federation", "adversary-rounds"): lambda value: value == "own",
+}
+"""Keys whose value may need server steps that are linear in the aggregates, or of the clients' own
+scale, by table and name."""
+
+
+def chosen(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return [training] with the optimiser and the schedule that a configuration leaves open.
+
+    given: the configuration's tables, as they are in a file.
+    """
+    training: Mapping[str, Any] = given.get("training", {})
+    sgd = any(training.get(key, 0) != 0 for key in ("learning-rate", "momentum"))
+    for (table, key), needs in NEED_SGD.items():
+        values = given.get(table, {})
+        sgd |= isinstance(values, Mapping) and key in values and needs(values[key])
+    optimizer = training.get("optimizer") or ("sgd" if sgd else "normalized")
+    schedule = "linear" if optimizer == "normalized" else "constant"
+    return {
+        **training,
+        "optimizer": optimizer,
+        "schedule": training.get("schedule") or schedule,
+    }

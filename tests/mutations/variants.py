@@ -48,6 +48,7 @@ BASE: dict[str, Scalar] = {
     "federation.clients": 3,
     "model.name": "mlp",
     "model.hidden": 8,
+    "training.learning-rate": 0.5,
     "training.clipping-norm": 0.5,
     "privacy.delta": 0.005,
     "challenge.record": 0,

@@ -56,7 +56,7 @@ def mechanism(run: AuditedRun) -> Mechanism:
         local_steps=config.training.local_steps,
         sampling_rate=config.participation.rate,
         joining_rate=config.participation.joining_rate,
-        learning_rate=config.training.learning_rate,
+        learning_rate=config.training.rate,
         rounding=trust_report.rounding(config, nominal, run.facts["parameters"], run.rounds),
         dp_guarantee=run.together.given,
         dp_note=run.together.note,

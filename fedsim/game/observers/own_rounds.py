@@ -33,13 +33,12 @@ def observe(
     the mixture over Bin(L, q) of `adversaries.attacks.posterior.drawn_mixture`, for the mean of the
     target's updates along the way.
 
-    Args:
-        memory: of the rounds before `game.round`.
-        game: the round that `start` is the model of, its trials and the target.
-        start: float32 [T, P], the model that was seen then.
-        end: float32 [T, P], that of a later round.
+    memory: of the rounds before `game.round`.
+    game: the round that `start` is the model of, its trials and the target.
+    start: float32 [T, P], the model that was seen then.
+    end: float32 [T, P], that of a later round.
     """
-    step = rules.scheme.training.learning_rate / rules.scheme.participation.divisor
+    step = rules.scheme.training.rate / rules.scheme.participation.divisor
     path = _path(rules, federation, game, start, end, rounds)
     known, difference = torch.zeros_like(end).double(), torch.zeros_like(end).double()
     for place, model in enumerate(path):
@@ -72,7 +71,7 @@ def _path(
     rounds: int,
 ) -> list[Tensor]:
     """Return the models that the rounds began with: replayed without noise, bent to the end."""
-    step = rules.scheme.training.learning_rate / rules.scheme.participation.divisor
+    step = rules.scheme.training.rate / rules.scheme.participation.divisor
     path = [start]
     for place in range(rounds):
         known, present, _ = sums(rules, federation, game.at(game.round + place), path[-1])

@@ -1,7 +1,7 @@
 """The server's optimiser: from the released aggregate of a round to the next model.
 
 Privacy and belief rest on the aggregate, which is what the clients are sent; the optimiser only
-processes it further. Every optimiser here works on each number by itself, so that the T trials that
+processes it further. Every optimiser here works on each row by itself, so that the T trials that
 share a [T, P] tensor stay independent. A new one is one function and one entry in `OPTIMIZERS`.
 """
 
@@ -22,20 +22,61 @@ The third argument is n: what the aggregate is to be divided by.
 
 
 def _sgd(step: Tensor, training: TrainingConfig, records: float) -> torch.optim.Optimizer:
-    return torch.optim.SGD([step], training.learning_rate / records, training.momentum)
+    return torch.optim.SGD([step], training.rate / records, training.momentum)
 
 
 def _adam(step: Tensor, training: TrainingConfig, records: float) -> torch.optim.Optimizer:
     # m/(sqrt(v) + epsilon) of the mean is the same as m/(sqrt(v) + n epsilon) of the sum.
     return torch.optim.Adam(
         [step],
-        training.learning_rate,
+        training.rate,
         (training.beta1, training.beta2),
         records * training.adam_epsilon,
     )
 
 
-OPTIMIZERS: dict[str, Builder] = {"sgd": _sgd, "adam": _adam}
+class _Normalized(torch.optim.Optimizer):
+    """Normalised steps with momentum: each row of a [T, P] tensor is a model of its own.
+
+    m and v are running means of the aggregate g and of its squared norm, both without the bias of
+    their start, and the step is -lr m / sqrt(v). Where noise outweighs the signal, m is shorter
+    than sqrt(v), and the step with it. The length of an aggregate itself does not matter, so that
+    clipping norm, noise and number of records need no learning rate of their own.
+
+    Source:
+        Cutkosky & Mehta, "Momentum improves normalized SGD" (2020), with a running mean of squared
+        norms in place of the norm of m.
+    """
+
+    def __init__(self, step: Tensor, lr: float) -> None:
+        super().__init__([step], {"lr": lr})
+
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Change the step by what one aggregate, which is its gradient, is worth."""
+        (group,) = self.param_groups
+        (step,) = group["params"]
+        gradient, state = step.grad, self.state[step]
+        if not state:
+            state |= {"step": torch.tensor(0.0), "exp_avg": torch.zeros_like(step)}
+            state["exp_avg_sq"] = torch.zeros_like(step[:, :1])
+        state["step"] += 1
+        square = gradient.square().sum(1, keepdim=True)
+        state["exp_avg"].lerp_(gradient, 1 - MEMORY)
+        state["exp_avg_sq"].lerp_(square, 1 - MEMORY)
+        unbiased = 1 - MEMORY ** float(state["step"])
+        scale = (state["exp_avg_sq"] / unbiased).sqrt().clamp(min=torch.finfo(step.dtype).tiny)
+        step.data.sub_(group["lr"] / unbiased * state["exp_avg"] / scale)
+
+
+MEMORY = 0.8
+"""How much of its running means the optimiser "normalized" keeps from one round to the next."""
+
+
+def _normalized(step: Tensor, training: TrainingConfig, records: float) -> torch.optim.Optimizer:
+    return _Normalized(step, training.rate)
+
+
+OPTIMIZERS: dict[str, Builder] = {"sgd": _sgd, "adam": _adam, "normalized": _normalized}
 
 LINEAR = frozenset({"sgd"})
 """The optimisers whose steps are linear in the aggregates so far."""
@@ -44,12 +85,11 @@ LINEAR = frozenset({"sgd"})
 class ServerOptimizer:
     """Steps the models of one batch of trials, round after round.
 
+    Raises InputError if there is no such optimiser.
+
     Args:
         training: names the optimiser, the schedule and their numbers.
         records: n, the public expected number of records in a step.
-
-    Raises:
-        InputError: there is no such optimiser.
     """
 
     def __init__(self, training: TrainingConfig, records: float) -> None:

@@ -1,4 +1,4 @@
-"""Ed25519 keys of whoever signs: PEM files, as OpenSSL writes and reads them."""
+"""Ed25519 keys that sign: PEM files of OpenSSL, and those of OpenSSH."""
 
 import hashlib
 import os
@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_pem_private_key,
     load_pem_public_key,
+    load_ssh_private_key,
+    load_ssh_public_key,
 )
 
 from adversaries.errors import InputError
@@ -56,14 +58,22 @@ def create(path: Path) -> Path:
 
 
 def read_private(path: Path) -> Ed25519PrivateKey:
-    """Return the key of a PEM file, which nobody else may read.
+    """Return the key of a PEM or OpenSSH file, which nobody else may read.
 
     Raises:
         InputError: it cannot be read, or by others too, or holds no Ed25519 key without a
             passphrase.
     """
-    wanted = "an Ed25519 private key without a passphrase, as of fedsim sign --new-key"
-    key = _read(path, lambda pem: load_pem_private_key(pem, password=None), wanted)
+    wanted = (
+        "an Ed25519 private key without a passphrase, as fedsim sign --new-key or ssh-keygen "
+        "-t ed25519 writes it"
+    )
+
+    def load(content: bytes) -> Any:
+        ssh = b"OPENSSH PRIVATE KEY" in content
+        return (load_ssh_private_key if ssh else load_pem_private_key)(content, password=None)
+
+    key = _read(path, load, wanted)
     if not isinstance(key, Ed25519PrivateKey):
         raise InputError(f"'{path}' holds another key; give {wanted}")
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
@@ -72,13 +82,21 @@ def read_private(path: Path) -> Ed25519PrivateKey:
 
 
 def read_public(path: Path) -> Ed25519PublicKey:
-    """Return the public key of a PEM file.
+    """Return the public key of a PEM or OpenSSH file.
 
     Raises:
         InputError: it cannot be read, or holds no Ed25519 public key.
     """
-    wanted = "the signer's Ed25519 public key (PEM), as fedsim sign --new-key writes beside it"
-    key = _read(path, load_pem_public_key, wanted)
+    wanted = (
+        "the signer's Ed25519 public key (PEM, or a line that begins with ssh-ed25519), as fedsim "
+        "sign --new-key or ssh-keygen writes it beside the private key"
+    )
+
+    def load(content: bytes) -> Any:
+        ssh = content.startswith(b"ssh-")
+        return (load_ssh_public_key if ssh else load_pem_public_key)(content)
+
+    key = _read(path, load, wanted)
     if not isinstance(key, Ed25519PublicKey):
         raise InputError(f"'{path}' holds another key; give {wanted}")
     return key

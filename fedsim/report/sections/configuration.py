@@ -16,7 +16,11 @@ Settings = dict[str, Any]
 LISTED = 50
 """Clients whose sizes are named one by one."""
 
-OPTIMIZER_KEYS = {"sgd": {"momentum"}, "adam": {"beta1", "beta2", "adam_epsilon"}}
+OPTIMIZER_KEYS: dict[str, set[str]] = {
+    "sgd": {"momentum"},
+    "adam": {"beta1", "beta2", "adam_epsilon"},
+    "normalized": set(),
+}
 
 
 def _settings(report: Report) -> dict[str, Settings]:

@@ -91,7 +91,7 @@ def _left_out(found: Found) -> Iterator[str]:
     meeting = [each for each in found.choice.candidates if each.meets]
     unlearnt = [each for each in meeting if each.accuracy is not None and not each.has_learnt]
     if unlearnt and len(unlearnt) == len(meeting):
-        rate = found.config.training.learning_rate
+        rate = found.config.training.rate
         yield (
             "No setting that meets the limit is shown to be more accurate than a model that always "
             f"answers with the most frequent class. training.learning-rate is {rate:g}; try more "
@@ -139,7 +139,7 @@ def _not_the_noise(found: Found, chosen: Candidate) -> Iterator[str]:
     if not noise_costs_nothing(alike):
         return
     key = "training.learning-rate"
-    rate = found.config.training.learning_rate
+    rate = found.config.training.rate
     tried = f"{key}={rate / 3:.3g},{rate:g},{rate * 3:.3g}"
     if key in found.request.over:
         tried = f"training.rounds={found.config.training.rounds},{found.config.training.rounds * 3}"

@@ -20,15 +20,6 @@ from fedsim.privacy.trust import Trust
 MOST_HELD_OUT = 4000
 """Records on which accuracy is measured: so many give it within two points at 99 %."""
 
-LONGEST_STEP = 4.0
-"""The learning rate times the clipping norm: how far the mean of clipped gradients, none longer
-than the clipping norm, moves a model in a round at most.
-
-A heuristic for the network `mlp`. Of the rates .5, 1, 2, 4, 8, 16 and 32 at clipping norm 1, in 30
-rounds at noise multipliers from 1 to 14, it was within 2.2 points of the most accurate on digits,
-breast-cancer and UCI's Adult (600 and 20,000 records); .5 and 1 learnt nothing on Adult.
-"""
-
 WIDTH = 98
 """Of a comment, in characters."""
 
@@ -126,10 +117,6 @@ def values(answers: Answers, also: Mapping[str, Scalar]) -> dict[str, Scalar]:
         said["data.root"] = root
     said |= _sizes(answers.data, said | dict(also))
     clipping_norm = float(also.get("training.clipping-norm", 1.0))
-    # The heuristic is of plain gradient descent on clipped gradients of records.
-    plain = also.get("training.optimizer", "sgd") == "sgd"
-    if plain and also.get("privacy.unit", "record") == "record":
-        said["training.learning-rate"] = float(f"{LONGEST_STEP / clipping_norm:.3g}")
     said |= {
         "federation.clients": answers.clients,
         "federation.trust": answers.trust,

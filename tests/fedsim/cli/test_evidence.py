@@ -14,7 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_public_key,
+)
 
 from adversaries import registry
 from adversaries.errors import InputError
@@ -423,6 +430,23 @@ def test_evidence_that_was_signed_before_it_said_what_is_absent_is_verified(
     assert b'"absent"' not in payload
     (run / "evidence.json").write_bytes(sealed)
     assert signer.verify(run / "evidence.json")[0] == 0
+
+
+def test_keys_of_openssh_sign_and_a_directory_stands_for_its_evidence(
+    fedsim: Fedsim, experiment: Path, tmp_path: Path
+) -> None:
+    private = Ed25519PrivateKey.generate()
+    openssh = private.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    (tmp_path / "id_ed25519").write_bytes(openssh)
+    (tmp_path / "id_ed25519").chmod(0o600)
+    public = private.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    (tmp_path / "id_ed25519.pub").write_bytes(public + b" officer@hospital\n")
+    run = tmp_path / "run"
+    assert fedsim("run", experiment, "--out", run, "--quiet")[0] == 0
+    refused = fedsim("verify", run)
+    assert (refused[0], "holds 0 files" in refused[2]) == (2, True)
+    assert fedsim("sign", run, "--key", tmp_path / "id_ed25519")[0] == 0
+    assert fedsim("verify", run, "--key", tmp_path / "id_ed25519.pub")[0] == 0
 
 
 def test_keys_and_evidence_replace_nothing_and_keys_are_for_their_owner(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim.config import Config, from_run_config, load, parse_override, to_run_config
+from fedsim.config import Config, Scalar, from_run_config, load, parse_override, to_run_config
 
 ROOT = Path(__file__).parents[3]
 
@@ -31,11 +31,45 @@ def test_pyproject_declares_every_key_with_its_default() -> None:
     declared = project["tool"]["flwr"]["app"]["config"]
     assert declared == configuration.declared()
     flat = dict(configuration.flatten(declared))
-    assert to_run_config(Config()) | {"privacy.rho-beta": "", "privacy.delta": 0.0} == flat
+    open_ = {"privacy.rho-beta": "", "privacy.delta": 0.0}
+    open_ |= {"training.optimizer": "", "training.schedule": ""}
+    assert to_run_config(Config()) | open_ == flat
     # As Flower merges them with what a run is given.
     assert from_run_config(flat) == Config()
     asked = from_run_config(flat | {"privacy.epsilon": 2.0})
     assert (asked.privacy.epsilon, asked.privacy.rho_beta) == (2.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "stepping"),
+    [
+        ({}, ("normalized", "linear", 40 / 30**0.5)),
+        ({"training.rounds": 100}, ("normalized", "linear", 4.0)),
+        ({"training.learning-rate": 0.3}, ("sgd", "constant", 0.3)),
+        ({"training.momentum": 0.9}, ("sgd", "constant", 0.5)),
+        (
+            {"training.local-steps": 2, "federation.trust": "local"},
+            ("sgd", "constant", 0.5),
+        ),
+        ({"privacy.unit": "client"}, ("sgd", "constant", 0.5)),
+        ({"federation.vantage": "released-model"}, ("sgd", "constant", 0.5)),
+        ({"training.optimizer": "adam"}, ("adam", "constant", 0.1)),
+        (
+            {"training.optimizer": "normalized", "training.schedule": "cosine"},
+            ("normalized", "cosine", 40 / 30**0.5),
+        ),
+    ],
+)
+def test_the_optimiser_and_its_rate_follow_from_what_is_given(
+    changes: dict[str, Scalar], stepping: tuple[str, str, float]
+) -> None:
+    given = configuration.flatten(configuration.declared())
+    for values in (changes, dict(given) | changes):  # a file, and what Flower merges
+        training = from_run_config(values).training
+        assert (training.optimizer, training.schedule) == stepping[:2]
+        assert training.rate == pytest.approx(stepping[2])
+        again = from_run_config(to_run_config(from_run_config(values)))
+        assert again.training == training
 
 
 TARGETS = (

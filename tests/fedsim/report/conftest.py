@@ -26,6 +26,7 @@ SIZE: dict[str, Scalar] = {
     "federation.clients": 3,
     "model.name": "linear",
     "training.rounds": 3,
+    "training.learning-rate": 0.5,
     "trials.count": 32,
     "privacy.delta": 0.005,
     "trials.batch": 32,

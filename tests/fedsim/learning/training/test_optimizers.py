@@ -17,7 +17,9 @@ TRAININGS = [
     TrainingConfig(optimizer="sgd", learning_rate=0.7, momentum=0.9, schedule="cosine"),
     TrainingConfig(optimizer="adam", learning_rate=0.05, beta1=0.8, beta2=0.95, schedule="step"),
     TrainingConfig(optimizer="adam", learning_rate=0.05, adam_epsilon=0.1, warmup_rounds=3),
+    TrainingConfig(optimizer="normalized", schedule="linear"),
 ]
+TORCH = TRAININGS[:-1]
 
 
 def _aggregates() -> torch.Tensor:
@@ -39,7 +41,7 @@ def test_every_optimiser_is_tested() -> None:
     assert {training.optimizer for training in TRAININGS} == OPTIMIZERS.keys()
 
 
-@pytest.mark.parametrize("training", TRAININGS, ids=lambda t: f"{t.optimizer}-{t.schedule}")
+@pytest.mark.parametrize("training", TORCH, ids=lambda t: f"{t.optimizer}-{t.schedule}")
 def test_the_steps_are_those_of_pytorch_with_the_mean_gradient(training: TrainingConfig) -> None:
     aggregates = _aggregates()
     models = _models(training, aggregates)
@@ -55,6 +57,19 @@ def test_the_steps_are_those_of_pytorch_with_the_mean_gradient(training: Trainin
         parameter.grad = aggregate.double() / RECORDS
         reference.step()
         torch.testing.assert_close(models[round].double(), parameter.detach(), rtol=0, atol=1e-6)
+
+
+def test_normalised_steps_are_those_of_their_definition_for_aggregates_of_any_size() -> None:
+    training = TrainingConfig(optimizer="normalized", schedule="linear", rounds=25)
+    mean, square, model = 0.0, 0.0, torch.linspace(-1, 1, 120).reshape(4, 30).double()
+    for t, g in enumerate(_aggregates().double(), start=1):
+        mean = 0.8 * mean + 0.2 * g
+        square = 0.8 * square + 0.2 * (g**2).sum(1, keepdim=True)
+        unbiased = mean / (1 - 0.8**t), square / (1 - 0.8**t)
+        model = model - 40 / 25**0.5 * (1 - (t - 1) / 25) * unbiased[0] / unbiased[1] ** 0.5
+    for scale in (1.0, 1e-4):
+        found = _models(training, scale * _aggregates())[-1]
+        torch.testing.assert_close(found.double(), model, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("training", TRAININGS, ids=lambda t: f"{t.optimizer}-{t.schedule}")
