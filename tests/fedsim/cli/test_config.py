@@ -61,10 +61,7 @@ def test_the_example_of_every_key_is_one_that_it_may_have(key: str) -> None:
 def test_an_explanation_has_type_values_default_and_an_example(fedsim: Fedsim) -> None:
     _, out, _ = fedsim("config", "explain", "training.optimizer")
     said = " ".join(out.split())
-    assert (
     assert 'Type text Values sgd, adam, normalized Default "normalized" Example' in said
-        in said
-    )
     assert 'below [training]: optimizer = "adam"' in out
     _, out, _ = fedsim("config", "explain", "privacy.delta")
     said = " ".join(out.split())
