@@ -62,7 +62,7 @@ def test_an_explanation_has_type_values_default_and_an_example(fedsim: Fedsim) -
     _, out, _ = fedsim("config", "explain", "training.optimizer")
     said = " ".join(out.split())
     assert 'Type text Values sgd, adam, normalized Default "normalized" Example' in said
-    assert 'below [training]: optimizer = "adam"' in out
+    assert 'below [training]: optimizer = "sgd"' in out
     _, out, _ = fedsim("config", "explain", "privacy.delta")
     said = " ".join(out.split())
     assert (
