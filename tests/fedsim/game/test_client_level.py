@@ -449,6 +449,7 @@ def test_with_noise_scaled_to_what_a_client_changes_the_game_is_the_one_that_the
     assert stats.binomtest(wins, 600, stats.norm.cdf(mu / 2)).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_under_global_noise_the_realised_norms_predict_the_advantage(small: Make, run: Run) -> None:
     config = small(
         CLIENT

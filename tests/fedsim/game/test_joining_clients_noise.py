@@ -101,6 +101,7 @@ def _sums(
     return rest, gradient, own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("unit", "trust", "dropouts"),
     [
@@ -192,6 +193,7 @@ def test_the_adversary_the_server_and_the_auditor_agree(
         assert (ratios[:, ~np.array(absent)] != 0).all()
 
 
+@pytest.mark.slow
 def test_masked_sums_are_those_that_are_simulated(small: Make, run: Run) -> None:
     """Flower's protocol among those who joined, whose number changes; one may be missing."""
     changes = BY_CLIENT | DROPOUTS | {"federation.clients": 12, "federation.tolerated-dropouts": 1}

@@ -85,6 +85,7 @@ class Killed(BaseException):
     """What a signal does, in a test."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [8, 4], ids=["the only batch of trials", "the second of two"])
 def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
     batch: int, small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

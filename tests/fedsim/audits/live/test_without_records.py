@@ -105,6 +105,7 @@ def one_adds_half(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_node, "_drawn", drawn)
 
 
+@pytest.mark.slow
 def test_the_honest_training_is_acquitted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,6 +144,7 @@ def test_noise_that_an_honest_audit_would_have_seen_to_fall_short_is_seen(
     assert any("The released sums have less" in alarm for alarm in report["contradictions"])
 
 
+@pytest.mark.slow
 def test_who_adds_half_of_the_noise_is_named(
     one_adds_half: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,6 +175,7 @@ class Killed(BaseException):
     """What a signal does, in a test."""
 
 
+@pytest.mark.slow
 def test_of_a_resumed_training_the_auditor_counts_what_left_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -43,6 +43,7 @@ def test_own_code_that_leaks_is_convicted_by_the_attack_alone() -> None:
         assert found.proven.epsilon > 1
 
 
+@pytest.mark.slow
 def test_own_code_that_is_right_is_not_judged_with_the_reason() -> None:
     found = outcome(f"{OWN}:correct", 1.0)
     assert found.verdict is Verdict.NOT_JUDGED
@@ -120,6 +121,7 @@ def test_an_engine_of_every_round_is_convicted_and_one_for_all_is_not() -> None:
     assert right.epsilon == wrong.epsilon
 
 
+@pytest.mark.slow
 def test_a_loop_that_sets_its_own_seed_hides_nothing(tmp_path: Path) -> None:
     (tmp_path / "seeded.py").write_text(
         "import numpy as np\n"
@@ -132,6 +134,7 @@ def test_a_loop_that_sets_its_own_seed_hides_nothing(tmp_path: Path) -> None:
     assert "seeded-noise" in rules(found)
 
 
+@pytest.mark.slow
 def test_randomized_response_repeats_its_outputs_and_is_not_accused(tmp_path: Path) -> None:
     """Exactly: one bit that tells whether the rarest label is there, kept with e/(1 + e)."""
     (tmp_path / "response.py").write_text(
@@ -145,6 +148,7 @@ def test_randomized_response_repeats_its_outputs_and_is_not_accused(tmp_path: Pa
     assert (found.verdict, rules(found)) == (Verdict.NOT_JUDGED, set())
 
 
+@pytest.mark.slow
 def test_what_cannot_be_audited_is_said_in_one_line(tmp_path: Path, watch: Watch) -> None:
     (tmp_path / "odd.py").write_text(
         "def two(features, labels): ...\n"

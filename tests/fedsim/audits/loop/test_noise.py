@@ -43,6 +43,7 @@ def test_the_least_noise_is_below_the_true_share_as_often_as_its_confidence_says
     assert wrong == pytest.approx(0.05, abs=0.015)
 
 
+@pytest.mark.slow
 def test_an_audit_accuses_at_the_stated_share_of_noise_in_95_percent_of_cases() -> None:
     stated = least_seen(ENOUGH, NOISE_TAIL)
     assert 0.9 < stated < 0.96

@@ -123,6 +123,7 @@ def test_what_is_no_data_set_at_all_is_refused_with_what_there_is(tmp_path: Path
         drawn("digits", -1, 0)
 
 
+@pytest.mark.slow
 def test_a_loop_is_audited_on_data_of_its_own_with_a_real_target_that_another_replaces(
     mine: Path,
 ) -> None:

@@ -87,6 +87,7 @@ def test_distances_stay_within_what_clipping_allows(small: Make, run: Run) -> No
         assert distances.max() > bound / 2
 
 
+@pytest.mark.slow
 def test_the_first_trials_of_the_campaign_are_gathered_whatever_the_batches(
     small: Make, run: Run
 ) -> None:
@@ -100,6 +101,7 @@ def test_the_first_trials_of_the_campaign_are_gathered_whatever_the_batches(
     )
 
 
+@pytest.mark.slow
 def test_gathering_changes_nothing_else_and_both_audits_find_the_same(
     small: Make, run: Run
 ) -> None:
@@ -431,6 +433,7 @@ def test_clipping_that_never_binds_is_no_clipping(small: Make, run: Run) -> None
         np.testing.assert_array_equal(off[name], on[name])
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 def test_a_gathering_run_is_no_dp_release_and_its_report_says_what_bayesian_means(
     small: Make, tmp_path: Path

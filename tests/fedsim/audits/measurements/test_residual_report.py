@@ -96,6 +96,7 @@ def test_without_residuals_nothing_is_said_of_them(
     assert residual_report.checks(report.residuals) == []
 
 
+@pytest.mark.slow
 def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(
     small: Make, tmp_path: Path
 ) -> None:

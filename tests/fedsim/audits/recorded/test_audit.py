@@ -98,6 +98,7 @@ def report_of(transcript: Transcript, **options: Any) -> dict[str, Any]:
     return audit(transcript, **{"delta": DELTA, "confidence": CONFIDENCE} | options)
 
 
+@pytest.mark.slow
 def test_the_realised_multiplier_covers_the_claim_as_often_as_it_says_without_alarms() -> None:
     covered, alarms, games = 0, 0, 100
     for seed in range(games):
@@ -337,6 +338,7 @@ def test_a_count_of_unknown_noise_leaves_epsilon_unknown(changes: dict[str, Any]
     assert client["epsilon"]["low"] < math.inf
 
 
+@pytest.mark.slow
 def test_a_true_claim_is_not_refuted_by_an_interval_that_is_only_shown() -> None:
     truth, refuted = gaussian.epsilon(math.sqrt(ROUNDS) / Z, DELTA), 0
     for seed in range(60):
@@ -527,6 +529,7 @@ def test_an_aggregate_that_is_no_mean_is_said_to_be_none() -> None:
     assert (report["release"], texts(report, "alarm")) == (None, "")
 
 
+@pytest.mark.slow
 def test_lower_bounds_on_one_release_stay_below_its_epsilon() -> None:
     truth, too_high = gaussian.epsilon(1 / Z, DELTA), 0
     for seed in range(60):

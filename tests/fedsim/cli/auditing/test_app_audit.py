@@ -45,6 +45,7 @@ def test_the_verdict_the_numbers_and_the_mending_are_printed(tmp_path: Path) -> 
     assert stat.S_IMODE((tmp_path / "audit").stat().st_mode) == 0o700
 
 
+@pytest.mark.slow
 def test_json_is_one_document_and_nothing_else() -> None:
     result = run(f"{SMALL} 1.4 --json")
     assert result.exit_code == 0
@@ -82,6 +83,7 @@ def test_without_a_claim_strict_fails() -> None:
     assert run(f"{unclaimed} --strict").exit_code == 3
 
 
+@pytest.mark.slow
 def test_no_code_of_the_app_makes_the_verdict(tmp_path: Path) -> None:
     shutil.copytree(APP, tmp_path / "app")
     with (tmp_path / "app" / "dp_app" / "server_app.py").open("a", encoding="utf-8") as server:
@@ -96,6 +98,7 @@ def test_no_code_of_the_app_makes_the_verdict(tmp_path: Path) -> None:
     assert "app: Verdict SUPPORTED" in result.stderr.splitlines()
 
 
+@pytest.mark.slow
 def test_bad_options_are_one_line(tmp_path: Path) -> None:
     assert "the claimed delta" in refusal(f"audit app {APP} --claimed-epsilon 1")
     assert "at least 2" in refusal(f"audit app {APP} --clients 1")
@@ -116,6 +119,7 @@ def test_where_the_report_cannot_be_written_is_known_before_the_app_runs(tmp_pat
     assert "cannot write" in refusal(f"audit app {tmp_path} --out {tmp_path / 'file'}")
 
 
+@pytest.mark.slow
 def test_what_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
     out = tmp_path / "out"
     for bad in (tmp_path / "nothere", f"{APP} --trials 5"):

@@ -73,6 +73,7 @@ def test_json_is_the_report_and_nothing_else(
     assert any("refuted" in finding["why"] for finding in printed["findings"])
 
 
+@pytest.mark.slow
 def test_the_exit_status_says_whether_the_claim_is_supported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

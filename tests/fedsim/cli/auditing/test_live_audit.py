@@ -72,6 +72,7 @@ def fedsim(*arguments: object) -> int:
     return ended.value.code
 
 
+@pytest.mark.slow
 def test_a_folder_stands_for_its_newest_transcript_and_gets_a_report_of_its_users_own(
     federation: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,6 +158,7 @@ def test_the_python_api_says_the_same(
     assert (found.epsilon, found.proven) == (found.report["bounds"]["epsilon"], None)
 
 
+@pytest.mark.slow
 def test_the_exit_status_says_whether_the_claim_is_supported(
     federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,6 +81,7 @@ def test_a_choice_is_made_is_gone_on_with_and_can_be_run(
         assert (status, "it holds several runs" in err) == (2, True)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_pages")
 def test_what_is_interrupted_goes_on_and_what_fails_is_named(
     fedsim: Command, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -160,6 +161,7 @@ def test_what_the_search_costs_is_worked_out_before_anything_is_trained(
     assert (status, "it cannot be worked out" in err, out.exists()) == (2, True, False)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_pages")
 def test_more_trials_are_added_and_no_other_answer_is_overwritten(
     fedsim: Command, tiny: Path, tmp_path: Path
@@ -222,6 +224,7 @@ def test_what_cannot_be_searched_for_is_one_line_and_leaves_nothing(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_pages")
 def test_the_function_finds_what_the_command_finds(
     fedsim: Command, tiny: Path, tmp_path: Path

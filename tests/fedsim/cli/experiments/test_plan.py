@@ -31,6 +31,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_pages")
 def test_a_run_and_each_run_of_a_sweep_search_once(
     fedsim: Command, small: Callable[..., Config], tmp_path: Path, searches: list[object]

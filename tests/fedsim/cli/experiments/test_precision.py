@@ -52,6 +52,7 @@ def test_the_trials_of_a_halfwidth_come_from_the_configuration_or_the_advantage(
     assert "about, to reach it with 80 %" in " ".join(out.split())
 
 
+@pytest.mark.slow
 def test_trials_promise_no_bound_that_the_report_would_refuse(
     fedsim: Command, small: Callable[..., Config], tmp_path: Path
 ) -> None:
@@ -121,6 +122,7 @@ def test_trials_of_a_configuration_without_a_limit_name_the_way_out(
         assert "give --advantage in its place" in err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_pages")
 def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
     fedsim: Command,
@@ -239,6 +241,7 @@ def test_more_trials_are_added_to_a_finished_run(
     assert "nothing to do" in " ".join(err.split())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_pages")
 def test_a_maximum_that_may_not_suffice_is_said_before_the_work(
     fedsim: Command, experiment: Path, tmp_path: Path

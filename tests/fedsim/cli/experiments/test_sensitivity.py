@@ -61,6 +61,7 @@ def test_a_configuration_is_all_it_needs(
     assert [row["choice"] for row in report["pairs"]].count("max") == 3
 
 
+@pytest.mark.slow
 def test_options_choose_measure_relation_pairs_and_trials(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -95,6 +95,7 @@ def _seen(written: Path, machine: str) -> dict[str, str]:
     return {one.what: one.state for one in machines.check(written) if one.machine == machine}
 
 
+@pytest.mark.slow
 def test_a_machine_that_has_moved_away_hides_nothing_of_the_others(
     written: Path, found: Found
 ) -> None:
@@ -106,6 +107,7 @@ def test_a_machine_that_has_moved_away_hides_nothing_of_the_others(
     assert f"'{place}' is missing: copy it anew" in found("client-1")["folder"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", ["server", "client-1"])
 def test_without_settings_all_else_is_looked_at(written: Path, found: Found, machine: str) -> None:
     place = kit.folder(written, machine)

@@ -39,6 +39,7 @@ def test_a_config_that_was_edited_while_the_node_runs(
     assert "was edited after the node started" in found("client-0")["node.toml"]
 
 
+@pytest.mark.slow
 def test_a_node_whose_tasks_nobody_takes(found: Found, running: Path) -> None:
     kit.write_file(running / "state" / "runtime" / "secret", "of this start")
     kit.write_file(running / "logs" / "supernode.log", "OSError: disk full\n")
@@ -61,6 +62,7 @@ def test_a_port_that_another_program_has(
         assert f"port {port} is taken" in found("client-0")["supernode"]
 
 
+@pytest.mark.slow
 def test_a_node_that_ended_by_itself_says_why(written: Path, found: Found) -> None:
     place = written / "clients" / "client-0"
     assert "supernode" not in found("client-0")

@@ -47,6 +47,7 @@ def _own_rounds(trials: int) -> list[int]:
     return [i for i, there in enumerate(drawn, start=1) if there] + [ROUNDS + 1]
 
 
+@pytest.mark.slow
 def test_rounds_in_a_row_are_the_exact_posterior_and_others_one_sum(small: Make, run: Run) -> None:
     every, own = run(small(EVERY)), run(small(OWN))
     # Who looks changes nothing of the training.

@@ -124,6 +124,7 @@ def test_the_bridge_comes_closer_than_the_replay_to_who_saw_the_way(small: Make)
     assert errors[0] < 0.25 * informed.var()
 
 
+@pytest.mark.slow
 def test_it_finds_most_of_what_a_participant_finds_and_no_more(small: Make) -> None:
     config = small({"training.rounds": 6, "training.learning-rate": 0.2})
     training = _train(config, 600)
@@ -134,6 +135,7 @@ def test_it_finds_most_of_what_a_participant_finds_and_no_more(small: Make) -> N
     assert found.interval.low > 0.5 * bound - 0.1 > 0
 
 
+@pytest.mark.slow
 def test_it_finds_nothing_where_there_is_nothing(small: Make) -> None:
     """Of bits that the training knew nothing of, it is right as often as a coin."""
     config = small({"training.rounds": 3, "training.learning-rate": 0.2})

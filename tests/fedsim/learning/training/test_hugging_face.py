@@ -138,6 +138,7 @@ def test_each_records_gradient_is_clipped_by_itself(
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_model_that_is_kept_is_transformers_own(texts: Config, tmp_path: Path) -> None:
     public = fedsim.train(texts) / "public"
     rows = own_records.records(

@@ -79,6 +79,7 @@ def counted(real: Callable[[str], Path]) -> list[list[str]]:
     return [row for row in kept if "?" not in row]
 
 
+@pytest.mark.slow
 def test_the_real_adult_has_the_papers_records_and_features(
     real: Callable[[str], Path], counted: list[list[str]]
 ) -> None:

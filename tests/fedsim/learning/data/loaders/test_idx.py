@@ -104,6 +104,7 @@ def test_a_file_that_is_not_mnists_is_refused_by_name(
         load("mnist", str(tmp_path))
 
 
+@pytest.mark.slow
 def test_the_real_mnist(real: Callable[[str], Path]) -> None:
     dataset = load("mnist", str(real("mnist")))
     assert dataset.test is not None
@@ -177,6 +178,7 @@ def test_a_download_that_fails_leaves_no_empty_folders(
     assert (there / "new").exists() == kept
 
 
+@pytest.mark.slow
 def test_the_real_fashion_mnist_whoever_packed_it(
     real: Callable[[str], Path], tmp_path: Path
 ) -> None:
