@@ -135,14 +135,13 @@ class TrainingConfig(Table):
         return self.local_learning_rate or self.rate
 
 
-NEED_SGD = {
-    ("training", "local-steps"): lambda value: value != 1,
-    ("privacy", "unit"): lambda value: value == "client",
-    ("federation", "vantage"): lambda value: value == "released-model",
-    ("federation", "adversary-rounds"): lambda value: value == "own",
-}
-"""Keys whose value may need server steps that are linear in the aggregates, or of the clients' own
-scale, by table and name."""
+NEED_SGD = (
+    ("privacy", "unit", "client"),
+    ("federation", "vantage", "released-model"),
+    ("federation", "adversary-rounds", "own"),
+)
+"""Tables, keys and values that need server steps which are linear in the aggregates, or of the
+clients' own scale."""
 
 
 def chosen(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,9 +151,10 @@ def chosen(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     training: Mapping[str, Any] = given.get("training", {})
     sgd = any(training.get(key, 0) != 0 for key in ("learning-rate", "momentum"))
-    for (table, key), needs in NEED_SGD.items():
+    sgd |= training.get("local-steps", 1) != 1
+    for table, key, value in NEED_SGD:
         values = given.get(table, {})
-        sgd |= isinstance(values, Mapping) and key in values and needs(values[key])
+        sgd |= isinstance(values, Mapping) and values.get(key) == value
     optimizer = training.get("optimizer") or ("sgd" if sgd else "normalized")
     schedule = "linear" if optimizer == "normalized" else "constant"
     return {

@@ -26,6 +26,7 @@ from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.ledger_row import Row
 from fedsim.federation.runs.run_directory import CARD, RunDirectory
 from fedsim.learning.training import saved_model
+from fedsim.learning.training.quality import Confusion, Share
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust.model import Vantage
@@ -33,7 +34,14 @@ from fedsim.report import rehearsed
 from fedsim.report.document import markdown, terminal
 from fedsim.report.document.blocks import Block, Bullets, Part, Prose, tabulated
 from fedsim.report.document.markdown import quoted
-from fedsim.report.document.wording import LEARNT_NOTHING, beside_accuracy, number, percent, span
+from fedsim.report.document.wording import (
+    LEARNT_LITTLE,
+    LEARNT_NOTHING,
+    beside_accuracy,
+    number,
+    percent,
+    span,
+)
 
 PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
 
@@ -82,7 +90,7 @@ def write(
         rounds=rounds[-1]["round"],
         optimizer=config.training.optimizer,
         privacy=privacy_of(config, noise_multiplier, ledger.verified(directory)),
-        utility=_utility(rounds[-1], public_records),
+        utility=_utility(rounds, public_records, saved_model.class_names(model.input)),
         rehearsal=rehearsed.read(directory),
         sha256=hashlib.sha256(content).hexdigest(),
         limits=[limit.format(unit=config.privacy.unit) for limit in LIMITS],
@@ -168,9 +176,10 @@ def _sees(config: Config, vantage: Vantage) -> str:
     return federation.trust.model.sees(vantage, federation.clients, in_the_clear)
 
 
-def _utility(last: dict[str, Any], records: int) -> Utility | None:
+def _utility(rounds: Sequence[dict[str, Any]], records: int, classes: list[str]) -> Utility | None:
     if not records:
         return None
+    last = rounds[-1]
     return Utility(
         records=records,
         accuracy=last["accuracy"],
@@ -178,7 +187,51 @@ def _utility(last: dict[str, Any], records: int) -> Utility | None:
         majority=last["majority"],
         balanced_accuracy=last["balanced_accuracy"],
         area_under_curve=last.get("area_under_curve"),
+        loss_before=rounds[0].get("loss"),
+        classes=classes,
+        confusion=last.get("confusion", []),
+        calibration=[tuple(each) for each in last.get("calibration", [])],
     )
+
+
+CONFIDENCE = 0.95
+"""Of the intervals of recall and precision."""
+
+MANY_CLASSES = 30
+"""A confusion matrix of more classes is in the JSON alone."""
+
+
+def quality_of(found: Utility) -> Iterator[Block]:
+    """Yield recall and precision of each class, the confusion matrix and the calibration curve."""
+    if not found.confusion:
+        return
+    counted = Confusion(tuple(map(tuple, found.confusion)))
+
+    def share(found: Share | None) -> str | None:
+        if found is None:
+            return None
+        between = span((found.interval.low, found.interval.high), percent)
+        return f"{percent(found.value)} ({between})"
+
+    rows = [
+        [
+            quoted(name),
+            f"{sum(found.confusion[label]):,}",
+            share(counted.recall(label, CONFIDENCE)),
+            share(counted.precision(label, CONFIDENCE)),
+        ]
+        for label, name in enumerate(found.classes)
+    ]
+    yield Prose(f"Of each class, with intervals at {percent(CONFIDENCE)}:")
+    yield tabulated(["class", "records", "recall", "precision"], rows)
+    if len(found.classes) <= MANY_CLASSES:
+        yield Prose("Records by class (rows) and by the model's answer (columns):")
+        named = zip(found.classes, found.confusion, strict=True)
+        counts = [[quoted(name), *(f"{count:,}" for count in row)] for name, row in named]
+        yield tabulated(["class", *map(quoted, found.classes)], counts)
+    yield Prose("How sure the model is, and how often it is right:")
+    bins = [[percent(sure), percent(right), f"{n:,}"] for n, sure, right in found.calibration]
+    yield tabulated(["says", "right", "records"], bins)
 
 
 def learning(found: Utility) -> str:
@@ -187,7 +240,10 @@ def learning(found: Utility) -> str:
     said = f"Accuracy {percent(found.accuracy)} ({beside}) on {found.records:,} held-out records."
     if found.accuracy <= found.majority:
         return f"{said} {LEARNT_NOTHING}"
-    return said
+    fault = Confusion(tuple(map(tuple, found.confusion))).fault() if found.confusion else ""
+    if not fault and found.loss_before is not None and found.loss > found.loss_before:
+        fault = "its loss is above that of the first model"
+    return f"{said} {LEARNT_LITTLE.format(fault=fault)}" if fault else said
 
 
 def as_markdown(card: ModelCard) -> str:
@@ -247,7 +303,8 @@ def _blocks(card: ModelCard) -> Iterator[Block]:
     yield Part("Privacy", list(_privacy(card.privacy)))
     if card.utility is not None:
         said = f"{learning(card.utility)} The loss is {number(card.utility.loss)} nats."
-        yield Part("Quality", [Prose(f"{said} No client trained on these records.")])
+        words = Prose(f"{said} No client trained on these records.")
+        yield Part("Quality", [words, *quality_of(card.utility)])
     if card.rehearsal is not None:
         yield Part("Rehearsed", [Prose(_rehearsed(card.rehearsal))])
     yield Part("Limits", [Bullets(card.limits)])

@@ -122,6 +122,8 @@ def render_html(report: Report, card: ModelCard) -> str:
         said.append(model_card.learning(card.utility))
     blocks: list[Block] = [Label("", text, alarming=True) for text in report["contradictions"]]
     blocks += [Prose(PUBLIC), Prose(CONFIDENTIAL), *_figures(report)]
+    if card.utility is not None:
+        blocks += model_card.quality_of(card.utility)
     if report["missing"]:
         missing = [
             [

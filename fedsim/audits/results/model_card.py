@@ -81,6 +81,15 @@ class Utility:
     """The mean over the classes of the share that is right."""
     area_under_curve: Real | None
     """Under the ROC curve; None for other than two classes."""
+    loss_before: Real | None = None
+    """That of the first model; None where it is unknown."""
+    classes: list[str] = field(default_factory=list)
+    """Their names."""
+    confusion: list[list[int]] = field(default_factory=list)
+    """Records by class, a row each, and by the model's answer; empty where it is unknown."""
+    calibration: list[tuple[int, Real, Real]] = field(default_factory=list)
+    """Of records whose likeliest class has about one probability: how many, that probability's
+    mean, and the share that is right."""
 
 
 @dataclass(frozen=True)

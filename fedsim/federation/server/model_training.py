@@ -4,6 +4,7 @@ The rounds, messages, ledger and refusals are those of every run. After each rou
 training is kept, so that a server that was killed goes on where it stopped.
 """
 
+import dataclasses
 from collections.abc import Callable
 
 import torch
@@ -70,6 +71,10 @@ def train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) ->
     return torch.tensor(final[0])
 
 
+RECORDS_AT_ONCE = 256
+"""Held-out records whose outputs are computed together."""
+
+
 def _told(directory: RunDirectory, number: int) -> bool:
     """Return whether there is an event of a round."""
     return any(event.get("round") == number for event, _ in directory.events())
@@ -88,7 +93,7 @@ def _after_round(
             return
         if server_round and (number % every == 0 or number == strategy.last_round):
             checkpoint.write(directory, strategy.checkpoint(arrays, server_round))
-        utility: dict[str, float] = {}
+        utility: dict[str, object] = {}
         if len(held_out[1]):
             parameters = torch.tensor(messages.only(arrays)).to(known.device)
             loss, correct = known.evaluate(parameters, *held_out)
@@ -98,6 +103,12 @@ def _after_round(
             area = quality.area_under_curve(loss, held_out[1], known.split.dataset.classes)
             if area is not None:
                 utility["area_under_curve"] = float(area)
+            if number == strategy.last_round:
+                some = held_out[0].split(RECORDS_AT_ONCE)
+                logits = torch.cat([known.logits(parameters, each)[0] for each in some])
+                utility["confusion"] = quality.confusion(logits, held_out[1]).counts
+                bins = quality.calibration(logits, held_out[1])
+                utility["calibration"] = [dataclasses.astuple(each) for each in bins]
         found: dict[str, object] = {}
         if server_round and strategy.noise is not None:
             found["noise_at_most"] = strategy.noise.limits(ALARM_CONFIDENCE)

@@ -1,8 +1,121 @@
 """Measures of a classifier beside its accuracy, for classes of uneven size."""
 
+from dataclasses import dataclass
+
 import torch
 from scipy.stats import rankdata
 from torch import Tensor
+
+from adversaries.statistics.intervals import Interval, clopper_pearson
+
+BINS = 10
+"""Bins of the calibration curve, of equal width in the probability of the likeliest class."""
+
+NEARLY_EVERY = 0.99
+"""The share of answers for one class above which a model tells no classes apart."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of records, and its exact interval (Clopper and Pearson)."""
+
+    value: float
+    interval: Interval
+
+    @classmethod
+    def of(cls, counted: int, records: int, confidence: float) -> "Share | None":
+        """Return the share of some records; None of none."""
+        if not records:
+            return None
+        return cls(counted / records, clopper_pearson(counted, records, confidence))
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How often a model answered which class for records of which class.
+
+    Attributes:
+        counts: [c][c] whole numbers; a row for each label, a column for each answer.
+    """
+
+    counts: tuple[tuple[int, ...], ...]
+
+    @property
+    def answers(self) -> tuple[int, ...]:
+        """How often each class was answered."""
+        return tuple(map(sum, zip(*self.counts, strict=True)))
+
+    def recall(self, label: int, confidence: float) -> Share | None:
+        """Return the share of a class's records that is right; None of a class without records."""
+        return Share.of(self.counts[label][label], sum(self.counts[label]), confidence)
+
+    def precision(self, label: int, confidence: float) -> Share | None:
+        """Return the share of a class's answers that is right; None of one never answered."""
+        return Share.of(self.counts[label][label], self.answers[label], confidence)
+
+    def fault(self) -> str:
+        """Return in which way the answers show that nothing was learnt; "" for none."""
+        counted = sum(map(sum, self.counts))
+        right = sum(row[label] for label, row in enumerate(self.counts))
+        most = max(map(sum, self.counts), default=0)
+        if most == counted:  # there is one class, which a model may well answer
+            return ""
+        if max(self.answers) > NEARLY_EVERY * counted:
+            return "it answers one class for nearly every record"
+        return "it is no more accurate than the majority class" if right <= most else ""
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Records whose likeliest class has about one probability.
+
+    Attributes:
+        records: how many.
+        confidence: the mean probability of their likeliest class.
+        accuracy: the share of them that is right.
+    """
+
+    records: int
+    confidence: float
+    accuracy: float
+
+
+def confusion(logits: Tensor, labels: Tensor) -> Confusion:
+    """Return the confusion matrix of one model.
+
+    logits: [n, c]; a single one (c = 1) is the log-odds of class 1.
+    labels: [n] integers.
+    """
+    logits = _two_or_more(logits)
+    classes = logits.shape[1]
+    cells = labels.flatten().cpu() * classes + logits.argmax(1).cpu()
+    counts = torch.bincount(cells, minlength=classes**2).reshape(classes, classes)
+    return Confusion(tuple(tuple(row) for row in counts.tolist()))
+
+
+def calibration(logits: Tensor, labels: Tensor) -> tuple[Bin, ...]:
+    """Return the calibration curve of one model: the bins that have records.
+
+    logits: [n, c]; a single one (c = 1) is the log-odds of class 1.
+    labels: [n] integers.
+
+    Source:
+        Guo et al., "On calibration of modern neural networks" (2017), section 2.
+    """
+    sure, answers = _two_or_more(logits).double().softmax(1).max(1)
+    right = (answers == labels).double()
+    bins = (sure * BINS).long().clamp(max=BINS - 1)
+    found = [(bins == number) for number in range(BINS)]
+    return tuple(
+        Bin(int(chosen.sum()), float(sure[chosen].mean()), float(right[chosen].mean()))
+        for chosen in found
+        if chosen.any()
+    )
+
+
+def _two_or_more(logits: Tensor) -> Tensor:
+    """Return logits of which there is one for each class."""
+    return torch.cat([torch.zeros_like(logits), logits], 1) if logits.shape[1] == 1 else logits
 
 
 def majority_share(labels: Tensor) -> float:

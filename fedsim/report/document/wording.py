@@ -30,9 +30,16 @@ def number(value: float | None) -> str:
     return f"{value:.3f}" if 1e-2 <= abs(value) < 1e5 else f"{value:.3g}"
 
 
+LEARNT_LITTLE = (
+    "The model has learnt little: {fault}. Try more training.rounds, another "
+    "training.clipping-norm, or a larger privacy.epsilon."
+)
+"""Said where an accuracy above the majority class hides that learning failed."""
+
 LEARNT_NOTHING = (
     "The model has learnt nothing: it is no more often right than one that always answers with the "
-    "most frequent class. Change training.learning-rate, or allow less noise."
+    "most frequent class. Leave training.learning-rate out, so that the default optimiser needs "
+    "none, or allow less noise."
 )
 
 
