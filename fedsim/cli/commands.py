@@ -211,6 +211,12 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
             "is then.",
         ),
         Command(
+            "tune",
+            "experiments.tune:tune",
+            "Choose rounds, clipping norm and learning rate of a training on its public records, "
+            "free.",
+        ),
+        Command(
             "train",
             "experiments.train:train",
             "Train a model with differential privacy, once, and keep it.",

@@ -1,0 +1,80 @@
+"""`fedsim tune`: rate, clipping norm and rounds, by public records alone."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedsim import config as configuration
+from fedsim.cli.options import AsJson, ConfigFile, Quiet, SetOption
+from fedsim.cli.terminal import Terminal, print_json
+
+if TYPE_CHECKING:  # torch
+    from fedsim.studies.choose.tune import Tried
+
+SAID = (
+    "Tuned on {trained_on:,} public records, judged on {judged_on:,} others. No private record was "
+    "read, and no privacy is spent: what suits these records suits the clients' as far as they are "
+    "alike. On private records, fedsim choose tries settings and counts what they cost."
+)
+
+
+def tune(
+    config_file: ConfigFile,
+    models: Annotated[
+        int, typer.Option(min=3, help="Models to train with each setting.", show_default=True)
+    ] = 8,
+    set_: SetOption = None,
+    quiet: Quiet = False,
+    json_: AsJson = False,
+) -> None:
+    """Choose rounds, clipping norm and learning rate of a training on its public records, free.
+
+    Part of the held-out records stands in for the clients', under noise that stands to their number
+    as it will in the training. The configuration itself is kept unless another setting is surely
+    more accurate.
+
+    Example: fedsim tune configs/train-digits.toml
+    """
+    from fedsim.studies.choose import tune as study  # noqa: PLC0415  (torch)
+
+    console = Terminal(stderr=True, quiet=quiet or json_, highlight=False)
+    config = configuration.load(config_file, configuration.parse_overrides(set_), "training")
+    found = study.tune(
+        config, models, lambda each: console.print(_line(each), markup=False, soft_wrap=True)
+    )
+    chosen = [f"--set {key}={value}" for key, value in found.best.changes.items()]
+    if json_:
+        print_json(
+            {
+                "trained_on": found.trained_on,
+                "judged_on": found.judged_on,
+                "tried": [_document(each) for each in found.tried],
+                "best": found.best.changes,
+            }
+        )
+        return
+    typer.echo(SAID.format(trained_on=found.trained_on, judged_on=found.judged_on))
+    if not chosen:
+        typer.echo("Keep the configuration: no other setting is surely more accurate.")
+    else:
+        typer.echo(f"Best: fedsim train {config_file} {' '.join(chosen)}")
+
+
+def _line(tried: "Tried") -> str:
+    """Return a setting, how accurate it is, and what it gains."""
+    named = ", ".join(f"{key} = {value}" for key, value in tried.changes.items())
+    said = f"{named or 'the configuration'}: accuracy {tried.accuracies.mean():.1%}"
+    if not tried.changes:
+        return said
+    return f"{said}, gain {100 * tried.gain:+.1f} ± {100 * tried.margin:.1f} points"
+
+
+def _document(tried: "Tried") -> dict[str, object]:
+    return {
+        "changes": tried.changes,
+        "accuracy": float(tried.accuracies.mean()),
+        "gain": tried.gain,
+        "margin": tried.margin,
+        "noise_multiplier": tried.noise_multiplier,
+        "surely_better": tried.is_better,
+    }
