@@ -20,8 +20,7 @@ Result = TypeVar("Result")
 def slices(length: int, step: int) -> list[slice]:
     """Return slices that cover a length.
 
-    Args:
-        step: how long a slice may be, at least 1.
+    step: how long a slice may be, at least 1.
     """
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]
 
@@ -29,9 +28,7 @@ def slices(length: int, step: int) -> list[slice]:
 def even(length: int, most: float) -> int:
     """Return the length of parts that are not too long, and as even as can be.
 
-    Args:
-        length: of the whole, at least 1.
-        most: how long a part may be.
+    length: of the whole, at least 1.
     """
     return math.ceil(length / math.ceil(length / max(1, int(most))))
 
@@ -41,9 +38,7 @@ def run(
 ) -> Iterator[Result]:
     """Yield the results of all blocks in order; threads work a little ahead.
 
-    Args:
-        blocks: each one or several slices.
-        threads: how many share the work, at least 1.
+    threads: how many share the work, at least 1.
     """
     _keep_freed_memory()
     if threads == 1 or len(blocks) == 1:

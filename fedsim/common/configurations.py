@@ -11,11 +11,7 @@ PACKED = "fedsim/configs"
 
 
 def folder() -> Path:
-    """Return the folder that holds them.
-
-    Raises:
-        InputError: they were not installed.
-    """
+    """Return the folder that holds them. Raises InputError if they were not installed."""
     package = Path(__file__).parents[1]
     for place in (package / "configs", package.parent / "configs"):
         if (place / "digits.toml").is_file():
@@ -29,8 +25,7 @@ def folder() -> Path:
 def listing() -> dict[str, str]:
     """Return the first sentence of the comment that each begins with, by its name.
 
-    Raises:
-        InputError: they were not installed.
+    Raises InputError if they were not installed.
     """
     found = {}
     for file in sorted(folder().glob("*.toml")):
@@ -44,12 +39,9 @@ def listing() -> dict[str, str]:
 def bundled(given: Path) -> Path:
     """Return the file of a configuration: the one that is named, or else a bundled one.
 
-    Args:
-        given: a path; "digits", "digits.toml" and "configs/digits.toml" also stand for the bundled
-            digits.toml.
-
-    Returns:
-        The path as it was given, unless there is nothing and a bundled one is called so.
+    given: a path; "digits", "digits.toml" and "configs/digits.toml" also stand for the bundled
+    digits.toml.
+    Returns: the path as it was given, unless there is nothing and a bundled one is called so.
     """
     if given.exists() or given.parent not in (Path(), Path("configs")):
         return given
@@ -62,11 +54,8 @@ def bundled(given: Path) -> Path:
 def path(name: str) -> Path:
     """Return the file of one of them.
 
-    Args:
-        name: without its ending.
-
-    Raises:
-        InputError: there is none of this name.
+    name: without its ending.
+    Raises InputError if there is none of this name.
     """
     found = folder() / f"{name}.toml"
     if not found.is_file():

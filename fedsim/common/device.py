@@ -13,11 +13,8 @@ from adversaries.errors import InputError
 def resolve(name: str) -> torch.device:
     """Return the device of a name.
 
-    Args:
-        name: "auto" (CUDA where there is one), "cpu" or "cuda".
-
-    Raises:
-        InputError: "cuda" without a CUDA device.
+    name: "auto" (CUDA where there is one), "cpu" or "cuda".
+    Raises InputError if "cuda" without a CUDA device.
     """
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError(
@@ -31,8 +28,7 @@ def resolve(name: str) -> torch.device:
 def threads(requested: int) -> int:
     """Return the number of threads that share the trials of a batch.
 
-    Args:
-        requested: as configured; 0 for one per core that this process may use.
+    requested: as configured; 0 for one per core that this process may use.
     """
     if hasattr(os, "sched_getaffinity"):  # what this process may use, where the system says so
         return requested or len(os.sched_getaffinity(0))
@@ -56,11 +52,8 @@ Precision = Literal["float32", "tf32", "bf16"]
 def check_precision(precision: Precision, device: torch.device) -> None:
     """Raise an error if the device does not know this precision.
 
-    Args:
-        device: where the tensors live.
-
-    Raises:
-        InputError: TF32 elsewhere than on CUDA.
+    device: where the tensors live.
+    Raises InputError if TF32 elsewhere than on CUDA.
     """
     if precision == "tf32" and device.type != "cuda":
         raise InputError(
@@ -74,8 +67,7 @@ def reduced(precision: Precision, device: torch.device) -> Iterator[None]:
 
     PyTorch lets convolutions on CUDA use TF32 unless it is told otherwise.
 
-    Args:
-        device: where they run.
+    device: where they run.
     """
     if device.type == "cuda":
         _allow_tf32(precision == "tf32")

@@ -55,11 +55,7 @@ def shown(text: str) -> str:
 
 
 def without_password(text: str) -> str:
-    """Return text in which no URL, header or setting says a password, a token or a key.
-
-    Args:
-        text: before any of it is cut off.
-    """
+    """Return text in which no URL, header or setting says a password, a token or a key."""
     masked = SECRET.sub(r"\1…", USER.sub("", text))
     for pattern in (HEADER, ASSIGNED):
         masked = pattern.sub(r"\1…", masked)
@@ -76,9 +72,5 @@ def _without_secrets(address: str) -> str:
 
 
 def brief(text: str, most: int) -> str:
-    """Return text as `shown`, with a mark where it was cut off.
-
-    Args:
-        text: of somebody else.
-    """
+    """Return text as `shown`, with a mark where it was cut off."""
     return shown(text[:most]) + "…" * (len(text) > most)

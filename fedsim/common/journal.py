@@ -37,13 +37,10 @@ class Journal(Generic[Entry]):
 def read(path: Path, parse: Callable[[dict[str, Any]], Entry], loss: str) -> Journal[Entry]:
     """Return the entries of a file, none if there is none.
 
-    Args:
-        parse: makes an entry of an object; raises KeyError, TypeError or ValueError for one that is
-            no entry.
-        loss: what nobody knows for lack of a damaged line, and what to do about it, for the error.
-
-    Raises:
-        InputError: the file cannot be read, or a line is damaged.
+    parse: makes an entry of an object; raises KeyError, TypeError or ValueError for one that is no
+    entry.
+    loss: what nobody knows for lack of a damaged line, and what to do about it, for the error.
+    Raises InputError if the file cannot be read, or a line is damaged.
     """
     if not path.exists():
         return Journal([])

@@ -71,8 +71,7 @@ def footprint(run: Callable[[int, int], object], device: torch.device) -> Footpr
 
     The kernels' own scratch memory does not show on a CPU.
 
-    Args:
-        device: where it runs.
+    device: where it runs.
     """
     blocks = [(1, 1), (1, 3), (3, 1), (3, 3)]
     run(1, 1)  # what is made once and kept
@@ -85,8 +84,7 @@ def footprint(run: Callable[[int, int], object], device: torch.device) -> Footpr
 def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
     """Return the most bytes of tensors that a function holds at once, beyond what was there.
 
-    Args:
-        device: where it runs.
+    device: where it runs.
     """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

@@ -34,8 +34,7 @@ def clipped_sums(optimizer: Any) -> Floats | None:
     An optimizer that has a single norm may clip every layer's gradient to it, too. Gradients stay
     where they are, in their own precision: of a large model they are most of the memory.
 
-    Returns:
-        The sums; None where no gradient of a single record can be seen.
+    Returns: the sums; None where no gradient of a single record can be seen.
     """
     gradients = optimizer.grad_samples
     if not gradients or any(each is None for each in gradients):
@@ -60,10 +59,9 @@ def clipped_sums(optimizer: Any) -> Floats | None:
 def clipped_to(expected: Floats, summed: Floats, limits: Floats) -> float | None:
     """Return the longest contribution of a record to a sum, None if it is none of those expected.
 
-    Args:
-        expected: of `clipped_sums`.
-        summed: [P], as the optimizer has it.
-        limits: of `sensitivities`.
+    expected: of `clipped_sums`.
+    summed: [P], as the optimizer has it.
+    limits: of `sensitivities`.
     """
     agree = np.linalg.norm(expected - summed, axis=1) <= AGREE * limits[0]
     return float(limits[agree.argmax()]) if agree.any() else None

@@ -30,9 +30,8 @@ def as_named(path: Path) -> Path:
 def make_directory(path: Path) -> None:
     """Make a directory (0700), and those above it, if there is none.
 
-    Raises:
-        InputError: it is a link.
-        OSError: it cannot be made.
+    Raises InputError if it is a link.
+    Raises OSError if it cannot be made.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _directory(path):
@@ -42,9 +41,8 @@ def make_directory(path: Path) -> None:
 def check_writable(directory: Path) -> None:
     """See that files can be made in a directory.
 
-    Raises:
-        InputError: it is a link.
-        OSError: they cannot.
+    Raises InputError if it is a link.
+    Raises OSError if they cannot.
     """
     with _directory(directory) as place:
         name = _unforeseen("writable")
@@ -55,8 +53,7 @@ def check_writable(directory: Path) -> None:
 def any_whole(directory: Path) -> bool:
     """Return whether a directory holds more than a kill in the middle of a write left.
 
-    Raises:
-        OSError: it cannot be listed.
+    Raises OSError if it cannot be listed.
     """
     names = (path.name for path in directory.iterdir())
     return any(not (name.startswith(".") and name.endswith(PARTIAL)) for name in names)
@@ -68,12 +65,9 @@ def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
 
     Until then there is what was there before.
 
-    Yields:
-        The file, to be written.
-
-    Raises:
-        InputError: the directory is a link.
-        OSError: it cannot be written.
+    Raises InputError if the directory is a link.
+    Raises OSError if it cannot be written.
+    Yields: the file, to be written.
     """
     partial = _unforeseen(path.name)
     with _directory(path.parent) as place:
@@ -116,13 +110,10 @@ def opened_new(path: Path) -> BinaryIO:
 def opened_own(path: Path, access: int = os.O_WRONLY | os.O_APPEND) -> int:
     """Return the descriptor of a file of this user as it is, or of an empty one, 0600.
 
-    Args:
-        access: flags of `os.open`; to append, unless they are given.
-
-    Raises:
-        InputError: a link, a pipe, another account's file or one with another name besides is
-            there, or the directory is a link.
-        OSError: it cannot be opened.
+    access: flags of `os.open`; to append, unless they are given.
+    Raises InputError if a link, a pipe, another account's file or one with another name besides is
+    there, or the directory is a link.
+    Raises OSError if it cannot be opened.
     """
     with _directory(path.parent) as place:
         with contextlib.suppress(FileNotFoundError):

@@ -43,11 +43,10 @@ SERVER = -1
 def key(seed: int, role: Role, *, trial: int = 0, round: int = 0, partition: int = SERVER) -> int:
     """Return the 128-bit key of a random stream (BLAKE2b of the path).
 
-    Args:
-        seed: of the run, in [0, 2^64).
-        trial: number of the trial, 0 where the role has none.
-        round: number of the round, 0 where the role has none.
-        partition: of the client, or `SERVER`.
+    seed: of the run, in [0, 2^64).
+    trial: number of the trial, 0 where the role has none.
+    round: number of the round, 0 where the role has none.
+    partition: of the client, or `SERVER`.
     """
     path = struct.pack("<Qqqqq", seed, role, trial, round, partition)
     return int.from_bytes(hashlib.blake2b(path, digest_size=16).digest(), "little")
@@ -58,11 +57,10 @@ def generator(
 ) -> np.random.Generator:
     """Return the generator of a random stream.
 
-    Args:
-        seed: of the run, in [0, 2^64).
-        trial: number of the trial, 0 where the role has none.
-        round: number of the round, 0 where the role has none.
-        partition: of the client, or `SERVER`.
+    seed: of the run, in [0, 2^64).
+    trial: number of the trial, 0 where the role has none.
+    round: number of the round, 0 where the role has none.
+    partition: of the client, or `SERVER`.
     """
     stream = key(seed, role, trial=trial, round=round, partition=partition)
     return np.random.Generator(np.random.Philox(key=stream))
@@ -73,10 +71,9 @@ def gaussian_noise(
 ) -> npt.NDArray[np.float64]:
     """Return independent standard normals [T, size], a row for each trial; equal ones for equal.
 
-    Args:
-        seed: of the run; None draws the keys from the operating system's entropy instead of the
-            seed tree: what a deployment that protects people needs, and not reproducible.
-        partition: of the client, or `SERVER`.
+    seed: of the run; None draws the keys from the operating system's entropy instead of the seed
+    tree: what a deployment that protects people needs, and not reproducible.
+    partition: of the client, or `SERVER`.
     """
     noise = np.empty((len(trials), size))
     for row, trial in zip(noise, trials, strict=True):

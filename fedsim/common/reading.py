@@ -74,8 +74,7 @@ def memory(packed: int) -> Iterator[None]:
     For libraries that trust what a file says of its size. It limits the address space of the whole
     process, so nothing is to be imported inside, or to run beside it. Linux alone has such a limit.
 
-    Args:
-        packed: bytes that the files have.
+    packed: bytes that the files have.
     """
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -98,8 +97,7 @@ def damage(refusal: Callable[[str], InputError]) -> Iterator[None]:
 
     An InputError, which says it better, is let through.
 
-    Raises:
-        InputError: what `refusal` made.
+    Raises InputError if what `refusal` made.
     """
     try:
         yield
@@ -127,9 +125,8 @@ def opened(path: Path) -> BufferedReader:
 
     Reading one of those may wait for ever, or never come to an end.
 
-    Raises:
-        OSError: it cannot be opened.
-        ValueError: it is no regular file.
+    Raises OSError if it cannot be opened.
+    Raises ValueError if it is no regular file.
     """
     # Without O_NONBLOCK, opening a pipe waits for its other end.
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
@@ -142,12 +139,9 @@ def opened(path: Path) -> BufferedReader:
 def content(path: Path, most: int) -> bytes:
     """Return the bytes of a file.
 
-    Args:
-        most: bytes that it may have.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it has more, or is no regular file.
+    most: bytes that it may have.
+    Raises OSError if it cannot be read.
+    Raises ValueError if it has more, or is no regular file.
     """
     with opened(path) as file:
         return _limited(file, most)
@@ -175,9 +169,8 @@ def json_object(path: Path) -> dict[str, Any]:
 def toml(path: Path) -> dict[str, Any]:
     """Return the tables of a TOML file.
 
-    Raises:
-        FileNotFoundError: there is none.
-        InputError: one line about what cannot be read, or is no TOML.
+    Raises FileNotFoundError if there is none.
+    Raises InputError if one line about what cannot be read, or is no TOML.
     """
     try:
         return toml_of(content(path, MOST_TOML))
@@ -200,11 +193,8 @@ def toml_of(text: bytes) -> dict[str, Any]:
 def arrays(path: Path, only: Collection[str] | None = None) -> Arrays:
     """Return the named arrays of a .npz file.
 
-    Args:
-        only: names of the wanted ones, of which those are returned that there are; None for all.
-
-    Raises:
-        DAMAGE: also where they hold objects, which are pickles.
+    only: names of the wanted ones, of which those are returned that there are; None for all.
+    Raises DAMAGE if also where they hold objects, which are pickles.
     """
     with opened(path) as file:
         if file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:

@@ -22,8 +22,7 @@ def create(directory: Path) -> Path:
 
     To be called before the work whose result goes there.
 
-    Raises:
-        InputError: it cannot be made or written.
+    Raises InputError if it cannot be made or written.
     """
     try:
         private_files.make_directory(directory)
@@ -38,8 +37,7 @@ def check(directory: Path) -> None:
 
     For work that may still find nothing to report.
 
-    Raises:
-        InputError: it cannot be made or written.
+    Raises InputError if it cannot be made or written.
     """
     missing = [place for place in (directory, *directory.parents) if not os.path.lexists(place)]
     try:
@@ -53,11 +51,8 @@ def check(directory: Path) -> None:
 def check_new(directory: Path, replacing: str | None = None) -> None:
     """As `check`, and see that the directory holds no run and no report, which would be replaced.
 
-    Args:
-        replacing: the kind of report that may be there; None for none.
-
-    Raises:
-        InputError: it holds one, or cannot be made or written.
+    replacing: the kind of report that may be there; None for none.
+    Raises InputError if it holds one, or cannot be made or written.
     """
     own = directory / "report.json"
     if replacing and os.path.lexists(own) and _kind(own, replacing) == replacing:
@@ -93,11 +88,7 @@ def _kind(path: Path, wanted: str) -> object:
 
 
 def refusal(directory: Path, error: OSError) -> InputError:
-    """Return the error that says that a directory cannot be written.
-
-    Args:
-        error: why not.
-    """
+    """Return the error that says that a directory cannot be written."""
     return InputError(
         f"cannot write to '{directory}': {error.strerror}; name another directory with --out"
     )
@@ -107,8 +98,7 @@ def refusal(directory: Path, error: OSError) -> InputError:
 def refusing(directory: Path) -> Iterator[None]:
     """Turn a failure to write into the directory, inside of the block, into an error of one line.
 
-    Raises:
-        InputError: the block raised OSError.
+    Raises InputError if the block raised OSError.
     """
     try:
         yield
@@ -119,13 +109,10 @@ def refusing(directory: Path) -> Iterator[None]:
 def write_report(directory: Path, report: Mapping[str, Any], page: str) -> Path:
     """Write report.json and report.html; return the page.
 
-    Args:
-        directory: of the report, made if there is none.
-
-    Raises:
-        InputError: the directory is a link.
-        OSError: it cannot be written.
-        ValueError: a number that JSON has not.
+    directory: of the report, made if there is none.
+    Raises InputError if the directory is a link.
+    Raises OSError if it cannot be written.
+    Raises ValueError if a number that JSON has not.
     """
     private_files.make_directory(directory)
     text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)

@@ -12,8 +12,7 @@ INFINITIES = "Infinity", "-Infinity"
 def real_json(number: float) -> float | str:
     """Return a number of a report as JSON has it: a plain float, or one of INFINITIES.
 
-    Raises:
-        ArithmeticError: NaN, which is never an answer.
+    Raises ArithmeticError if NaN, which is never an answer.
     """
     if math.isnan(number):
         raise ArithmeticError("a number of the report is not a number")
@@ -23,11 +22,7 @@ def real_json(number: float) -> float | str:
 def report_json(value: Any) -> Any:
     """Return nested data as report.json has them, in which infinity is one of INFINITIES.
 
-    Args:
-        value: mappings, lists, tuples and scalars; a NumPy scalar becomes a plain one.
-
-    Raises:
-        ArithmeticError: NaN, which is never an answer.
+    Raises ArithmeticError if NaN, which is never an answer.
     """
     return _encoded(value, real_json)
 
@@ -35,12 +30,8 @@ def report_json(value: Any) -> Any:
 def strict_json(value: Any) -> Any:
     """Return nested data as strict JSON values, in which infinity is null.
 
-    Args:
-        value: mappings, lists, tuples and scalars; infinity becomes None, a NumPy scalar a plain
-            one.
-
-    Raises:
-        ArithmeticError: NaN, which is never an answer.
+    value: mappings, lists, tuples and scalars; infinity becomes None, a NumPy scalar a plain one.
+    Raises ArithmeticError if NaN, which is never an answer.
     """
     return _encoded(value, _finite)
 

@@ -10,8 +10,7 @@ LONGEST = 1.0
 def pause(waited: float, least: float) -> float:
     """Return how long to sleep before the next question, in seconds.
 
-    Args:
-        waited: seconds since the waiting began.
-        least: seconds, of the first questions.
+    waited: seconds since the waiting began.
+    least: seconds, of the first questions.
     """
     return max(least, min(SHARE * waited, LONGEST))

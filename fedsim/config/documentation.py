@@ -59,11 +59,8 @@ def every_key() -> Mapping[str, Key]:
 def key(name: str) -> Key:
     """Return what there is to say of a key.
 
-    Args:
-        name: dotted, such as "privacy.delta".
-
-    Raises:
-        InputError: there is none; it names those that are near.
+    name: dotted, such as "privacy.delta".
+    Raises InputError if there is none; it names those that are near.
     """
     if found := every_key().get(name):
         return found
@@ -90,11 +87,7 @@ def choice_of_noise(name: str) -> str:
 def example(found: Key, names: Sequence[str] = ()) -> Scalar:
     """Return a value that a key may have, where all others have their defaults if there is one.
 
-    Args:
-        names: of a registry, which its text may have.
-
-    Returns:
-        Another than the default, of those that come to mind; the default where none does.
+    Returns: another than the default, of those that come to mind; the default where none does.
     """
     default, tries = found.default, [*re.findall(r'"([^"]+)"', found.allowed), *names]
     if isinstance(default, bool):

@@ -144,9 +144,8 @@ class Config(Table):
     ) -> "Config":
         """Return the same experiment with its files in other places.
 
-        Args:
-            public_root: where the public records are, beside clients' own.
-            weights: where the file of `model.weights` is, "" for nowhere.
+        public_root: where the public records are, beside clients' own.
+        weights: where the file of `model.weights` is, "" for nowhere.
         """
         changes: dict[str, Scalar] = {"root": root, "public_root": public_root}
         if as_they_are:

@@ -23,11 +23,7 @@ HUGGING_FACE = "hf:"
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted key, value) of nested tables, as Flower does.
-
-    Args:
-        prefix: put before each key, with its dot.
-    """
+    """Yield (dotted key, value) of nested tables, as Flower does."""
     for key, value in tree.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{key}.")
@@ -57,11 +53,8 @@ KNOWN_KEYS = tuple(to_run_config(Config()))
 def from_run_config(values: Mapping[str, Any]) -> Config:
     """Return the configuration that a flat dotted map stands for.
 
-    Args:
-        values: by dotted key; what is left out has its default.
-
-    Raises:
-        InputError: one line that names the key that is unknown or whose value does not do.
+    values: by dotted key; what is left out has its default.
+    Raises InputError if one line that names the key that is unknown or whose value does not do.
     """
     # The types too: 1, 1.0 and true are equal, and not the same value of a key.
     items, types = tuple(values.items()), tuple(map(type, values.values()))
@@ -92,13 +85,10 @@ def load(
 ) -> Config:
     """Return the configuration of a TOML file.
 
-    Args:
-        path: the file; its stem is run.name unless that is given.
-        overrides: by dotted key, put in place of what the file says; a target in place of any.
-        job: what it is read for, a key of `JOBS`; None for what it says itself.
-
-    Raises:
-        InputError: one line about what cannot be read, is unknown or does not do.
+    path: the file; its stem is run.name unless that is given.
+    overrides: by dotted key, put in place of what the file says; a target in place of any.
+    job: what it is read for, a key of `JOBS`; None for what it says itself.
+    Raises InputError if one line about what cannot be read, is unknown or does not do.
     """
     if (path / "config.toml").is_file():
         raise InputError(
@@ -152,8 +142,7 @@ def _read_schema(values: dict[str, Any], folder: Path) -> None:
 def check_is_no_training(config: Config, where: str) -> None:
     """Make sure that a run is one whose trials are reported.
 
-    Raises:
-        InputError: it is the training of a model that is kept.
+    Raises InputError if it is the training of a model that is kept.
     """
     if config.run.job == "training":
         raise InputError(
@@ -163,14 +152,7 @@ def check_is_no_training(config: Config, where: str) -> None:
 
 
 def parse_override(text: str) -> tuple[str, Scalar]:
-    """Return key and value of one `KEY=VALUE`.
-
-    Args:
-        text: VALUE is a TOML scalar, or else a string.
-
-    Raises:
-        InputError: it has another form.
-    """
+    """Return key and value of one `KEY=VALUE`. Raises InputError if it has another form."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise InputError(f"--set {text!r} is not KEY=VALUE, for example --set data.records=100")
@@ -187,11 +169,7 @@ def parse_override(text: str) -> tuple[str, Scalar]:
 def parse_overrides(texts: Iterable[str] | None) -> dict[str, Scalar]:
     """Return what `--set` was given by key, the last word on a key counting.
 
-    Args:
-        texts: each a `KEY=VALUE`; None for none.
-
-    Raises:
-        InputError: as of `parse_override`.
+    texts: each a `KEY=VALUE`; None for none.
     """
     return dict(parse_override(text) for text in texts or ())
 

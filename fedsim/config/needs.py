@@ -122,11 +122,7 @@ def equals(key: str, value: Scalar) -> Setting:
 
 
 def differs(key: str, value: Scalar) -> Setting:
-    """Return that a key has another value than this.
-
-    Args:
-        value: that it has not.
-    """
+    """Return that a key has another value than this."""
     return Setting(key, "is not", value)
 
 

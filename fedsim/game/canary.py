@@ -40,11 +40,8 @@ class Canaries:
     def coins(self, trials: range) -> Bools:
         """Return which canaries are in.
 
-        Args:
-            trials: the numbers of the T trials, each a training of its own.
-
-        Returns:
-            bool [T, K].
+        trials: the numbers of the T trials, each a training of its own.
+        Returns: bool [T, K].
         """
         drawn = [
             generator(self.seed, Role.CANARY, trial=trial).random(self.count) for trial in trials
@@ -54,11 +51,7 @@ class Canaries:
     def total(self, trials: range, round: int, size: int, norm: float) -> Floats:
         """Return what the canaries that are in add to the clean sums of a round.
 
-        Args:
-            round: counts from 1.
-
-        Returns:
-            float64 [T, P].
+        Returns: float64 [T, P].
         """
         coins, total = self.coins(trials), np.zeros((len(trials), size))
         for row, trial in enumerate(trials):
@@ -69,12 +62,8 @@ class Canaries:
     def along(self, trials: range, round: int, released: npt.NDArray[np.floating]) -> Floats:
         """Return how far released sums reach along the direction of every canary.
 
-        Args:
-            round: counts from 1.
-            released: [T, P], the sums.
-
-        Returns:
-            float64 [T, K].
+        released: [T, P], the sums.
+        Returns: float64 [T, K].
         """
         found = np.empty((len(trials), self.count))
         for row, trial in enumerate(trials):

@@ -163,14 +163,9 @@ def compared_features(
 ) -> Features:
     """Return what distances are between: the features, or what the model makes of them.
 
-    Args:
-        features: float32 [N, *shape].
-
-    Returns:
-        [N, *shape], or [N, E] of an embedding.
-
-    Raises:
-        InputError: the measure is one of raw features, or the model has no embedding.
+    features: float32 [N, *shape].
+    Returns: [N, *shape], or [N, E] of an embedding.
+    Raises InputError if the measure is one of raw features, or the model has no embedding.
     """
     given = rules.challenge
     if given.space == "features":
@@ -206,9 +201,8 @@ def _seat(federation: FederationConfig, unit: str, client: int) -> int:
 def colluders(federation: FederationConfig, challenge: Challenge) -> frozenset[int]:
     """Return which clients disclose what they know: `federation.colluding` of them.
 
-    Args:
-        federation: who holds the records, who adds the noise, where the adversary sits.
-        challenge: whose client and adversary are none of them; they are the lowest-numbered others.
+    federation: who holds the records, who adds the noise, where the adversary sits.
+    challenge: whose client and adversary are none of them; they are the lowest-numbered others.
     """
     others = set(range(federation.clients)) - {challenge.client, challenge.adversary}
     return frozenset(sorted(others)[: federation.colluding])
@@ -220,14 +214,11 @@ def worlds(seed: int, trials: int, mode: str, shuffled: int | None = None) -> np
     The bits are drawn for the whole campaign: a trial's world does not depend on its batch of
     trials.
 
-    Args:
-        mode: "d-only" for D in all trials.
-        shuffled: an even number of trials, the first of them, that are balanced as a whole; None
-            for all. Of the others trials 2i and 2i + 1 are in opposite worlds, in an order that has
-            a coin of its own: more trials leave the worlds of those before them as they are.
-
-    Returns:
-        bool [T], True for D.
+    mode: "d-only" for D in all trials.
+    shuffled: an even number of trials, the first of them, that are balanced as a whole; None for
+    all. Of the others trials 2i and 2i + 1 are in opposite worlds, in an order that has a coin of
+    its own: more trials leave the worlds of those before them as they are.
+    Returns: bool [T], True for D.
     """
     if mode == "d-only":
         return np.ones(trials, dtype=np.bool_)

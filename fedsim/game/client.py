@@ -45,13 +45,10 @@ def contribution(
 
     Its clipped gradients' sum, or its clipped update, and the canaries that are planted at it.
 
-    Args:
-        parameters: float32 [T, P], the models that the round begins with.
-        worlds: bool [T], for the target client only: False where a trial trains on D'.
-        participation: bool [T, n], which records of D, or which clients, take part; None for all.
-
-    Returns:
-        float64 [T, P].
+    parameters: float32 [T, P], the models that the round begins with.
+    worlds: bool [T], for the target client only: False where a trial trains on D'.
+    participation: bool [T, n], which records of D, or which clients, take part; None for all.
+    Returns: float64 [T, P].
     """
     if rules.scheme.privacy.unit == "client":
         from fedsim.game import client_level  # noqa: PLC0415  (for whole clients alone)
@@ -74,11 +71,8 @@ def challenge_contributions(
     A record's clipped gradients, or a client's clipped updates, by the unit of privacy; nothing
     where it is public that the target's client does not join.
 
-    Args:
-        parameters: float32 [T, P].
-
-    Returns:
-        float64 [T, P], twice.
+    parameters: float32 [T, P].
+    Returns: float64 [T, P], twice.
     """
     if game.target_client not in rules.scheme.participation.participants(game.round):
         nothing = torch.zeros_like(parameters, dtype=torch.float64)
@@ -103,13 +97,10 @@ def common_part(
     Of the target client the other records count, where the target is a record; planted canaries
     do.
 
-    Args:
-        parameters: float32 [T, P].
-        participation: bool [T, n], which records of D, or which clients, take part, None for all;
-            the column of the challenge is not looked at.
-
-    Returns:
-        float64 [T, P].
+    parameters: float32 [T, P].
+    participation: bool [T, n], which records of D, or which clients, take part, None for all; the
+    column of the challenge is not looked at.
+    Returns: float64 [T, P].
     """
     if rules.scheme.privacy.unit == "client":
         from fedsim.game import client_level  # noqa: PLC0415  (for whole clients alone)
@@ -137,16 +128,13 @@ def clean_sum(
 
     The challenge counts as often as D has it, and a crafted vector in its stead.
 
-    Args:
-        parameters: float32 [T, P].
-        record: position of the challenge record in D, if the client has it.
-        replacement: position in the pool of what D' has in its place, None for nothing.
-        worlds: bool [T]; where False, the record is left out, or replaced. None for D.
-        participation: bool [T, n], which records of D take part, None for all; the replacement does
-            where the record does.
-
-    Returns:
-        float64 [T, P].
+    parameters: float32 [T, P].
+    record: position of the challenge record in D, if the client has it.
+    replacement: position in the pool of what D' has in its place, None for nothing.
+    worlds: bool [T]; where False, the record is left out, or replaced. None for D.
+    participation: bool [T, n], which records of D take part, None for all; the replacement does
+    where the record does.
+    Returns: float64 [T, P].
     """
     positions = federation.owned_by(client)
     features, labels = federation.members(positions)
@@ -185,17 +173,13 @@ def candidate_masks(
 ) -> Bools:
     """Return which of a client's records each candidate of the stated prior has.
 
-    Args:
-        pac_prior: the candidates: D and D'.
-        seed: seed of every random number but those that draw D.
-        record: position of the challenge record in D, None unless the client has it.
-        replacement: position in the pool of what D' has in its place, None for nothing.
-        adversary: whether the client is the adversary, who would recognise its own records, so that
-            every candidate has them.
-
-    Returns:
-        bool [m, n], or [1, n] where all candidates have the same; [m, n + 1] where the client of
-        the challenge also has a replacement, the last column.
+    pac_prior: the candidates: D and D'.
+    record: position of the challenge record in D, None unless the client has it.
+    replacement: position in the pool of what D' has in its place, None for nothing.
+    adversary: whether the client is the adversary, who would recognise its own records, so that
+    every candidate has them.
+    Returns: bool [m, n], or [1, n] where all candidates have the same; [m, n + 1] where the client
+    of the challenge also has a replacement, the last column.
     """
     from fedsim.privacy.noise.pac_release import halves, pair  # noqa: PLC0415  (PAC noise alone)
 
@@ -217,13 +201,10 @@ def candidate_sums(
 ) -> Tensor:
     """Return a client's sums of clipped gradients under every candidate.
 
-    Args:
-        parameters: float32 [T, P].
-        masks: bool [m, n] as of `candidate_masks`, or [m, n + 1] with a replacement.
-        replacement: position in the pool of the record of the last column, None for none.
-
-    Returns:
-        float64 [T, m, P].
+    parameters: float32 [T, P].
+    masks: bool [m, n] as of `candidate_masks`, or [m, n + 1] with a replacement.
+    replacement: position in the pool of the record of the last column, None for none.
+    Returns: float64 [T, m, P].
     """
     features, labels = federation.members(federation.owned_by(client))
     if replacement is not None:
@@ -242,16 +223,11 @@ def challenge_gradients(
     As often as D has the challenge. A crafted vector is C long, and opposed
     where it is replaced.
 
-    Args:
-        parameters: float32 [T, P].
-        replacement: position in the pool, None for nothing.
-
-    Returns:
-        float64 [T, P], twice; the second is zero where D' has nothing in its place.
-
-    Raises:
-        AssertionError: a gradient is longer than the clipping norm, on which every statement about
-            privacy rests; where clipping is off, that is infinite and no such statement is made.
+    parameters: float32 [T, P].
+    replacement: position in the pool, None for nothing.
+    Returns: float64 [T, P], twice; the second is zero where D' has nothing in its place.
+    Raises AssertionError if a gradient is longer than the clipping norm, on which every statement
+    about privacy rests; where clipping is off, that is infinite and no such statement is made.
     """
     if federation.direction is not None:
         assert federation.crafted is not None
@@ -290,15 +266,11 @@ def gradient_distances(
     of D, or as many as are disjoint: |g(x)| where neighbours lack a record, |g(x) - g(x')| where it
     is replaced.
 
-    Args:
-        bayesian_pairs: how many pairs of its records each client compares in a round,
-            in the evaluated trials, for the Bayesian accountant.
-        neighbouring: whether that record or client is missing, or replaced by another.
-        parameters: float32 [E, P], the models of the evaluated trials.
-        round: counts from 1.
-
-    Returns:
-        float64 [E, m]; None where the client has fewer than two records.
+    bayesian_pairs: how many pairs of its records each client compares in a round, in the evaluated
+    trials, for the Bayesian accountant.
+    neighbouring: whether that record or client is missing, or replaced by another.
+    parameters: float32 [E, P], the models of the evaluated trials.
+    Returns: float64 [E, m]; None where the client has fewer than two records.
     """
     positions = federation.owned_by(client)
     if len(positions) < 2:
@@ -322,15 +294,11 @@ def noise(
 ) -> Tensor:
     """Return N(0, std^2 I), independent for every trial.
 
-    Args:
-        seed: of the run; None draws from the operating system's entropy.
-        trials: the numbers of the T trials whose random streams are drawn from.
-        round: of the seed tree, as of `Participation.step_number`.
-        partition: who draws: a client, or `SERVER`.
-        std: [T], on any device.
-
-    Returns:
-        float64 [T, P], on the device of `std`.
+    seed: of the run; None draws from the operating system's entropy.
+    round: of the seed tree, as of `Participation.step_number`.
+    partition: who draws: a client, or `SERVER`.
+    std: [T], on any device.
+    Returns: float64 [T, P], on the device of `std`.
     """
     standard = torch.from_numpy(gaussian_noise(seed, trials, round, partition, size))
     return standard.to(std.device) * std[:, None]
@@ -352,16 +320,12 @@ def local_steps(
 
     r_l = clean(theta_{l-1}, l) + noise(l), theta_l = theta_{l-1} - step_size r_l.
 
-    Args:
-        clean: maps models [T, P], and the number of the step, to the client's clipped sums,
-            float64 [T, P], which are overwritten.
-        parameters: theta_0, float32 [T, P].
-        step_size: what a release is multiplied with to step the model.
-        noise: of step l, counted from 1, [T, P]; None for the replay without noise that the
-            adversary linearises around.
-
-    Returns:
-        float64 [T, P].
+    clean: maps models [T, P], and the number of the step, to the client's clipped sums, float64 [T,
+    P], which are overwritten.
+    parameters: theta_0, float32 [T, P].
+    noise: of step l, counted from 1, [T, P]; None for the replay without noise that the adversary
+    linearises around.
+    Returns: float64 [T, P].
     """
 
     def release(model: Tensor, step: int) -> Tensor:

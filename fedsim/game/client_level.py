@@ -31,17 +31,12 @@ def contribution(
 ) -> Tensor:
     """Return what a client adds to the sum of a round: 0 where it takes no part.
 
-    Args:
-        parameters: float32 [T, P], the models that the round begins with.
-        worlds: bool [T], for the target client: where False, all its data are missing, or
-            replaced. None for others.
-        participation: bool [T, m], which clients take part; None for all.
-
-    Returns:
-        float64 [T, P], each row of norm at most C.
-
-    Raises:
-        FloatingPointError: the client's training diverges.
+    parameters: float32 [T, P], the models that the round begins with.
+    worlds: bool [T], for the target client: where False, all its data are missing, or replaced.
+    None for others.
+    participation: bool [T, m], which clients take part; None for all.
+    Returns: float64 [T, P], each row of norm at most C.
+    Raises FloatingPointError if the client's training diverges.
     """
     there = None if participation is None else participation[:, client, None]
     if there is not None and not bool(there.any()):
@@ -62,11 +57,8 @@ def challenge_contributions(
     Under D' a client without data sends 0 (add-remove), and one whose data are replaced trains on
     as many records of the pool, in the same order.
 
-    Args:
-        parameters: float32 [T, P].
-
-    Returns:
-        float64 [T, P], twice.
+    parameters: float32 [T, P].
+    Returns: float64 [T, P], twice.
     """
     client = game.target_client
     present = contribution(rules, federation, client, parameters, game)
@@ -88,9 +80,8 @@ def total(
 ) -> Tensor:
     """Return what some clients add to the sum together, float64 [T, P].
 
-    Args:
-        parameters: float32 [T, P].
-        participation: bool [T, m], which clients take part; None for all.
+    parameters: float32 [T, P].
+    participation: bool [T, m], which clients take part; None for all.
     """
     added = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
     there = None if participation is None else participation.any(0).tolist()

@@ -58,11 +58,8 @@ def sent(
 ) -> Tensor:
     """Return what a client sends of its own data, float64 [T, P].
 
-    Args:
-        parameters: float32 [T, P].
-
-    Raises:
-        FloatingPointError: a client's training diverges.
+    parameters: float32 [T, P].
+    Raises FloatingPointError if a client's training diverges.
     """
     cohort = _PLAYED.get()
     if cohort is None or not cohort.is_of(rules, federation, game, parameters):

@@ -79,9 +79,7 @@ class Planted(Split):
     def of(cls, split: Split, crafted: Crafted, replaced: bool) -> "Planted":
         """Return a split with a crafted record in it.
 
-        Args:
-            crafted: a record, not a direction.
-            replaced: whether D' has the original.
+        replaced: whether D' has the original.
         """
         inherited = {field.name: getattr(split, field.name) for field in fields(Split)}
         if replaced:
@@ -109,8 +107,7 @@ def place(
     challenge.record, or one drawn from the records of challenge.client, or else of all clients but
     the configured adversary, who would know its own.
 
-    Args:
-        client_of: int64 [n], the client of each record of D.
+    client_of: int64 [n], the client of each record of D.
     """
     if challenge.record >= 0:
         return challenge.record
@@ -126,12 +123,8 @@ def craft(rules: GameRules, split: Split, record: int, logits: Logits) -> Crafte
     Its label is challenge.label, or what the first model likes least: the class other than that of
     the record that makes room where its features are that record's, any class otherwise.
 
-    Args:
-        record: the position in D of the record that makes room.
-        logits: the first model's, for features of one record.
-
-    Raises:
-        InputError: there is no such kind or class, or the record has that label already.
+    logits: the first model's, for features of one record.
+    Raises InputError if there is no such kind or class, or the record has that label already.
     """
     kind, classes = rules.challenge.kind, split.dataset.classes
     features = lookup(KINDS, kind, "challenge.kind")(rules, split, record)
@@ -156,12 +149,8 @@ def direction(
 
     The same in all trials and rounds.
 
-    Args:
-        neighbouring: whether that record or client is missing, or replaced by another.
-        record: the position in D of the record that makes room.
-
-    Raises:
-        InputError: the model has no such coordinate.
+    neighbouring: whether that record or client is missing, or replaced by another.
+    Raises InputError if the model has no such coordinate.
     """
     if coordinate >= parameters:
         raise InputError(

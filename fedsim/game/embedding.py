@@ -27,15 +27,10 @@ def embed(
 ) -> npt.NDArray[np.float32]:
     """Return the input of the model's last linear layer.
 
-    Args:
-        features: float32 [N, *shape].
-        parameters: [P], of one model.
-
-    Returns:
-        float32 [N, E].
-
-    Raises:
-        InputError: the model has no linear layer, or uses the last one more than once.
+    features: float32 [N, *shape].
+    parameters: [P], of one model.
+    Returns: float32 [N, E].
+    Raises InputError if the model has no linear layer, or uses the last one more than once.
     """
     model = copy.deepcopy(known.model).to(parameters.device)
     values = models.unflatten(parameters, models.parameter_shapes(model))

@@ -90,13 +90,10 @@ class Federation:
     ) -> Tensor:
         """Return the sum of the clipped gradients of records of D, whoever holds them.
 
-        Args:
-            parameters: float32 [T, P].
-            positions: of the records in D, [m].
-            participation: bool [T, n], which of all records of D take part; None for all.
-
-        Returns:
-            float64 [T, P].
+        parameters: float32 [T, P].
+        positions: of the records in D, [m].
+        participation: bool [T, n], which of all records of D take part; None for all.
+        Returns: float64 [T, P].
         """
         if not positions.size:
             return torch.zeros_like(parameters, dtype=torch.float64)
@@ -108,13 +105,10 @@ class Federation:
     ) -> tuple[Tensor, Tensor]:
         """Return the losses and the correctness of models.
 
-        Args:
-            parameters: float32 [T, P].
-            features: [n, *shape].
-            labels: [n] integers.
-
-        Returns:
-            Losses in nats, float64 [T, n], and correctness, bool [T, n].
+        parameters: float32 [T, P].
+        features: [n, *shape].
+        labels: [n] integers.
+        Returns: losses in nats, float64 [T, n], and correctness, bool [T, n].
         """
         from fedsim.learning.training import evaluation  # noqa: PLC0415  (no client evaluates)
 
@@ -123,9 +117,8 @@ class Federation:
     def logits(self, parameters: Tensor, features: Tensor) -> Tensor:
         """Return the outputs [T, n, c] of models.
 
-        Args:
-            parameters: float32 [T, P].
-            features: [n, *shape].
+        parameters: float32 [T, P].
+        features: [n, *shape].
         """
         from fedsim.learning.training import evaluation  # noqa: PLC0415  (no client evaluates)
 
@@ -146,12 +139,8 @@ class Federation:
     def cut(self, trials: int, sampled: bool, sums: int = 1) -> Cut:
         """Return how the records of the largest client are cut into blocks.
 
-        Args:
-            sampled: whether every trial has records of its own.
-            sums: how many each client sends.
-
-        Raises:
-            InputError: memory does not allow for one record.
+        sampled: whether every trial has records of its own.
+        Raises InputError if memory does not allow for one record.
         """
         most = int(np.bincount(self.client_of).max())
         return self.clipper.cut(*self._example(), trials, most, sampled, sums)
@@ -173,12 +162,7 @@ def digest(config: Config, client: int, records: bool = True) -> str:
     Nodes whose files differ would cut them by index, each another way, without noticing. A client's
     files need no records of others. Clients with records of their own have the schema in common.
 
-    Args:
-        records: whether what the records are counts, and not only where they are in D and their
-            shape.
-
-    Raises:
-        InputError: as of `load`.
+    records: whether what the records are counts, and not only where they are in D and their shape.
     """
     if config.data.name == OWN:
         return hashlib.sha256(config.data.public_schema.encode()).hexdigest()
@@ -194,11 +178,7 @@ def digest(config: Config, client: int, records: bool = True) -> str:
 
 
 def build_model(rules: GameRules, dataset: data.Dataset) -> nn.Module:
-    """Return the configured network for the records of a dataset.
-
-    Raises:
-        InputError: as of `models.build`.
-    """
+    """Return the configured network for the records of a dataset."""
     shape, model = dataset.train.features.shape[1:], rules.model
     return models.build(
         model.name,
@@ -218,11 +198,9 @@ def load(config: Config, client: int | None = None) -> Federation:
     A function of the configuration, and of the device's memory where that binds; cached because a
     client is called once for each message.
 
-    Args:
-        client: who reads its own records, where clients have such; else None.
-
-    Raises:
-        InputError: the data, the network or the device are not as the configuration needs them.
+    client: who reads its own records, where clients have such; else None.
+    Raises InputError if the data, the network or the device are not as the configuration needs
+    them.
     """
     split, client_of = distribution.held(config, client)
     dataset = split.dataset
@@ -255,8 +233,7 @@ def load(config: Config, client: int | None = None) -> Federation:
 def initial_parameters(rules: GameRules, known: Federation, trials: range) -> Tensor:
     """Return theta_0 of some trials, as model.initialisation says.
 
-    Returns:
-        float32 [T, P], on the CPU.
+    Returns: float32 [T, P], on the CPU.
     """
     if known.start is not None:
         return known.start.cpu().expand(len(trials), -1).contiguous()
@@ -320,8 +297,7 @@ def fit_batch(config: Config) -> Config:
 
     The other half is for gradients.
 
-    Raises:
-        InputError: not even one trial fits, or a pair where trials come in pairs.
+    Raises InputError if not even one trial fits, or a pair where trials come in pairs.
     """
     dataset = distribution.dataset(config)
     model = models.structural_model(partial(build_model, config.game, dataset), config.run.seed)

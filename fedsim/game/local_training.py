@@ -37,13 +37,8 @@ def schedule(
     perhaps smaller. The order of a trial is a function of (seed, trial, round, client) alone. It is
     no secret: clipping bounds the update whatever the order, and the adversary knows it.
 
-    Args:
-        training: says how many epochs, or batches, and the size of a batch.
-        round: counts from 1.
-
-    Returns:
-        Positions [T, steps, batch], `NOBODY` behind the end of a short batch; [1, steps, n] where
-        each step takes all records in all trials.
+    Returns: positions [T, steps, batch], `NOBODY` behind the end of a short batch; [1, steps, n]
+    where each step takes all records in all trials.
     """
     size, steps = training.batch_size, training.local_batches
     if not 0 < size < records:
@@ -121,12 +116,9 @@ def trained(
 ) -> Tensor:
     """Return the `updates` of some clients from their own records, unclipped.
 
-    Args:
-        clients: the partitions, which are `alike`.
-        parameters: float32 [T, P].
-
-    Returns:
-        float64 [m, T, P].
+    clients: the partitions, which are `alike`.
+    parameters: float32 [T, P].
+    Returns: float64 [m, T, P].
     """
     owned = [federation.owned_by(client) for client in clients]
     plans, before = [], 0
@@ -148,11 +140,7 @@ def planned(
     game: RoundGame,
     records: int,
 ) -> npt.NDArray[np.int64]:
-    """Return the `schedule` of a client in a round.
-
-    Args:
-        seed: seed of every random number but those that draw D.
-    """
+    """Return the `schedule` of a client in a round."""
     streams = trials.streams(game.trials)
     return schedule(training, seed, streams, game.round, client, records)
 
@@ -160,11 +148,8 @@ def planned(
 def clip(update: Tensor, clipping_norm: float) -> Tensor:
     """Return u min(1, C/|u|) for each trial, [T, P].
 
-    Args:
-        update: u, float64 [T, P].
-
-    Raises:
-        FloatingPointError: an update is not finite.
+    update: u, float64 [T, P].
+    Raises FloatingPointError if an update is not finite.
     """
     norms = torch.linalg.vector_norm(update, dim=-1, keepdim=True)
     if not bool(torch.isfinite(norms).all()):
@@ -180,8 +165,7 @@ def alike(
 ) -> Iterator[list[int]]:
     """Yield clients that train as one batch: of as many records, as many as fit a block of memory.
 
-    Args:
-        parameters: float32 [T, P].
+    parameters: float32 [T, P].
     """
     # Update, velocity and gradient in float64, the model and its start in float32, and a copy.
     each = 48 * parameters.numel()

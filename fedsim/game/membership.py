@@ -14,8 +14,7 @@ CANNOT = {
 def check(attacks: str) -> None:
     """Raise InputError for attacks that a run cannot play; "all" leaves them out.
 
-    Args:
-        attacks: `audit.attacks` of the configuration.
+    attacks: `audit.attacks` of the configuration.
     """
     listed = membership_attacks.chosen(attacks)
     if attacks.strip() == "all":

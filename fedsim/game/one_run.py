@@ -82,11 +82,7 @@ class Scored:
 def included(canary_count: int, seed: int, trials: range) -> Bools:
     """Return which canaries are in which trial; a function of (seed, trial) alone.
 
-    Args:
-        seed: seed of every random number but those that draw D.
-
-    Returns:
-        bool [T, m].
+    Returns: bool [T, m].
     """
     coins = np.empty((len(trials), canary_count), dtype=np.bool_)
     for row, trial in zip(coins, trials, strict=True):
@@ -114,11 +110,8 @@ def planted(
 
     Sums of several trials round with their number, in the sixteenth digit.
 
-    Args:
-        parameters: float32 [T, P], the models of the round.
-
-    Returns:
-        float64 [T, P]; None where these clients have no canaries.
+    parameters: float32 [T, P], the models of the round.
+    Returns: float64 [T, P]; None where these clients have no canaries.
     """
     if not rules.canaries.count:
         return None
@@ -141,13 +134,10 @@ def scores(
     sum over the rounds. With `canaries.known-data` the clipped gradients of all records of D are
     subtracted first: they hide canaries, and know no coin.
 
-    Args:
-        federation: its data and model; may be None unless `needs_data`.
-        parameters: float32 [T, P], the models that the round began with.
-        released: [T, P], the noisy sum.
-
-    Returns:
-        float64 [T, m].
+    federation: its data and model; may be None unless `needs_data`.
+    parameters: float32 [T, P], the models that the round began with.
+    released: [T, P], the noisy sum.
+    Returns: float64 [T, m].
     """
     released = released.double()
     if rules.canaries.known_data:
@@ -166,8 +156,7 @@ def needs_data(canaries: CanariesConfig) -> bool:
 def check(canaries: CanariesConfig, federation: Federation) -> None:
     """Check that the model or the pool has room for the configured canaries.
 
-    Raises:
-        InputError: it has not.
+    Raises InputError if it has not.
     """
     if canaries.kind == "dirac" and canaries.count > size(federation.model):
         raise InputError(
@@ -184,11 +173,7 @@ def check(canaries: CanariesConfig, federation: Federation) -> None:
 def coordinates(seed: int, canary_count: int, parameters: int) -> tuple[Ints, Floats]:
     """Return the parameter and the sign of each canary of kind "dirac".
 
-    Args:
-        seed: seed of every random number but those that draw D.
-
-    Returns:
-        Indices int64 [m] and signs float64 [m], 1 or -1.
+    Returns: indices int64 [m] and signs float64 [m], 1 or -1.
     """
     stream = generator(seed, Role.ONE_RUN, round=DRAW)
     chosen = stream.permutation(parameters)[:canary_count]
@@ -200,11 +185,7 @@ def directions(canary_count: int, seed: int, parameters: int) -> Iterator[tuple[
 
     Uniform on the sphere, and so nearly orthogonal to one another and to everything else.
 
-    Args:
-        seed: seed of every random number but those that draw D.
-
-    Yields:
-        Which of the m canaries, and their directions, float64 [b, P].
+    Yields: which of the m canaries, and their directions, float64 [b, P].
     """
     count = canary_count
     if count * parameters <= KEPT:
@@ -216,11 +197,7 @@ def directions(canary_count: int, seed: int, parameters: int) -> Iterator[tuple[
 def mislabelled(seed: int, canary_count: int, federation: Federation) -> tuple[Ints, Ints]:
     """Return the records and the wrong labels of canaries of kind "mislabelled".
 
-    Args:
-        seed: seed of every random number but those that draw D.
-
-    Returns:
-        Positions in the pool and labels, int64 [m] both.
+    Returns: positions in the pool and labels, int64 [m] both.
     """
     split = federation.split
     stream = generator(seed, Role.ONE_RUN, round=DRAW)
@@ -236,9 +213,6 @@ def described(canaries: CanariesConfig, seed: int, federation: Federation) -> di
     dirac: parameters and signs; mislabelled: positions in the pool, and labels; gradient: the keys
     of the Philox generators whose standard normals, `block` rows each but the last, are the
     directions once they are scaled to length 1.
-
-    Args:
-        seed: seed of every random number but those that draw D.
     """
     parameters = size(federation.model)
     match canaries.kind:

@@ -13,12 +13,8 @@ def coins(
 ) -> torch.Tensor | None:
     """Return which records of D, or which clients, take part in a step of a round.
 
-    Args:
-        trials: says from which streams each trial draws.
-        step: of the local steps within the round, counts from 1.
-
-    Returns:
-        bool [T, n], or [T, m] of clients; None if all do.
+    step: of the local steps within the round, counts from 1.
+    Returns: bool [T, n], or [T, m] of clients; None if all do.
     """
     streams = trials.streams(game.trials)
     drawn = rule.coins(streams, game.round, step, game.target_client, known.client_of)

@@ -36,11 +36,9 @@ class RoundGame:
     ) -> "RoundGame":
         """Return the game as a message says it.
 
-        Args:
-            round: counts from 1.
-            noise_multiplier: sigma over the sensitivity.
-            record: position of x^ in D, -1 for None.
-            replacement: position of x^' in the pool, -1 for None.
+        noise_multiplier: sigma over the sensitivity.
+        record: position of x^ in D, -1 for None.
+        replacement: position of x^' in the pool, -1 for None.
         """
         there = (None if position < 0 else position for position in (record, replacement))
         return cls(round, trials, noise_multiplier, target_client, *there)
@@ -58,8 +56,7 @@ class RoundGame:
     def the_record(self) -> int:
         """The target record.
 
-        Raises:
-            ValueError: the target is a client, or this client is not to know it.
+        Raises ValueError if the target is a client, or this client is not to know it.
         """
         if self.record is None:
             raise ValueError("no single record is the target")

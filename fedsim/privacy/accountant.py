@@ -36,11 +36,8 @@ class Accountant(ABC):
     def epsilon(self, mechanism: Mechanism, delta: float) -> float:
         """Return an epsilon >= 0 at which the mechanism is (epsilon, delta)-private, or inf.
 
-        Args:
-            delta: in (0, 1).
-
-        Raises:
-            InputError: unless 0 < delta < 1; the mechanism is not supported.
+        delta: in (0, 1).
+        Raises InputError unless 0 < delta < 1; the mechanism is not supported.
         """
         self._check(mechanism)
         check_positive_delta(delta)
@@ -49,11 +46,8 @@ class Accountant(ABC):
     def delta(self, mechanism: Mechanism, epsilon: float) -> float:
         """Return a delta in (0, 1] at which the mechanism is (epsilon, delta)-private.
 
-        Args:
-            epsilon: in [0, inf).
-
-        Raises:
-            InputError: unless epsilon is finite and >= 0; the mechanism is not supported.
+        epsilon: in [0, inf).
+        Raises InputError unless epsilon is finite and >= 0; the mechanism is not supported.
         """
         self._check(mechanism)
         if not 0 <= epsilon < math.inf:

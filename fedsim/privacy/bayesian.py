@@ -150,15 +150,10 @@ def step_costs(
 
     Log-moments as `log_moments` and the estimator as `estimate`, in bounded memory.
 
-    Args:
-        orders: int [O], lambda >= 1.
-        distances: [..., n], how far each sampled record moves the sum, n >= 2.
-        sigma: [...], or of a shape that broadcasts: the standard deviation of each step's noise.
-        sampling_rate: q of Poisson sampling, in (0, 1].
-        gamma: as of `estimate`.
-
-    Raises:
-        InputError: as of `log_moments` and `estimate`.
+    orders: int [O], lambda >= 1.
+    distances: [..., n], how far each sampled record moves the sum, n >= 2.
+    sigma: [...], or of a shape that broadcasts: the standard deviation of each step's noise.
+    sampling_rate: q of Poisson sampling, in (0, 1].
     """
     chosen, each = _orders(orders), np.asarray(distances, dtype=np.float64)
     leading, records = each.shape[:-1], each.shape[-1]

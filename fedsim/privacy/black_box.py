@@ -75,8 +75,7 @@ class Noise:
     def coordinates(self, results: Floats) -> Floats:
         """Return where results lie along the directions, [..., r], before they are drawn back.
 
-        Args:
-            results: [..., d].
+        results: [..., d].
         """
         return (results - self.centre) @ self.directions.T
 
@@ -94,11 +93,8 @@ def simulate(
 ) -> Floats:
     """Return what a mechanism makes of data that were drawn for it, [m, d].
 
-    Args:
-        seeds: a generator for each of the m results, which does not depend on the others.
-
-    Raises:
-        InputError: it does not give vectors of one length, or numbers that are not finite.
+    seeds: a generator for each of the m results, which does not depend on the others.
+    Raises InputError if it does not give vectors of one length, or numbers that are not finite.
     """
     results = [check(mechanism(draw(coins), coins)) for coins in seeds]
     if len(lengths := sorted({len(each) for each in results})) > 1:
@@ -112,11 +108,8 @@ def simulate(
 def check(result: npt.ArrayLike) -> Floats:
     """Return a mechanism's result as a vector.
 
-    Args:
-        result: an array of any shape.
-
-    Raises:
-        InputError: it is no array of finite numbers.
+    result: an array of any shape.
+    Raises InputError if it is no array of finite numbers.
     """
     try:
         found = np.asarray(result, dtype=np.float64).ravel()
@@ -207,12 +200,7 @@ def privatise(
 ) -> tuple[Noise, Floats]:
     """Return noise for a black box, and the simulated results that it was made from, [m, d].
 
-    Args:
-        draw: of the stated distribution of the secret.
-        seeds: a generator for each of the m simulations.
-
-    Raises:
-        InputError: as of `simulate`, `learn` and `confident`.
+    draw: of the stated distribution of the secret.
     """
     results = simulate(mechanism, draw, seeds)
     learned = round(LEARNED * len(results))
@@ -223,12 +211,9 @@ def privatise(
 def release(noise: Noise, result: npt.ArrayLike, coins: np.random.Generator) -> Floats:
     """Return a result that may be seen, [d].
 
-    Args:
-        result: what the mechanism made of the secret data.
-        coins: of the noise, from the operating system's entropy where the release is real.
-
-    Raises:
-        InputError: the result has another length than those that were learned from.
+    result: what the mechanism made of the secret data.
+    coins: of the noise, from the operating system's entropy where the release is real.
+    Raises InputError if the result has another length than those that were learned from.
     """
     found = check(result)
     if found.shape != noise.centre.shape:
@@ -247,8 +232,7 @@ def release(noise: Noise, result: npt.ArrayLike, coins: np.random.Generator) -> 
 def generators(seed: int, count: int) -> Iterator[np.random.Generator]:
     """Yield independent generators, the i-th a function of the seed and i alone.
 
-    Args:
-        seed: at least 0.
+    seed: at least 0.
     """
     for number in range(count):
         yield np.random.default_rng([seed, number])

@@ -41,16 +41,11 @@ class Requirement:
 def epsilon_at_most(epsilon: float, delta: float, accountant_name: str = "pld") -> Requirement:
     """Require (epsilon, delta)-DP as certified by an accountant.
 
-    Args:
-        epsilon: in [0, inf).
-        delta: in (0, 1).
-        accountant_name: one of `accounting.ACCOUNTANTS`.
-
-    Returns:
-        The requirement.
-
-    Raises:
-        InputError: a number out of range; an unknown accountant.
+    epsilon: in [0, inf).
+    delta: in (0, 1).
+    accountant_name: one of `accounting.ACCOUNTANTS`.
+    Returns: the requirement.
+    Raises InputError if a number out of range; an unknown accountant.
     """
     chosen_accountant = accountant(accountant_name)
     if not 0 <= epsilon < math.inf:
@@ -76,14 +71,9 @@ def epsilon_at_most(epsilon: float, delta: float, accountant_name: str = "pld") 
 def advantage_at_most(rho_alpha: float) -> Requirement:
     """Require that no adversary's advantage exceeds rho_alpha.
 
-    Args:
-        rho_alpha: in (0, 1).
-
-    Returns:
-        The requirement.
-
-    Raises:
-        InputError: unless 0 < rho_alpha < 1.
+    rho_alpha: in (0, 1).
+    Returns: the requirement.
+    Raises InputError unless 0 < rho_alpha < 1.
     """
     if not 0 < rho_alpha < 1:
         raise InputError(
@@ -101,14 +91,9 @@ def advantage_at_most(rho_alpha: float) -> Requirement:
 def information_at_most(nats: float) -> Requirement:
     """Require that all steps together tell at most so much of which world it is (PAC privacy).
 
-    Args:
-        nats: in (0, ln 2); ln 2 nats are all that there is to know.
-
-    Returns:
-        The requirement.
-
-    Raises:
-        InputError: unless 0 < nats < ln 2.
+    nats: in (0, ln 2); ln 2 nats are all that there is to know.
+    Returns: the requirement.
+    Raises InputError unless 0 < nats < ln 2.
     """
     if not 0 < nats < math.log(2):
         raise InputError(
@@ -134,16 +119,11 @@ def noise_multiplier(
 
     Precise to a relative 1e-9, and never on the side of too little noise.
 
-    Args:
-        steps: how many, at least 1.
-        sampling_rate: probability that a record takes part in a step, in (0, 1].
-
-    Returns:
-        Standard deviation of the noise over the sensitivity.
-
-    Raises:
-        InputError: values out of range; a mechanism that the accountant does not cover; a target
-            that no noise reaches or that needs none.
+    steps: how many, at least 1.
+    sampling_rate: probability that a record takes part in a step, in (0, 1].
+    Returns: standard deviation of the noise over the sensitivity.
+    Raises InputError if values out of range; a mechanism that the accountant does not cover; a
+    target that no noise reaches or that needs none.
     """
 
     return least_multiplier(
@@ -156,12 +136,6 @@ def least_multiplier(requirement: Requirement, mechanism: Callable[[float], Mech
     """Return the least number to multiply noise with that satisfies the requirement.
 
     Precise to a relative 1e-9, and never on the side of too little noise.
-
-    Args:
-        mechanism: of a number; the larger it is, the more noise there is.
-
-    Raises:
-        InputError: as of `noise_multiplier`.
     """
 
     def excess(log_multiplier: float) -> float:
@@ -201,14 +175,8 @@ def steps(
 ) -> int:
     """Return the most steps that satisfy the requirement, in multiples of `multiple`.
 
-    Args:
-        noise_multiplier: of each step.
-        sampling_rate: probability that a record takes part in a step, in (0, 1].
-        multiple: the steps of one round, at least 1.
-
-    Raises:
-        InputError: as of `noise_multiplier`; not even the first multiple is private enough, or 1e9
-            steps are.
+    sampling_rate: probability that a record takes part in a step, in (0, 1].
+    multiple: the steps of one round, at least 1.
     """
 
     def satisfied(multiples: int) -> bool:
@@ -250,12 +218,7 @@ def sampling_rate(
 
     Precise to a relative 1e-9, and never on the side of too high a rate.
 
-    Args:
-        noise_multiplier: of each step.
-        steps: how many, at least 1.
-
-    Raises:
-        InputError: as of `noise_multiplier`; a rate of 1e-9 is still too high.
+    steps: how many, at least 1.
     """
 
     def excess(log_rate: float) -> float:
@@ -317,14 +280,10 @@ def compare(
 ) -> Comparison:
     """Return how much noise a bound on belief needs by the paper's accounting and by the exact one.
 
-    Args:
-        rho_beta: bound on the belief, in [0.5, 1).
-        delta: in (0, 1).
-        steps: how many, at least 1.
-        sampling_rate: probability that a record takes part in a step, in (0, 1].
-
-    Raises:
-        InputError: as of `noise_multiplier`.
+    rho_beta: bound on the belief, in [0.5, 1).
+    delta: in (0, 1).
+    steps: how many, at least 1.
+    sampling_rate: probability that a record takes part in a step, in (0, 1].
     """
     epsilon = identifiability.epsilon_of_rho_beta(rho_beta)
 

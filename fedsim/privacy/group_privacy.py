@@ -15,12 +15,9 @@ from fedsim.privacy.releases import Releases
 def of_group(releases: Releases, records: int) -> Releases:
     """Return what stands between a vantage point and records that differ together.
 
-    Args:
-        records: how many, at least 1.
-
-    Raises:
-        InputError: fewer than one; sampled steps, in which each of the records has a coin of its
-            own and the group's loss is no Gaussian mechanism's.
+    records: how many, at least 1.
+    Raises InputError if fewer than one; sampled steps, in which each of the records has a coin of
+    its own and the group's loss is no Gaussian mechanism's.
     """
     if records < 1:
         raise InputError(f"the group has {records} records; give at least 1")

@@ -178,14 +178,9 @@ def tail_probability(mechanism: Mechanism, epsilon: float) -> float | None:
     counterpart of its delta', the rate of beta_k > rho_beta where D was used. It is larger than
     delta(epsilon). No limit for other pairs: that is `tail_limit`.
 
-    Args:
-        epsilon: >= 0, may be infinite.
-
-    Returns:
-        The probability; None where the loss distribution cannot be computed.
-
-    Raises:
-        InputError: epsilon below 0.
+    epsilon: >= 0, may be infinite.
+    Returns: the probability; None where the loss distribution cannot be computed.
+    Raises InputError if epsilon below 0.
     """
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
@@ -205,11 +200,8 @@ def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
     The least of these is the largest tail of all that tells no more than the worst pair does, up to
     the choice of e. 1, which limits nothing, at epsilon = 0.
 
-    Args:
-        epsilon: >= 0, may be infinite.
-
-    Raises:
-        InputError: epsilon below 0.
+    epsilon: >= 0, may be infinite.
+    Raises InputError if epsilon below 0.
     """
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
@@ -253,12 +245,9 @@ def yeom_bound(epsilon: float) -> float:
 def bounds(mechanism: Mechanism, delta: float, accountant_name: str = "pld") -> Bounds:
     """Return what theory allows against the mechanism at this delta.
 
-    Args:
-        delta: in (0, 1).
-        accountant_name: one of `accounting.ACCOUNTANTS`.
-
-    Raises:
-        InputError: no such accountant, or one that does not cover the mechanism.
+    delta: in (0, 1).
+    accountant_name: one of `accounting.ACCOUNTANTS`.
+    Raises InputError if no such accountant, or one that does not cover the mechanism.
     """
     epsilon = accountant(accountant_name).epsilon(mechanism, delta)
     tight_epsilon = PLD.epsilon(mechanism, delta)
@@ -281,12 +270,8 @@ def vantage_bounds(
 ) -> list[VantageBounds]:
     """Return what theory allows at every vantage point.
 
-    Args:
-        delta: in (0, 1).
-        trust: who would add the noise; None for the same.
-
-    Raises:
-        InputError: as of `Releases.towards`, for example for local steps without local trust.
+    delta: in (0, 1).
+    trust: who would add the noise; None for the same.
     """
     releases = releases if trust is None else releases.under(trust)
     rows = []
@@ -320,14 +305,9 @@ def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | 
     The belief passes b where the privacy loss passes logit(b). Without sampling it is N(+-mu^2/2,
     mu^2); else from the privacy loss distributions, where D has the record (add-remove).
 
-    Args:
-        beliefs: [n], strictly between 0 and 1.
-
-    Returns:
-        The curve; None where the loss distributions cannot be computed.
-
-    Raises:
-        InputError: a belief out of range.
+    beliefs: [n], strictly between 0 and 1.
+    Returns: the curve; None where the loss distributions cannot be computed.
+    Raises InputError if a belief out of range.
     """
     values = np.atleast_1d(np.asarray(beliefs, dtype=np.float64))
     if not np.all((values > 0) & (values < 1)):
@@ -351,16 +331,10 @@ def epsilon_by_round(
 
     The rounds lie closer together at the beginning, where epsilon grows fastest.
 
-    Args:
-        delta: in (0, 1).
-        accountants: names of `accounting.ACCOUNTANTS`.
-        points: how many rounds at most.
-
-    Returns:
-        int64 [n], and by accountant float64 [n], n <= points.
-
-    Raises:
-        InputError: as of `bounds`.
+    delta: in (0, 1).
+    accountants: names of `accounting.ACCOUNTANTS`.
+    points: how many rounds at most.
+    Returns: int64 [n], and by accountant float64 [n], n <= points.
     """
     last = releases.count
     spaced = np.linspace(1, math.sqrt(last), min(points, last)) ** 2
@@ -380,12 +354,8 @@ def rho_alpha_by_route(mechanism: Mechanism, epsilon: float, delta: float) -> di
     "Rényi" is 2 Phi(sqrt(eps_RDP / (2 alpha))) - 1, the exact value once more, which is there
     without sampling only. "paper (Theorem 2)" is `theorem2_rho_alpha`, no bound.
 
-    Args:
-        epsilon: that was certified, >= 0.
-        delta: at which, in (0, 1).
-
-    Raises:
-        InputError: as of `theorem2_rho_alpha`.
+    epsilon: that was certified, >= 0.
+    delta: at which, in (0, 1).
     """
     routes = {TOTAL_VARIATION: rho_alpha(mechanism)}
     odds = math.exp(-epsilon)

@@ -93,8 +93,7 @@ class LossDistribution:
 def resolves(mechanism: Mechanism, delta: float) -> bool:
     """Return whether a loss distribution can answer: nothing overflows, delta is above rounding.
 
-    Args:
-        delta: of the answer; 1.0 asks about the mechanism alone.
+    delta: of the answer; 1.0 asks about the mechanism alone.
     """
     if mechanism.noiseless or delta < resolution(mechanism):
         return False
@@ -159,8 +158,7 @@ def step_epsilon(step: Steps, neighbouring: Neighbouring, delta: float) -> float
 
     The closed form of `_remove_deltas` solved for epsilon; under replace and sampling its root.
 
-    Args:
-        delta: in (0, 1).
+    delta: in (0, 1).
     """
     z, q = step.noise_multiplier, step.sampling_rate
     if z == 0:

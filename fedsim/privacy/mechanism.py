@@ -31,14 +31,13 @@ class Neighbouring(StrEnum):
 class Steps:
     """Gaussian steps alike, each on a Poisson sample of the records if sampling_rate is below 1.
 
+    Raises InputError if values outside these ranges.
+
     Attributes:
         noise_multiplier: noise standard deviation over the sensitivity; 0 for no noise, else
             between 1e-6 and 1e100, outside of which double precision has no answer.
         count: number of noisy sums that are released, 1 to 1e9.
         sampling_rate: probability that a record takes part in a step, in (0, 1]; 1 is a full batch.
-
-    Raises:
-        InputError: values outside these ranges.
     """
 
     noise_multiplier: float
@@ -65,13 +64,12 @@ class Steps:
 class Mechanism:
     """Gaussian steps one after the other, as one vantage point faces them.
 
+    Raises InputError if no steps at all, or more than 1e9.
+
     Attributes:
         groups: steps alike; how a later step is taken may depend on what earlier ones released, but
             not how noisy it is. Kept merged and sorted, so that equal mechanisms compare equal.
         neighbouring: the relation between the two worlds.
-
-    Raises:
-        InputError: no steps at all, or more than 1e9.
     """
 
     groups: tuple[Steps, ...]
@@ -103,15 +101,7 @@ class Mechanism:
         sampling_rate: float = 1.0,
         neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
     ) -> Self:
-        """Return the mechanism whose steps are all alike.
-
-        Args:
-            noise_multiplier: as of `Steps`.
-            sampling_rate: as of `Steps`.
-
-        Raises:
-            InputError: as of `Steps`.
-        """
+        """Return the mechanism whose steps are all alike."""
         return cls((Steps(noise_multiplier, steps, sampling_rate),), neighbouring)
 
     @property
@@ -156,8 +146,7 @@ class Mechanism:
         Where there are too many, noise is rounded down and the sampling rate up to those of another
         step in the same cell of a grid.
 
-        Args:
-            most: kinds of sampled steps at most, and as many of full batches.
+        most: kinds of sampled steps at most, and as many of full batches.
         """
         full = [group for group in self.groups if group.sampling_rate == 1]
         sampled = [group for group in self.groups if group.sampling_rate < 1]
@@ -196,11 +185,7 @@ def _coarsened(groups: list[Steps], most: int) -> list[Steps]:
 def sensitivity(neighbouring: Neighbouring, clipping_norm: float) -> float:
     """Return how far one record can move a sum of clipped vectors: C, or 2C (replace).
 
-    Args:
-        clipping_norm: C, to which each vector is clipped.
-
-    Raises:
-        InputError: unless the clipping norm is positive and finite.
+    Raises InputError unless the clipping norm is positive and finite.
     """
     if not 0 < clipping_norm < math.inf:
         raise InputError(f"the clipping norm is {clipping_norm}; give a positive number")
@@ -229,23 +214,19 @@ def effective_noise_multiplier(
     client's next step is taken at its own noisy iterate, which other clients' noise does not hide,
     so the bound presumes that all iterates are released.
 
-    Args:
-        noise_multiplier: nominal, that is of the server's noise (central), of one client's own
-            noise (local), or of all clients' shares together (distributed, which needs secure
-            aggregation).
-        clients: how many there are, at least 2.
-        local_steps: noisy steps that a client takes on its own model within a round; more than one
-            under local trust only.
-        participants: how many clients took part, the record's among them; None for all. Each that
-            is missing takes its noise with it, except under central trust.
-        colluders: how many clients disclose their noise, besides the adversary itself
-            where it is a client; never the record's, so at most clients - 2. They are taken to have
-            taken part, which leaves least.
-        joining_rate: with which a client joins a round where only some do: as many as are expected
-            together add the nominal noise (distributed).
-
-    Raises:
-        InputError: a number out of range; several local steps without local trust.
+    noise_multiplier: nominal, that is of the server's noise (central), of one client's own noise
+    (local), or of all clients' shares together (distributed, which needs secure aggregation).
+    clients: how many there are, at least 2.
+    local_steps: noisy steps that a client takes on its own model within a round; more than one
+    under local trust only.
+    participants: how many clients took part, the record's among them; None for all. Each that is
+    missing takes its noise with it, except under central trust.
+    colluders: how many clients disclose their noise, besides the adversary itself where it is a
+    client; never the record's, so at most clients - 2. They are taken to have taken part, which
+    leaves least.
+    joining_rate: with which a client joins a round where only some do: as many as are expected
+    together add the nominal noise (distributed).
+    Raises InputError if a number out of range; several local steps without local trust.
     """
     check_noise_multiplier(noise_multiplier)
     share = _share(trust, vantage, clients, local_steps, participants, colluders, joining_rate)
@@ -266,13 +247,8 @@ def nominal_noise_multiplier(
 
     The inverse of `effective_noise_multiplier`.
 
-    Args:
-        clients: how many there are, at least 2.
-        participants: how many clients took part; None for all.
-
-    Raises:
-        InputError: as of `effective_noise_multiplier`; no noise helps: towards the server under
-            central trust.
+    clients: how many there are, at least 2.
+    participants: how many clients took part; None for all.
     """
     check_noise_multiplier(noise_multiplier)
     share = _share(trust, vantage, clients, local_steps, participants, colluders, joining_rate)
@@ -292,13 +268,9 @@ def aggregate_noise_multiplier(
     The general rule of which `effective_noise_multiplier` names the cases. Where clients add noise
     one source counts at least: that of the record's client, without whom nothing is there to hide.
 
-    Args:
-        clients: how many there are, or are expected in a round.
-        sources: how many clients' noise is unknown, or under central trust 1 for the server's, 0
-            for none.
-
-    Raises:
-        InputError: a multiplier that is negative or not finite.
+    sources: how many clients' noise is unknown, or under central trust 1 for the server's, 0 for
+    none.
+    Raises InputError if a multiplier that is negative or not finite.
     """
     check_noise_multiplier(noise_multiplier)
     return noise_multiplier * trust.model.noise_share(clients, sources)
@@ -315,8 +287,7 @@ def check_noise_multiplier(noise_multiplier: float) -> None:
 def check_colluders(colluders: int, clients: int) -> None:
     """Raise an error unless the adversary, the record's client and the colluders are clients.
 
-    Raises:
-        InputError: unless 0 <= colluders <= clients - 2.
+    Raises InputError unless 0 <= colluders <= clients - 2.
     """
     if not 0 <= colluders <= clients - 2:
         raise InputError(

@@ -45,15 +45,10 @@ def anisotropic_variances(eigenvalues: Floats, budget: float) -> Floats:
     than v by log det (`posterior_information`), this has the least E|B|^2, which is (sum_i
     sqrt(lambda_i))^2 / (2 v) (Cauchy-Schwarz; Xiao and Devadas print it without the square).
 
-    Args:
-        eigenvalues: [..., r], of the candidates' covariance; a zero one needs no noise.
-        budget: v in nats, > 0.
-
-    Returns:
-        float64 [..., r].
-
-    Raises:
-        InputError: unless 0 < v < inf and no eigenvalue is negative.
+    eigenvalues: [..., r], of the candidates' covariance; a zero one needs no noise.
+    budget: v in nats, > 0.
+    Returns: float64 [..., r].
+    Raises InputError unless 0 < v < inf and no eigenvalue is negative.
     """
     roots = np.sqrt(_nonnegative("eigenvalues", eigenvalues))
     return roots * roots.sum(-1, keepdims=True) / (2 * _positive_budget(budget))
@@ -90,8 +85,7 @@ class Spectrum:
     def point(self, along: Floats) -> Floats:
         """Return mean + sum_j along_j u_j, [..., P].
 
-        Args:
-            along: float64 [..., m], coordinates.
+        along: float64 [..., m], coordinates.
         """
         combined = (along[..., None, :] @ self.mixing) @ self.centred
         return self.mean + combined[..., 0, :]
@@ -104,10 +98,9 @@ def spectrum(draws: Floats, weights: Floats | None = None) -> Spectrum:
     so this covariance is exact: no error of estimation enters. It is found from the Gram matrix
     [m, m] in float64, so P may be large.
 
-    Args:
-        draws: [..., m, P], the candidates.
-        weights: [..., m], the probability of each, which sum to 1; None for 1/m each, the
-            covariance with 1/m and not 1/(m-1).
+    draws: [..., m, P], the candidates.
+    weights: [..., m], the probability of each, which sum to 1; None for 1/m each, the covariance
+    with 1/m and not 1/(m-1).
     """
     draws = np.asarray(draws, dtype=np.float64)
     count = draws.shape[-2]
@@ -138,10 +131,9 @@ def posterior_information(coordinates: Floats, weights: Floats, variances: Float
 
     It bounds, in nats, what the release tells whoever holds the candidates for so likely.
 
-    Args:
-        coordinates: float64 [..., m, r], of the candidates along the directions of the noise.
-        weights: float64 [..., m], probabilities.
-        variances: float64 [..., r], of the noise; a direction without noise is not released.
+    coordinates: float64 [..., m, r], of the candidates along the directions of the noise.
+    weights: float64 [..., m], probabilities.
+    variances: float64 [..., r], of the noise; a direction without noise is not released.
     """
     middle = weights[..., None, :] @ coordinates
     inverse = np.divide(1, np.sqrt(variances), out=np.zeros_like(variances), where=variances > 0)
@@ -175,11 +167,8 @@ def success_bound(information: float, prior: float = 0.5) -> float:
 def advantage_bound(information: float) -> float:
     """Return 2p - 1 for the success bound p at even odds: no advantage is larger on average.
 
-    Args:
-        information: in nats, >= 0.
-
-    Raises:
-        InputError: unless it is >= 0.
+    information: in nats, >= 0.
+    Raises InputError unless it is >= 0.
     """
     return 2 * _gain(information, 0.5)
 
@@ -192,12 +181,9 @@ def epsilon_of_success(success: float, delta: float) -> float:
     less than a delta alone allows. A way to read p, and no guarantee of differential privacy: an
     average over a prior says nothing about the worst case.
 
-    Args:
-        success: p, in [1/2, 1]; 1 gives infinity.
-        delta: in [0, 1).
-
-    Raises:
-        InputError: unless 1/2 <= p <= 1 and 0 <= delta < 1.
+    success: p, in [1/2, 1]; 1 gives infinity.
+    delta: in [0, 1).
+    Raises InputError unless 1/2 <= p <= 1 and 0 <= delta < 1.
     """
     if not 0.5 <= success <= 1:
         raise InputError(f"the success is {success}; give a probability from 0.5 to 1")
@@ -231,12 +217,8 @@ class PacGuarantee:
 def guarantee(information: float, delta: float) -> PacGuarantee:
     """Return what an amount of information allows.
 
-    Args:
-        information: in nats, >= 0.
-        delta: of the equivalent epsilon, in [0, 1).
-
-    Raises:
-        InputError: as of `success_bound` and `epsilon_of_success`.
+    information: in nats, >= 0.
+    delta: of the equivalent epsilon, in [0, 1).
     """
     success = success_bound(information)
     return PacGuarantee(
@@ -267,15 +249,11 @@ def pair_information(
     Rounds add up although the belief has moved away from pi meanwhile: log(1 + pi (1 - pi)/z^2) is
     concave in the belief, whose mean stays pi.
 
-    Args:
-        noise_multiplier: z = sigma over the sensitivity, C for add-remove neighbours and 2C for
-            replace, in which terms both are the same; >= 0, and 0 gives infinity.
-        sampling_rate: q, the probability that the record takes part, which nobody is told, in
-            (0, 1].
-        prior: pi, how sure the adversary is of D beforehand, in (0, 1).
-
-    Raises:
-        InputError: unless z >= 0, 0 < q <= 1 and 0 < pi < 1.
+    noise_multiplier: z = sigma over the sensitivity, C for add-remove neighbours and 2C for
+    replace, in which terms both are the same; >= 0, and 0 gives infinity.
+    sampling_rate: q, the probability that the record takes part, which nobody is told, in (0, 1].
+    prior: pi, how sure the adversary is of D beforehand, in (0, 1).
+    Raises InputError unless z >= 0, 0 < q <= 1 and 0 < pi < 1.
     """
     _check_step(sampling_rate)
     _check_prior(prior)
@@ -290,11 +268,8 @@ def pair_information(
 def mutual_information(mechanism: Mechanism, prior: float = 0.5) -> float:
     """Return the nats that all steps of a mechanism tell, by `pair_information`; rounds add up.
 
-    Args:
-        prior: how sure the adversary is of D beforehand, in (0, 1).
-
-    Raises:
-        InputError: unless 0 < prior < 1.
+    prior: how sure the adversary is of D beforehand, in (0, 1).
+    Raises InputError unless 0 < prior < 1.
     """
     return math.fsum(
         step.count * pair_information(step.noise_multiplier, step.sampling_rate, prior)

@@ -47,12 +47,8 @@ class SearchCost:
 def search_cost(mechanisms: Sequence[Mechanism], delta: float) -> SearchCost:
     """Return what it costs to search among these trainings.
 
-    Args:
-        mechanisms: of one training with each setting, as one vantage faces them.
-        delta: in (0, 1).
-
-    Raises:
-        InputError: there are none; as of the accountants.
+    delta: in (0, 1).
+    Raises InputError if there are none; as of the accountants.
     """
     if not mechanisms:
         raise InputError("a search among no settings costs nothing; give at least one")
@@ -81,12 +77,9 @@ def mixture(orders: Array, divergences: Array) -> Array:
 
     exp((order - 1) divergence) is an expectation, and so the mean of those of the settings.
 
-    Args:
-        orders: [n], above 1.
-        divergences: [K, n] of each setting, in nats.
-
-    Returns:
-        [n], at most the largest of them.
+    orders: [n], above 1.
+    divergences: [K, n] of each setting, in nats.
+    Returns: [n], at most the largest of them.
     """
     exponents = (orders - 1) * divergences
     mean = logsumexp(exponents, axis=0) - math.log(len(divergences))

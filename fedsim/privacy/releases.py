@@ -74,11 +74,7 @@ class Releases:
     joining_rate: float = 1.0
 
     def towards(self, vantage: Vantage) -> Mechanism:
-        """Return the mechanism that this vantage point faces.
-
-        Raises:
-            InputError: as of `effective_noise_multiplier`, `Steps` and `Mechanism`.
-        """
+        """Return the mechanism that this vantage point faces."""
         steps = (
             Steps(
                 effective_noise_multiplier(
@@ -105,11 +101,8 @@ class Releases:
     def first(self, count: int) -> "Releases":
         """Return the first rounds alone.
 
-        Args:
-            count: how many; all, if there are no more.
-
-        Raises:
-            InputError: fewer than one.
+        count: how many; all, if there are no more.
+        Raises InputError if fewer than one.
         """
         kept, left = [], count
         for alike in self.rounds:
@@ -166,11 +159,8 @@ class _ReleasesTable(Table):
 def load(path: Path) -> Releases:
     """Return the releases that a TOML file with [[rounds]] describes.
 
-    Returns:
-        Releases that every vantage point can face.
-
-    Raises:
-        InputError: one line about what cannot be read or is out of range.
+    Returns: releases that every vantage point can face.
+    Raises InputError if one line about what cannot be read or is out of range.
     """
     try:
         tree = reading.toml(path)

@@ -38,13 +38,10 @@ def sampled_divergence(steps: Steps, orders: Array) -> Array:
     At whole orders it is a finite binomial sum, which dp_accounting has; at fractional ones the
     integral is taken.
 
-    Args:
-        steps: noise multiplier and sampling rate below 1; the number of steps plays no part.
-        orders: float64 [orders], all above 1.
-
-    Returns:
-        float64 [orders], in nats; up to rounding it is exact, or an upper bound where the series is
-        used.
+    steps: noise multiplier and sampling rate below 1; the number of steps plays no part.
+    orders: float64 [orders], all above 1.
+    Returns: float64 [orders], in nats; up to rounding it is exact, or an upper bound where the
+    series is used.
     """
     return np.array(_sampled_divergence(steps.noise_multiplier, steps.sampling_rate, tuple(orders)))
 

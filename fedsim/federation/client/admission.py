@@ -63,8 +63,7 @@ def _hosts(rules: GameRules, partition: int) -> bool:
 def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
     """Return what the client who receives a request must have agreed to.
 
-    Returns:
-        What of the request or the run asks for it, by kind of consent.
+    Returns: what of the request or the run asks for it, by kind of consent.
     """
     asked = {}
     if config.federation.trust.model.server_draws:
@@ -91,12 +90,8 @@ def check(
 ) -> None:
     """Check that the run's configuration plans a request.
 
-    Args:
-        known: the federation's data and model.
-
-    Raises:
-        RefusedError: it does not, or plans more trials than the node agreed to, or the integers of
-            distributed trust are too coarse for the client's own budget.
+    Raises RefusedError if it does not, or plans more trials than the node agreed to, or the
+    integers of distributed trust are too coarse for the client's own budget.
     """
     terms = consent.terms(context.node_config)
     if terms is None:
@@ -127,15 +122,7 @@ def check(
 
 
 def enter(context: Context, config: Config, request: Request, known: Federation) -> None:
-    """Enter the answer to a request in the client's own ledger.
-
-    Args:
-        known: the federation's data.
-
-    Raises:
-        RefusedError: as of `client_ledger.enter`.
-        InputError: as of `client_ledger.enter`.
-    """
+    """Enter the answer to a request in the client's own ledger."""
     terms = consent.terms(context.node_config)
     if terms is None:
         return
@@ -167,8 +154,7 @@ def enter(context: Context, config: Config, request: Request, known: Federation)
 def keep_model(context: Context, config: Config, request: Request, model: Tensor) -> None:
     """Keep the model that a deployed client was sent in a training, for a report of its own.
 
-    Args:
-        model: float32 [1, P].
+    model: float32 [1, P].
     """
     terms = consent.terms(context.node_config)
     if terms is None or config.run.job != "training":
@@ -186,9 +172,6 @@ def released(scheme: Scheme, noise_multiplier: float, trials: int) -> Steps:
     Under central trust that is anybody but the server, who is trusted; where sums are in the clear,
     the server, to whom the client's own share of the noise is all there is. A record that D has
     several times moves a sum as often.
-
-    Args:
-        trials: T, that share the round.
     """
     noise_multiplier /= scheme.copies
     plan, federation = privacy.describe(scheme, noise_multiplier), scheme.federation

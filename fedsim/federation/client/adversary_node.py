@@ -47,10 +47,9 @@ def follow(
 ) -> None:
     """Learn from the aggregate of the round before, and expect that of this round.
 
-    Args:
-        parameters: [T, P], the model that it brings.
-        sent: [T, P], the adversary's own message.
-        taking_part: bool [T, n], which records take part; None for all.
+    parameters: [T, P], the model that it brings.
+    sent: [T, P], the adversary's own message.
+    taking_part: bool [T, n], which records take part; None for all.
     """
     if _sees_own_rounds(received.config.audit, received.config.federation):
         memory = _since_own_round(received, parameters)
@@ -95,12 +94,9 @@ def conclude(received: Received) -> None:
 def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRecord]:
     """Return what the adversary found, and forget it.
 
-    Args:
-        configured_vantage: where the adversary sits: at the server, at a participant,
-            or before the released model.
-
-    Returns:
-        Arrays by record.
+    configured_vantage: where the adversary sits: at the server, at a participant, or before the
+    released model.
+    Returns: arrays by record.
     """
     names = {MEMBERSHIP: ""}
     for name, vantage in ((MEMORY, Vantage.PARTICIPANT), (RELEASED, Vantage.RELEASED_MODEL)):

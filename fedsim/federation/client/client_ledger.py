@@ -90,10 +90,9 @@ class Answer:
     def of(cls, values: Mapping[str, Any]) -> Self:
         """Return an entry of the file.
 
-        Raises:
-            KeyError: a value is missing.
-            TypeError: there are other values.
-            ValueError: a value is not one of those that there are.
+        Raises KeyError if a value is missing.
+        Raises TypeError if there are other values.
+        Raises ValueError if a value is not one of those that there are.
         """
         charged = values["charged"]
         return cls(
@@ -108,18 +107,13 @@ class Answer:
 def read(folder: Path) -> list[Answer]:
     """Return what a client answered, in order.
 
-    Raises:
-        InputError: it is damaged or cannot be read.
+    Raises InputError if it is damaged or cannot be read.
     """
     return _read(folder).entries
 
 
 def epsilon(answers: Sequence[Answer], delta: float) -> float:
-    """Return what some answers cost any one record together, by the accountant of the last one.
-
-    Args:
-        delta: the probability with which epsilon may fail.
-    """
+    """Return what some answers cost any one record together, by the accountant of the last one."""
     charged = [answer for answer in answers if answer.charged is not None]
     if not charged:
         return 0.0
@@ -131,15 +125,12 @@ def epsilon(answers: Sequence[Answer], delta: float) -> float:
 def enter(terms: Terms, answer: Answer, planned: Steps | None = None) -> None:
     """Enter an answer, before it leaves.
 
-    Args:
-        terms: what the client's owner agreed to.
-        planned: for the first answer of a run, what all that are still to come release with it, so
-            that nothing is spent on a training that cannot end; None for later ones.
-
-    Raises:
-        RefusedError: the round was answered before or comes too late, or it, or the run, is beyond
-            the budget; nothing is entered.
-        InputError: the ledger is damaged or cannot be written.
+    terms: what the client's owner agreed to.
+    planned: for the first answer of a run, what all that are still to come release with it, so that
+    nothing is spent on a training that cannot end; None for later ones.
+    Raises RefusedError if the round was answered before or comes too late, or it, or the run, is
+    beyond the budget; nothing is entered.
+    Raises InputError if the ledger is damaged or cannot be written.
     """
     folder = terms.state.resolve()  # a link that the client named is the client's
     with _locked(folder):
@@ -156,15 +147,9 @@ def agreed_multiplier(terms: Terms, run: str, experiment: str) -> float | None:
 
     It is a function of the run's configuration, but takes seconds where records are sampled.
 
-    Args:
-        terms: name the ledger's folder.
-        run: Flower's number of it.
-
-    Returns:
-        None where the client has answered nothing of it.
-
-    Raises:
-        InputError: as of `read`.
+    terms: name the ledger's folder.
+    run: Flower's number of it.
+    Returns: none where the client has answered nothing of it.
     """
     found = (each for each in read(terms.state) if (each.run, each.experiment) == (run, experiment))
     first = next(found, None)
@@ -174,11 +159,7 @@ def agreed_multiplier(terms: Terms, run: str, experiment: str) -> float | None:
 def attempted(terms: Terms, experiment: str) -> int:
     """Return how many rounds of a run's configuration were charged, of all trials and attempts.
 
-    Args:
-        terms: name the ledger's folder.
-
-    Raises:
-        InputError: as of `read`.
+    terms: name the ledger's folder.
     """
     answers = read(terms.state)
     return sum(each.trials for each in answers if each.charged and each.experiment == experiment)

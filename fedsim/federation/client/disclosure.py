@@ -27,13 +27,11 @@ def disclosed(
 ) -> dict[str, ArrayRecord]:
     """Return the records beside a client's sum: what the auditor is told, or a colluder's noise.
 
-    Args:
-        request: what is asked, with the client's role.
-        partition: the client's number.
-        parameters: of the model, [T, P].
-        taking_part: bool [T, n], of the first step; None where every record takes part.
-        noises: of each step, [T, P]; empty where none is disclosed.
-        masks: which of the client's records each candidate has; None without candidates.
+    request: what is asked, with the client's role.
+    parameters: of the model, [T, P].
+    taking_part: bool [T, n], of the first step; None where every record takes part.
+    noises: of each step, [T, P]; empty where none is disclosed.
+    masks: which of the client's records each candidate has; None without candidates.
     """
     if not at_server.seat(config.audit.mode).reads_noise:
         if request.role != Role.COLLUDER or not noises:
@@ -85,10 +83,8 @@ def distances(
 ) -> dict[str, ArrayRecord]:
     """Return the record that the Bayesian accountant asks of a client, if it asks anything.
 
-    Args:
-        neighbouring: whether that record or client is missing, or replaced by another.
-        partition: the client's number.
-        parameters: of the model, [T, P].
+    neighbouring: whether that record or client is missing, or replaced by another.
+    parameters: of the model, [T, P].
     """
     evaluated = audit.evaluated(request.trial_numbers)
     if not audit.bayesian_pairs or not evaluated:

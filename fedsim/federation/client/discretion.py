@@ -26,8 +26,7 @@ def discreet(
     A refusal (`RefusedError`) is a function of the message, the run's configuration, the node's
     terms and its ledger. Everything else goes to the client's own log.
 
-    Raises:
-        RefusedError: the client does not answer.
+    Raises RefusedError if the client does not answer.
     """
     registry.allow(str(context.node_config.get(consent.CODE, "")).split(","))
     if not consent.protects(context.node_config):

@@ -24,8 +24,7 @@ LOG = logging.getLogger(__name__)
 def prepared(message: Message, context: Context) -> tuple[Config, Federation, Request]:
     """Return the experiment, what this client knows, and what is asked, which its terms allow.
 
-    Raises:
-        RefusedError: the node's owner did not agree to it, or the run does not plan it.
+    Raises RefusedError if the node's owner did not agree to it, or the run does not plan it.
     """
     config = configured(context)
     request = Request.from_content(message.content)
@@ -41,13 +40,8 @@ def prepared(message: Message, context: Context) -> tuple[Config, Federation, Re
 def known_to(config: Config, partition: int) -> Federation:
     """Return what this client knows of the federation.
 
-    Args:
-        partition: the client's number.
-
-    Raises:
-        InputError: as of `federation.load`.
-        RefusedError: its own records are not as the schema says. Which, and how, is for its own
-            log: the server is told what this function raises.
+    Raises RefusedError if its own records are not as the schema says. Which, and how, is for its
+    own log: the server is told what this function raises.
     """
     if config.data.name != OWN or config.run.job != "training":
         return federation.load(config)
@@ -64,10 +58,9 @@ def known_to(config: Config, partition: int) -> Federation:
 def configured(context: Context) -> Config:
     """Return the experiment, with this client's own files if its node's config says where.
 
-    Raises:
-        RefusedError: the run would read this client's files in a way that it did not agree to, its
-            model starts from a file of which this node has no copy, or its schema is not the one
-            that this node keeps.
+    Raises RefusedError if the run would read this client's files in a way that it did not agree to,
+    its model starts from a file of which this node has no copy, or its schema is not the one that
+    this node keeps.
     """
     config, node = from_run_config(context.run_config), context.node_config
     protects = consent.protects(node)

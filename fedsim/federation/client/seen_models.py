@@ -43,11 +43,8 @@ class SeenTraining:
     def model(self, round: int) -> npt.NDArray[np.float32]:
         """Return the model [P] that a round began with.
 
-        Args:
-            round: one of `models`.
-
-        Raises:
-            InputError: its file is damaged.
+        round: one of `models`.
+        Raises InputError if its file is damaged.
         """
         try:
             found: npt.NDArray[np.float32] = np.load(self.models[round], allow_pickle=False)
@@ -62,15 +59,11 @@ class SeenTraining:
 def keep(state: Path, run: str, config: Config, round: int, model: npt.NDArray[np.float32]) -> None:
     """Keep the model that a client was sent in a round.
 
-    Args:
-        state: the folder of the client's ledger.
-        run: Flower's number of the training.
-        config: its configuration; the client's own folders are not written down.
-        round: counts from 1.
-        model: float32 [P].
-
-    Raises:
-        InputError: it cannot be written.
+    state: the folder of the client's ledger.
+    run: Flower's number of the training.
+    config: its configuration; the client's own folders are not written down.
+    model: float32 [P].
+    Raises InputError if it cannot be written.
     """
     place = state.resolve() / FOLDER / run
     shared = to_run_config(config.reading_data_from(""))
@@ -90,11 +83,8 @@ def keep(state: Path, run: str, config: Config, round: int, model: npt.NDArray[n
 def read(state: Path) -> list[SeenTraining]:
     """Return the trainings of which models were kept.
 
-    Args:
-        state: the folder of the client's ledger.
-
-    Raises:
-        InputError: a configuration is damaged, or of another fedsim.
+    state: the folder of the client's ledger.
+    Raises InputError if a configuration is damaged, or of another fedsim.
     """
     return [_read(path.parent) for path in sorted((state / FOLDER).glob(f"*/{CONFIG}"))]
 

@@ -66,11 +66,8 @@ def data_digest(message: Message, context: Context) -> Message:
 def local_sensitivity(message: Message, context: Context) -> Message:
     """Return the local sensitivity of the challenge: an instrument, not part of a DP release.
 
-    Returns:
-        A reply with |g - g'|, float64 [T].
-
-    Raises:
-        RefusedError: the node's owner did not agree to it.
+    Returns: a reply with |g - g'|, float64 [T].
+    Raises RefusedError if the node's owner did not agree to it.
     """
     config, known, request = prepared(message, context)
     why = "the norm of one record's gradient is asked for, which no noise protects"
@@ -88,17 +85,12 @@ def train(message: Message, context: Context) -> Message:
     With local steps it is the sum over the steps that the client took on its own copy of the model.
     Under distributed trust it is integers modulo 2^32, for secure aggregation.
 
-    Args:
-        message: with the model, and what else the client is told in its role.
-
-    Returns:
-        A reply with the sum float32 or uint32 [T, P], or [T, m, P] of candidates; beside it what
-        the auditor or the adversary is given. Without any where the adversary is shown a round that
-        it does not join.
-
-    Raises:
-        RefusedError: the node's owner did not agree to it, or the run does not plan it.
-        RuntimeError: the client drops out of this round, by chance.
+    message: with the model, and what else the client is told in its role.
+    Returns: a reply with the sum float32 or uint32 [T, P], or [T, m, P] of candidates; beside it
+    what the auditor or the adversary is given. Without any where the adversary is shown a round
+    that it does not join.
+    Raises RefusedError if the node's owner did not agree to it, or the run does not plan it.
+    Raises RuntimeError if the client drops out of this round, by chance.
     """
     start = time.perf_counter()
     # What is asked, and whether the client's terms allow it.
@@ -220,11 +212,7 @@ def evaluate(message: Message, context: Context) -> Message:
     did not touch, would be one more release. So the adversary looks at losses of records that it
     knows only where nothing is to be protected.
 
-    Returns:
-        A reply with the seconds that it took.
-
-    Raises:
-        RefusedError: as of `train`.
+    Returns: a reply with the seconds that it took.
     """
     start = time.perf_counter()
     config, known, request = prepared(message, context)
@@ -238,8 +226,7 @@ def evaluate(message: Message, context: Context) -> Message:
 def findings(message: Message, context: Context) -> Message:
     """Return the adversary's findings to the auditor, who asks after the last round.
 
-    Raises:
-        RefusedError: the node's owner did not agree to be the adversary.
+    Raises RefusedError if the node's owner did not agree to be the adversary.
     """
     config = from_run_config(context.run_config)
     consent.check(context.node_config, {consent.ADVERSARY: "an adversary's findings are asked for"})

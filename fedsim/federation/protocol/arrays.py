@@ -23,12 +23,7 @@ def check_array(
 ) -> None:
     """Check that a record's one array is finite, of a type and one of some shapes.
 
-    Args:
-        shapes: that the array may have.
-        dtype: that it must have.
-
-    Raises:
-        ValueError: it is not.
+    Raises ValueError if it is not.
     """
     record = messages.array_records(reply.content).get(name)
     if record is None or len(record) != 1:
@@ -46,12 +41,7 @@ def check_bytes(
     Nothing of the size that it claims is allocated: its header is read, and its bytes counted. What
     else a Flower array says of itself beside these bytes does not matter, since nothing reads it.
 
-    Args:
-        shapes: that it may have.
-        dtype: that it must have.
-
-    Raises:
-        ValueError: it is not.
+    Raises ValueError if it is not.
     """
     shape, found, size = header(data, name)
     if shape not in set(shapes) or found != np.dtype(dtype):
@@ -64,11 +54,7 @@ def check_bytes(
 
 
 def check_finite(record: ArrayRecord, name: str) -> None:
-    """Check that all arrays of a record are finite.
-
-    Raises:
-        ValueError: one is not.
-    """
+    """Check that all arrays of a record are finite. Raises ValueError if one is not."""
     for array in messages.arrays_of(record).values():
         if not np.isfinite(array).all():
             raise ValueError(f"its '{name}' is not finite: NaN or infinity")
@@ -77,8 +63,7 @@ def check_finite(record: ArrayRecord, name: str) -> None:
 def header(data: bytes, name: str) -> tuple[tuple[int, ...], np.dtype[np.generic], int]:
     """Return shape and type that an array in NumPy's format claims, and how many bytes it has.
 
-    Raises:
-        ValueError: it is anything else, or holds Python objects.
+    Raises ValueError if it is anything else, or holds Python objects.
     """
     file = io.BytesIO(data)
     readers = {

@@ -91,11 +91,8 @@ def terms(node_config: Mapping[str, Scalar]) -> Terms | None:
     What it does not say is agreed to as little as may be: no kind, one trial, and no epsilon at
     all.
 
-    Returns:
-        None for simulated people, whom nobody asks.
-
-    Raises:
-        RefusedError: a value means nothing.
+    Returns: none for simulated people, whom nobody asks.
+    Raises RefusedError if a value means nothing.
     """
     if not any(key in node_config for key in DEPLOYED):
         return None
@@ -126,9 +123,6 @@ def protects(node_config: Mapping[str, Scalar]) -> bool:
     """Return whether nothing of the records may leave that noise did not touch.
 
     False for simulated people, and where nothing is to be protected.
-
-    Raises:
-        RefusedError: as of `terms`.
     """
     agreed = terms(node_config)
     return agreed is not None and EXPERIMENT not in agreed.kinds
@@ -137,11 +131,8 @@ def protects(node_config: Mapping[str, Scalar]) -> bool:
 def check(node_config: Mapping[str, Scalar], asked: Mapping[str, str]) -> None:
     """Check that the node agreed to every kind that is asked for.
 
-    Args:
-        asked: what of the request or the run asks for it, by kind, for the error message.
-
-    Raises:
-        RefusedError: it did not, or its config means nothing.
+    asked: what of the request or the run asks for it, by kind, for the error message.
+    Raises RefusedError if it did not, or its config means nothing.
     """
     agreed = terms(node_config)
     if agreed is None:

@@ -124,13 +124,7 @@ ACTIVATION: dict[int, bool] = {
 
 
 class Runtime:
-    """The Runtime API of a SuperNode, for whoever starts the processes of its tasks.
-
-    Args:
-        address: host and port.
-        trusted: the root certificates, PEM.
-        secret: that the SuperNode gives tasks for.
-    """
+    """The Runtime API of a SuperNode, for whoever starts the processes of its tasks."""
 
     def __init__(self, address: str, trusted: bytes, secret: bytes) -> None:
         self._client = RuntimeHttpClient.from_server_address(
@@ -168,11 +162,8 @@ class Runtime:
 def gives_tasks_to_anybody(url: str) -> bool | None:
     """Return whether a Runtime API wants no secret. Claims no task.
 
-    Args:
-        url: https:// or http://.
-
-    Returns:
-        None where there is no Runtime API.
+    url: https:// or http://.
+    Returns: none where there is no Runtime API.
     """
     version = RuntimeVersionHttpInterceptor(component_name="SuperExec")
     client = RuntimeHttpClient(url, interceptors=[version], verify=False, timeout=5)
@@ -237,11 +228,8 @@ def refused_version(headers: Mapping[str, str]) -> str | None:
 
     Flower's own SuperLink lets every version in.
 
-    Args:
-        headers: of the node's request.
-
-    Returns:
-        Flower's JSON; None where major and minor version are the same, or the node tells none.
+    headers: of the node's request.
+    Returns: flower's JSON; None where major and minor version are the same, or the node tells none.
     """
     own = RuntimeVersionMetadata.from_local_component("SuperLink")
     peer, unreadable = RuntimeVersionMetadata.from_metadata(tuple(headers.items()))
@@ -259,8 +247,7 @@ def refused_version(headers: Mapping[str, str]) -> str | None:
 def replies_are_own(body: bytes) -> bool:
     """Return whether a request that brings replies says that all are of the node that brings them.
 
-    Args:
-        body: of the request; False for one that cannot be read.
+    body: of the request; False for one that cannot be read.
     """
     try:
         request = PushMessagesRequest.FromString(body)
@@ -337,11 +324,8 @@ def secagg_input(arrays: list[npt.NDArray[np.float64]]) -> RecordDict:
 def secagg_mask(seed: bytes, modulus: int, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """Return the mask of a client's integers; the weight that Flower sends beside them has one.
 
-    Args:
-        seed: of the mask, a multiple of 4 bytes.
-
-    Raises:
-        ValueError: the bytes cannot be a seed.
+    seed: of the mask, a multiple of 4 bytes.
+    Raises ValueError if the bytes cannot be a seed.
     """
     if not seed or len(seed) % 4:
         raise ValueError(f"{len(seed)} bytes are no seed of a mask")
@@ -352,8 +336,7 @@ def secagg_mask(seed: bytes, modulus: int, shape: tuple[int, ...]) -> npt.NDArra
 def check_secagg_key(public_key: bytes) -> None:
     """Check that a client could share a secret by a public key.
 
-    Raises:
-        ValueError: it is no key of the protocol's curve.
+    Raises ValueError if it is no key of the protocol's curve.
     """
     try:
         key = bytes_to_public_key(public_key)

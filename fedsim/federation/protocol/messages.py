@@ -108,9 +108,8 @@ class Request:
     def from_content(cls, content: RecordDict) -> "Request":
         """Return the request of a message.
 
-        Raises:
-            KeyError: there is none.
-            TypeError: it has other fields.
+        Raises KeyError if there is none.
+        Raises TypeError if it has other fields.
         """
         return cls(**dict(config_records(content)[REQUEST]))  # type: ignore[arg-type]
 
@@ -140,9 +139,8 @@ def array_record(**arrays: npt.NDArray[Any]) -> ArrayRecord:
 def arrays_of(record: ArrayRecord) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of a Flower record by name.
 
-    Raises:
-        ValueError: one is no array in NumPy's format.
-        TypeError: one says so of itself.
+    Raises ValueError if one is no array in NumPy's format.
+    Raises TypeError if one says so of itself.
     """
     return {name: _decoded(array) for name, array in record.items()}
 
@@ -184,19 +182,14 @@ def _form(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 def only(record: ArrayRecord) -> npt.NDArray[Any]:
     """Return the array of a record that holds exactly one.
 
-    Raises:
-        ValueError: it holds none, or several.
+    Raises ValueError if it holds none, or several.
     """
     (array,) = arrays_of(record).values()
     return array
 
 
 def partition(context: Context) -> int:
-    """Return which of the clients a node is.
-
-    Raises:
-        KeyError: its node config does not say.
-    """
+    """Return which of the clients a node is. Raises KeyError if its node config does not say."""
     return int(context.node_config["partition-id"])
 
 
@@ -208,8 +201,7 @@ def reply(
 ) -> Message:
     """Return the reply of a node to a message.
 
-    Args:
-        arrays: records of arrays by name; None for none.
+    arrays: records of arrays by name; None for none.
     """
     content = RecordDict({**(arrays or {})})
     content[METRICS] = MetricRecord({"partition": partition, **metrics})
@@ -219,9 +211,8 @@ def reply(
 def metric(reply: Message, name: str) -> float:
     """Return one scalar of a reply's metrics.
 
-    Raises:
-        KeyError: it is not there.
-        TypeError: it is not one number.
+    Raises KeyError if it is not there.
+    Raises TypeError if it is not one number.
     """
     return scalar(metric_records(reply.content)[METRICS], name)
 
@@ -229,9 +220,8 @@ def metric(reply: Message, name: str) -> float:
 def scalar(metrics: MetricRecord, name: str) -> float:
     """Return one scalar of a record of metrics.
 
-    Raises:
-        KeyError: it is not there.
-        TypeError: it is not one number.
+    Raises KeyError if it is not there.
+    Raises TypeError if it is not one number.
     """
     return float(metrics[name])  # type: ignore[arg-type]
 
@@ -239,9 +229,8 @@ def scalar(metrics: MetricRecord, name: str) -> float:
 def participants(content: RecordDict) -> tuple[int, ...]:
     """Return the clients whose messages are in the aggregate that a message brings, sorted.
 
-    Raises:
-        KeyError: it does not say.
-        TypeError: it says it otherwise.
+    Raises KeyError if it does not say.
+    Raises TypeError if it says it otherwise.
     """
     clients = config_records(content)[PARTICIPANTS]["clients"]
     return tuple(map(int, clients))  # type: ignore[arg-type]

@@ -23,9 +23,8 @@ Arrays = dict[str, npt.NDArray[Any]]
 def remember(context: Context, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Keep named arrays, in place of those that had the name before.
 
-    Raises:
-        OSError: the file cannot be written.
-        InputError: the folder is a symbolic link.
+    Raises OSError if the file cannot be written.
+    Raises InputError if the folder is a symbolic link.
     """
     path = _path(context, name)
     if path is None:

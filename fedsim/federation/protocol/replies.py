@@ -60,10 +60,7 @@ def sort_out(
 ) -> Replies:
     """Return the replies of the partitions that were asked, sorted out.
 
-    Args:
-        nodes: the Flower node of each partition.
-        inspect: raises ValueError, KeyError or TypeError for a reply that is not what was asked
-            for.
+    inspect: raises ValueError, KeyError or TypeError for a reply that is not what was asked for.
     """
     replies = list(replies)
     partition_of = {node: partition for partition, node in nodes.items()}
@@ -111,14 +108,7 @@ def failure(reply: Message) -> str:
 
 
 def check_round(reply: Message, round: int) -> None:
-    """Check that a reply is to this round.
-
-    Args:
-        round: counts from 1.
-
-    Raises:
-        ValueError: it is to another.
-    """
+    """Check that a reply is to this round. Raises ValueError if it is to another."""
     found = messages.metric(reply, "round")
     if found != round:
         raise ValueError(f"it belongs to round {found:g}")
@@ -129,11 +119,7 @@ def check_records(
 ) -> None:
     """Check that a reply has the arrays that were asked for and no others.
 
-    Args:
-        optional: records that may be there with any arrays.
-
-    Raises:
-        ValueError: it has not.
+    Raises ValueError if it has not.
     """
     found = {name: set(record) for name, record in messages.array_records(reply.content).items()}
     if unasked := sorted(set(found) - set(needed) - set(optional)):
@@ -151,8 +137,7 @@ def check_measurement(
     [T, P]: gradients and noise; [T] and [m] bool: in which trials the challenge takes part, in
     which candidates it is; distances [E, pairs]. Another shape might be broadcast to the right one.
 
-    Raises:
-        ValueError: it is not.
+    Raises ValueError if it is not.
     """
     shapes: dict[str, tuple[tuple[int, ...], type]] = {
         "participation": ((trials,), bool),
@@ -178,13 +163,10 @@ def check_findings(
 
     Losses may be [T, k + 1], and those of a population [T, h] for up to POPULATION others.
 
-    Args:
-        reply: of the adversary's node.
-        known: the names that findings may have (`finding_names`): they go into the run directory.
-        needed: the name of an array without which there is nothing to conclude from, None for none.
-
-    Raises:
-        ValueError: it did not, or found something else.
+    reply: of the adversary's node.
+    known: the names that findings may have (`finding_names`): they go into the run directory.
+    needed: the name of an array without which there is nothing to conclude from, None for none.
+    Raises ValueError if it did not, or found something else.
     """
     found = {
         key: array
@@ -213,9 +195,8 @@ def check_findings(
 def finding_names(vantage: Vantage, audit_vantages: str) -> frozenset[str]:
     """Return the names of all arrays that an adversary's findings may have.
 
-    Args:
-        vantage: where the adversary sits.
-        audit_vantages: whose beliefs are computed: "configured" or "all".
+    vantage: where the adversary sits.
+    audit_vantages: whose beliefs are computed: "configured" or "all".
     """
     endings = {vantages.suffix(v, vantage) for v in vantages.measured(vantage, audit_vantages)}
     history = {f"{name.replace('_', '-')}{ending}" for name in HISTORY for ending in endings}

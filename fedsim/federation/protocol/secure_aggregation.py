@@ -61,11 +61,7 @@ def enabled(secure_aggregation: str) -> bool:
 
 
 def threshold(participation: Participation, round: int) -> int:
-    """Return how many clients' shares unmask: all that join but those that may be missing.
-
-    Args:
-        round: counts from 1.
-    """
+    """Return how many clients' shares unmask: all that join but those that may be missing."""
     return participation.shares(round)
 
 
@@ -74,11 +70,8 @@ def client_mod(message: Message, context: Context, call_next: Handler) -> Messag
 
     What else the reply holds (a measurement, for the auditor) goes along unmasked.
 
-    Args:
-        message: a stage of the protocol; only the masked sum's goes on to the handler.
-
-    Raises:
-        SecureAggregationError: the request would bypass the protocol or weaken it.
+    message: a stage of the protocol; only the masked sum's goes on to the handler.
+    Raises SecureAggregationError if the request would bypass the protocol or weaken it.
     """
     config = from_run_config(context.run_config)
     if not enabled(config.federation.secure_aggregation):
@@ -146,8 +139,7 @@ class SecureSum:
     def exchange_keys(self) -> dict[int, ConfigRecord]:
         """Run the first two stages.
 
-        Returns:
-            What each node that is left must be told with its request, by node.
+        Returns: what each node that is left must be told with its request, by node.
         """
         # Public keys: of every node two, of its own alone.
         setup: dict[str, ConfigRecordValues] = {Key.STAGE: Stage.SETUP, **self.setup}
@@ -189,9 +181,8 @@ class SecureSum:
     def unmask(self, replies: Mapping[int, Message], shape: tuple[int, ...]) -> Words:
         """Return the sum, modulo 2^32, of the masked replies.
 
-        Raises:
-            SecureAggregationError: too few clients answer the last stage, or messages and shares do
-                not fit together.
+        Raises SecureAggregationError if too few clients answer the last stage, or messages and
+        shares do not fit together.
         """
         # Who went through the exchange and sent no sum is missing: its masks are in others' sums.
         active, dead = set(replies), self.sharing - set(replies)
@@ -320,14 +311,7 @@ def _by_node(nodes: Any, shares: Any, asked: Collection[int]) -> dict[int, bytes
 
 
 def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Return a client's masked integers, int64.
-
-    Args:
-        shape: that they must have.
-
-    Raises:
-        ValueError: it has something else.
-    """
+    """Return a client's masked integers, int64. Raises ValueError if it has something else."""
     record = reply.content.config_records.get(CONFIGS)
     parts: Any = None if record is None else record.get(Key.MASKED_PARAMETERS)
     if not isinstance(parts, list) or len(parts) != 2:  # the weight, and the integers
@@ -380,8 +364,7 @@ def agreed_setup(
 ) -> dict[str, ConfigRecordValues]:
     """Return what clients and server agree on in the first stage; it follows from the run.
 
-    Args:
-        round: counts from 1; said where rounds have different clients.
+    round: counts from 1; said where rounds have different clients.
     """
     clients = len(participation.participants(round))
     bits = message_bits(most_together(participation, rounds))

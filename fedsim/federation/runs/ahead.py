@@ -25,11 +25,7 @@ class Ahead:
     courses: Sequence[Sequence[Rounds | None]] = ()
 
     def after(self, kind: Rounds, rounds: int) -> list[Counts]:
-        """Return what every client has spent in the end, each different account once.
-
-        Args:
-            rounds: of each training.
-        """
+        """Return what every client has spent in the end, each different account once."""
         alike = Counter({kind: rounds})
         more = [Counter(filter(None, course[:rounds])) for course in self.courses]
         final = [
@@ -39,11 +35,7 @@ class Ahead:
         return list({frozenset(counts.items()): counts for counts in final}.values())
 
     def epsilon(self, scheme: Scheme, kind: Rounds, rounds: int) -> float:
-        """Return the epsilon of the client who is worst off in the end, at the configured vantage.
-
-        Args:
-            rounds: of each training.
-        """
+        """Return the epsilon of the client who is worst off in the end (configured vantage)."""
         vantage = scheme.federation.vantage
         return max(epsilon_of(scheme, counts, vantage) for counts in self.after(kind, rounds))
 

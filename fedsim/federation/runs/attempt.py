@@ -27,16 +27,7 @@ class OtherClientsError(RuntimeError):
 class Attempt:
     """One attempt to train a batch of trials.
 
-    Args:
-        scheme: the mechanism as the configuration plans it.
-        append: writes a row to the ledger, and to both accounts.
-        trials: the batch of trials.
-        account: of one training of the batch of trials.
-        everything: of all trainings of the run.
-        rounds: how many are to be.
-        noise_multiplier: nominal.
-        colluders: the clients that tell their noise.
-        first: the round that it begins with, later than 1 where a checkpoint is gone on from.
+    first: the round that it begins with, later than 1 where a checkpoint is gone on from.
 
     Attributes:
         epsilon: what it has cost the worst client so far: with noise from the operating system of
@@ -111,12 +102,8 @@ class Attempt:
     def charge(self, round: int, participants: Iterable[int]) -> None:
         """Enter a round before anything of it leaves.
 
-        Args:
-            round: counts from 1.
-
-        Raises:
-            BudgetExceededError: it would exceed privacy.stop-at for a client at the configured
-                vantage; nothing is entered.
+        Raises BudgetExceededError if it would exceed privacy.stop-at for a client at the configured
+        vantage; nothing is entered.
         """
         self._enter(self._asked(round, tuple(sorted(participants))))
 
@@ -125,13 +112,8 @@ class Attempt:
 
         Nothing to do where no client may be missing.
 
-        Args:
-            round: counts from 1.
-
-        Raises:
-            OtherClientsError: noise from the seed hid the sum of others in an earlier attempt;
-                nothing is entered.
-            BudgetExceededError: as of `charge`.
+        Raises OtherClientsError if noise from the seed hid the sum of others in an earlier attempt;
+        nothing is entered.
         """
         if not self._provisional:
             return

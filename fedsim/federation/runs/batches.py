@@ -53,8 +53,7 @@ def experiment(config: Config) -> dict[str, Any]:
 def mark(config: Config, directory: RunDirectory, trials: range) -> npt.NDArray[np.uint8]:
     """Return what the file of a batch of trials is of: `experiment`, its run, its trials.
 
-    Returns:
-        JSON as bytes, uint8 [n].
+    Returns: JSON as bytes, uint8 [n].
     """
     return _bytes(experiment(config) | _place(directory, trials))
 
@@ -66,8 +65,7 @@ def transcript_mark(
 
     Beside the experiment the prior, which its log-odds hold, and the budget that its rounds keep.
 
-    Returns:
-        JSON as bytes, uint8 [n].
+    Returns: JSON as bytes, uint8 [n].
     """
     return _bytes(_of_transcript(config) | _place(directory, trials))
 
@@ -77,11 +75,8 @@ def check_transcript(
 ) -> None:
     """Check that a transcript is what its mark says.
 
-    Args:
-        file: the transcript's name.
-
-    Raises:
-        InputError: it is of another run, of other trials, or of another configuration.
+    file: the transcript's name.
+    Raises InputError if it is of another run, of other trials, or of another configuration.
     """
     then = _read(directory, file, found, range(trials))
     _check(directory, file, then, _of_transcript(config), f"{file} is of a run")
@@ -93,11 +88,8 @@ def ranges(config: Config, directory: RunDirectory | None = None) -> list[range]
     Batches that have finished stay as they are: the last of a campaign that was extended may be
     smaller than others.
 
-    Args:
-        directory: of the run, None for one that has not begun.
-
-    Raises:
-        InputError: the file of a finished batch is damaged, or of another experiment.
+    directory: of the run, None for one that has not begun.
+    Raises InputError if the file of a finished batch is damaged, or of another experiment.
     """
     total, batches = config.trials.count, []
     first = 0
@@ -111,11 +103,7 @@ def ranges(config: Config, directory: RunDirectory | None = None) -> list[range]
 
 
 def finished(config: Config, directory: RunDirectory) -> list[int]:
-    """Return the first trials of the batches whose findings are there.
-
-    Raises:
-        InputError: as of `ranges`.
-    """
+    """Return the first trials of the batches whose findings are there."""
     firsts = (trials.start for trials in ranges(config, directory))
     return [first for first in firsts if directory.has(directory.batch_file(first))]
 
@@ -123,8 +111,7 @@ def finished(config: Config, directory: RunDirectory) -> list[int]:
 def rounds_of(directory: RunDirectory, batch: int) -> int:
     """Return how many rounds a finished batch of trials ran.
 
-    Raises:
-        InputError: its file is damaged.
+    Raises InputError if its file is damaged.
     """
     file = directory.batch_file(batch)
     findings = directory.read_arrays(file, only=["sensitivities"])

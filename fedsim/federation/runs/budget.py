@@ -35,16 +35,13 @@ def plan(
 ) -> int:
     """Return how many rounds every batch runs: training.rounds, or as many as the budget allows.
 
-    Args:
-        directory: of a run to be continued, where finished batches of trials fix the number; None
-            for one that has not begun.
-        done: how many rounds of the training that is continued need not be run again.
-
-    Raises:
-        InputError: not one round can be afforded, or what is left cannot afford the rounds of the
-            finished batches; interrupted attempts make the run cost more than it was configured for
-            and nobody accepted that; the ledger is damaged, lacks rounds or has some whose noise is
-            of another source; or an interrupted batch released noise that cannot be drawn again.
+    directory: of a run to be continued, where finished batches of trials fix the number; None for
+    one that has not begun.
+    done: how many rounds of the training that is continued need not be run again.
+    Raises InputError if not one round can be afforded, or what is left cannot afford the rounds of
+    the finished batches; interrupted attempts make the run cost more than it was configured for and
+    nobody accepted that; the ledger is damaged, lacks rounds or has some whose noise is of another
+    source; or an interrupted batch released noise that cannot be drawn again.
     """
     rows = [] if directory is None else ledger.verified(directory)
     _check_noise_source(config.privacy.noise_source, rows)
@@ -89,11 +86,9 @@ def plan(
 def accept(directory: RunDirectory, epsilon: float) -> None:
     """Let the run in a directory cost so much in the end.
 
-    Args:
-        epsilon: above 0 and finite.
-
-    Raises:
-        InputError: it is no such number, or nothing was released that could make the run cost more.
+    epsilon: above 0 and finite.
+    Raises InputError if it is no such number, or nothing was released that could make the run cost
+    more.
     """
     if not 0 < epsilon < math.inf:
         raise InputError(f"--accept-epsilon is {epsilon}; give a positive number")

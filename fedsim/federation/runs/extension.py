@@ -17,14 +17,11 @@ from fedsim.game.mechanisms import privacy
 def extend(directory: RunDirectory, trials: int) -> Config:
     """Set the number of trials of a run, and return its configuration from now on.
 
-    Args:
-        trials: more than there are; or, where a larger number was given before and has not been
-            reached, any that is not below the trials of the first plan, whose worlds were drawn
-            together, and those that finished batches of trials hold.
-
-    Raises:
-        InputError: it is another number, or odd; the trials were to stop by what they showed; or as
-            of `budget.plan`.
+    trials: more than there are; or, where a larger number was given before and has not been
+    reached, any that is not below the trials of the first plan, whose worlds were drawn together,
+    and those that finished batches of trials hold.
+    Raises InputError if it is another number, or odd; the trials were to stop by what they showed;
+    or as of `budget.plan`.
     """
     config = directory.config
     given = config.trials

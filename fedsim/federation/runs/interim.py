@@ -31,18 +31,14 @@ def look(
 ) -> dict[str, Any]:
     """Return what an event says of all trials that are finished.
 
-    Args:
-        confidence: confidence of every interval and bound.
-        pairing: whether trials are "independent", or "common": 2i and 2i + 1 are in
-            opposite worlds and have all random numbers but that bit in common.
-        worlds: bool [T], of the finished trials.
-        log_odds: their final ones at the configured vantage, [T].
-        accuracies: of each batch, those of its evaluated trials by round, [k + 1, E]; may be empty.
-        number: of this look, from 1: how many batches are finished.
-
-    Returns:
-        `advantage` with its `advantage_interval`, `belief`, the largest in the record of a trial
-        that used it, and the mean final `accuracy`: each where there is one. Infinity is None.
+    pairing: whether trials are "independent", or "common": 2i and 2i + 1 are in opposite worlds and
+    have all random numbers but that bit in common.
+    worlds: bool [T], of the finished trials.
+    log_odds: their final ones at the configured vantage, [T].
+    accuracies: of each batch, those of its evaluated trials by round, [k + 1, E]; may be empty.
+    number: of this look, from 1: how many batches are finished.
+    Returns: `advantage` with its `advantage_interval`, `belief`, the largest in the record of a
+    trial that used it, and the mean final `accuracy`: each where there is one. Infinity is None.
     """
     found: dict[str, Any] = {}
     if len(worlds) > 1:

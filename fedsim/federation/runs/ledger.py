@@ -34,13 +34,7 @@ FILE = "ledger.jsonl"
 class Ledger:
     """The ledger of a run that is under way. Opening it drops an unfinished last line.
 
-    Args:
-        scheme: the mechanism as the configuration plans it.
-        directory: of the run.
-        colluders: the clients that tell their noise.
-
-    Raises:
-        InputError: the file is damaged.
+    Raises InputError if the file is damaged.
     """
 
     def __init__(
@@ -83,11 +77,8 @@ class Ledger:
 def read(directory: RunDirectory) -> list[Row]:
     """Return the rows of a run, one for each round of an attempt: the last.
 
-    Returns:
-        Empty for a run that released nothing yet.
-
-    Raises:
-        InputError: the file is damaged anywhere but in an unfinished last line.
+    Returns: empty for a run that released nothing yet.
+    Raises InputError if the file is damaged anywhere but in an unfinished last line.
     """
     return _current(_read(directory).entries)
 
@@ -99,8 +90,7 @@ def verified(directory: RunDirectory) -> list[Row]:
     trials at least one row for every round that events.jsonl says was run: the row is written
     first.
 
-    Raises:
-        InputError: some are not there, or as of `read`.
+    Raises InputError if some are not there, or as of `read`.
     """
     rows = read(directory)
     books = accounts.by_batch(rows)
@@ -125,8 +115,7 @@ def rounds_seen(directory: RunDirectory) -> Counter[int]:
 
     One that a kill tore is missing.
 
-    Raises:
-        InputError: that file is damaged.
+    Raises InputError if that file is damaged.
     """
     rounds = (event for event, _ in directory.events() if event.get("round", 0) >= 1)
     return Counter(event["trials"][0] for event in rounds if "trials" in event)

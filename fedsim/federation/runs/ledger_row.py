@@ -83,10 +83,9 @@ class Row:
     def of(cls, entry: Mapping[str, Any]) -> Self:
         """Return a row of the file.
 
-        Raises:
-            KeyError: a value is missing.
-            TypeError: a value is of another kind.
-            ValueError: a value is no number.
+        Raises KeyError if a value is missing.
+        Raises TypeError if a value is of another kind.
+        Raises ValueError if a value is no number.
         """
         spent = {
             name: {
@@ -112,8 +111,7 @@ def planned_kind(
 ) -> Rounds:
     """Return one round as the configuration plans it, with as many clients missing as may be.
 
-    Args:
-        round: counts from 1; all are alike but where it is public who joins them.
+    round: counts from 1; all are alike but where it is public who joins them.
     """
     return Rounds(
         nominal if training.clipping else 0.0,

@@ -16,8 +16,7 @@ def interim_analyses(trials: TrialsConfig, confidence: float) -> dict[int, float
 
     Of the significance; empty where all trials are run whatever they show.
 
-    Args:
-        confidence: of every interval and bound, in (0, 1).
+    confidence: of every interval and bound, in (0, 1).
     """
     if not trials.until_halfwidth:
         return {}
@@ -30,11 +29,7 @@ def interim_analyses(trials: TrialsConfig, confidence: float) -> dict[int, float
 def design(trials_config: TrialsConfig, confidence: float, trials: int) -> Design:
     """Return the design of a campaign that ended, or is analysed, after so many trials.
 
-    Args:
-        confidence: confidence of every interval and bound.
-
-    Raises:
-        InputError: trials stop by what they show, and no interim analysis was planned here.
+    Raises InputError if trials stop by what they show, and no interim analysis was planned here.
     """
     planned = interim_analyses(trials_config, confidence) or {trials: 1.0}
     if trials not in planned:
@@ -50,10 +45,8 @@ def design(trials_config: TrialsConfig, confidence: float, trials: int) -> Desig
 def halfwidth(trials: TrialsConfig, confidence: float, worlds: Bools, log_odds: Floats) -> float:
     """Return half the length of the advantage's interval after some trials, at audit.confidence.
 
-    Args:
-        confidence: confidence of every interval and bound.
-        worlds: bool [T].
-        log_odds: the final ones of the configured vantage, [T].
+    worlds: bool [T].
+    log_odds: the final ones of the configured vantage, [T].
     """
     played = design(trials, confidence, len(worlds))
     found = estimators.advantage(worlds, log_odds, confidence, played).interval

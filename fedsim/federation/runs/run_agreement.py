@@ -21,8 +21,7 @@ def check(
 ) -> None:
     """Check that the facts of a run agree with its other files.
 
-    Raises:
-        InputError: for the first fact that contradicts another file.
+    Raises InputError for the first fact that contradicts another file.
     """
     for name, told, found, where in _statements(directory, config, facts, transcript, rows):
         if told != found:

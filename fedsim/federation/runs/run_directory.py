@@ -63,8 +63,7 @@ class RunDirectory:
 
         A directory that holds the same configuration is continued.
 
-        Raises:
-            InputError: it holds another run, or cannot be written.
+        Raises InputError if it holds another run, or cannot be written.
         """
         directory = cls(path.absolute())
         try:
@@ -124,32 +123,21 @@ class RunDirectory:
     def write_text(self, name: str, text: str) -> None:
         """Write a file atomically.
 
-        Args:
-            text: its content, written as UTF-8.
+        text: its content, written as UTF-8.
         """
         private_files.write(self._place(name), text.encode())
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         """Write strict JSON atomically.
 
-        Args:
-            value: without NaN and infinity.
-
-        Raises:
-            ValueError: there is NaN or infinity in it.
+        value: without NaN and infinity.
+        Raises ValueError if there is NaN or infinity in it.
         """
         text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
         self.write_text(name, text + "\n")
 
     def read_json(self, name: str, needed: Iterable[str] = ()) -> dict[str, Any]:
-        """Return a JSON file of this run.
-
-        Args:
-            needed: the keys that it must have.
-
-        Raises:
-            InputError: it is missing or damaged.
-        """
+        """Return a JSON file of this run. Raises InputError if it is missing or damaged."""
         with self.reading(name):
             value = reading.json_object(self.path / name)
             if missing := [key for key in needed if key not in value]:
@@ -166,11 +154,7 @@ class RunDirectory:
                 raise _unread(self, name, error) from None
 
     def read_facts(self) -> dict[str, Any]:
-        """Return facts.json.
-
-        Raises:
-            InputError: as of `read_json`.
-        """
+        """Return facts.json."""
         facts = self.read_json("facts.json")
         with self.reading("facts.json"):
             run_files.check(run_files.Facts, facts)
@@ -179,8 +163,7 @@ class RunDirectory:
     def write_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Write named arrays atomically, as compressed .npz.
 
-        Raises:
-            ValueError: an array holds Python objects.
+        Raises ValueError if an array holds Python objects.
         """
         for key, array in arrays.items():
             if array.dtype.hasobject:
@@ -191,11 +174,8 @@ class RunDirectory:
     def read_arrays(self, name: str, only: Collection[str] | None = None) -> Arrays:
         """Return named arrays, all, or those of `only` that there are.
 
-        Args:
-            only: which are wanted; None for all.
-
-        Raises:
-            InputError: the file is missing or damaged.
+        only: which are wanted; None for all.
+        Raises InputError if the file is missing or damaged.
         """
         with self.reading(name):
             return reading.arrays(self.path / name, only)
@@ -203,8 +183,7 @@ class RunDirectory:
     def damaged(self, name: str, why: str = "") -> InputError:
         """Return the error that says that a file is damaged, and why, and what makes it anew.
 
-        Args:
-            why: it is; "" where nothing more is known.
+        why: it is; "" where nothing more is known.
         """
         remedy = (
             f"delete it and make it anew with fedsim report {self.path}"
@@ -279,8 +258,7 @@ class RunDirectory:
 def check(path: Path, config: Config) -> bool:
     """Return whether a directory holds the run of this configuration already.
 
-    Raises:
-        InputError: it holds another run, or something else.
+    Raises InputError if it holds another run, or something else.
     """
     existing = path.absolute() / "config.toml"
     try:

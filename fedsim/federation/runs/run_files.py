@@ -91,11 +91,7 @@ class Event(Part):
 def check(schema: type[Part], value: Mapping[str, Any]) -> None:
     """Check a JSON object of a run.
 
-    Args:
-        schema: what it must look like.
-
-    Raises:
-        ValueError: a key is missing or of another kind; it names the first.
+    Raises ValueError if a key is missing or of another kind; it names the first.
     """
     try:
         schema.model_validate(value)
@@ -110,9 +106,7 @@ def check(schema: type[Part], value: Mapping[str, Any]) -> None:
 def events(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield the whole lines of events.jsonl from a byte offset on, each with the offset behind it.
 
-    Args:
-        path: of the file; it need not be there.
-        offset: where to begin.
+    offset: where to begin.
     """
     if not path.exists():
         return

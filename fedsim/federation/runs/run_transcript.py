@@ -75,10 +75,9 @@ def read(directory: RunDirectory) -> Arrays:
     Log-odds that are not a number up to the last round are let pass: whoever reads them says that
     the model diverged.
 
-    Raises:
-        InputError: the file is missing, or of another configuration than config.toml's, or damaged:
-            an array is missing, or has not the trials and rounds of the others, or numbers that no
-            run leaves.
+    Raises InputError if the file is missing, or of another configuration than config.toml's, or
+    damaged: an array is missing, or has not the trials and rounds of the others, or numbers that no
+    run leaves.
     """
     config, arrays = directory.config, directory.read_arrays(FILE)
     with directory.reading(FILE):

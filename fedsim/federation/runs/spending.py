@@ -42,11 +42,10 @@ def describe(
 ) -> Releases:
     """Return what one training of a run released, at worst over its batches of trials.
 
-    Args:
-        nominal: the noise multiplier, for a run without rows.
-        rows: of its ledger; without any it is what the configuration plans.
-        client: whose records; None for those of the client who is worst off.
-        vantage: towards whom it is worst off; None for the configured one.
+    nominal: the noise multiplier, for a run without rows.
+    rows: of its ledger; without any it is what the configuration plans.
+    client: whose records; None for those of the client who is worst off.
+    vantage: towards whom it is worst off; None for the configured one.
     """
     if not rows:
         return privacy.describe(scheme, nominal, vantage)
@@ -58,12 +57,9 @@ def describe(
 def describe_everything(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> Releases | None:
     """Return what all trainings of a run released together, of the client who is worst off.
 
-    Args:
-        nominal: the noise multiplier, for a run without rows.
-        rows: of its ledger; without any it is all that the configuration plans.
-
-    Returns:
-        What a guarantee may speak of; None where the noise is the seed's, which is none.
+    nominal: the noise multiplier, for a run without rows.
+    rows: of its ledger; without any it is all that the configuration plans.
+    Returns: what a guarantee may speak of; None where the noise is the seed's, which is none.
     """
     if not adds_up(scheme.privacy.noise_source):
         return None
@@ -74,14 +70,7 @@ def describe_everything(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> 
 
 
 def describe_run(directory: RunDirectory) -> tuple[Releases, Releases | None]:
-    """Return what one training of a run released, and all of them together.
-
-    Returns:
-        As `describe`, and as `describe_everything`.
-
-    Raises:
-        InputError: as of `ledger.verified` and `privacy.noise_multiplier`.
-    """
+    """Return what one training of a run released, and all of them together."""
     config, rows = directory.config, ledger.verified(directory)
     nominal = 0.0 if rows else privacy.noise_multiplier(config.scheme)  # rows state their own
     return describe(config.scheme, nominal, rows), describe_everything(config.scheme, nominal, rows)
@@ -94,13 +83,10 @@ def curve(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np
     attempt; what earlier attempts released besides is spent before the first. Exact after the last
     round, before it as `running_epsilon`.
 
-    Args:
-        nominal: the noise multiplier, for a run without rows.
-        rows: of its ledger; without any it is of all rounds that are planned.
-
-    Returns:
-        float64 [accounts, vantages, k], of each client or of all that are sampled; infinite without
-        noise; the vantages are in the order of `Vantage`.
+    nominal: the noise multiplier, for a run without rows.
+    rows: of its ledger; without any it is of all rounds that are planned.
+    Returns: float64 [accounts, vantages, k], of each client or of all that are sampled; infinite
+    without noise; the vantages are in the order of `Vantage`.
     """
     clients = scheme.participation.accounts
     if rows:
@@ -138,8 +124,7 @@ def colluders(rows: Iterable[Row]) -> frozenset[int]:
 def earlier_rounds(scheme: Scheme, rows: Sequence[Row]) -> int:
     """Return how many rounds of interrupted attempts count beside those of the last attempt.
 
-    Args:
-        rows: of the run's ledger.
+    rows: of the run's ledger.
     """
     if not rows:
         return 0

@@ -78,11 +78,8 @@ class Submission:
 
         Flower is asked ever less often, and at once when the run is about to end.
 
-        Args:
-            ending: whether the run has written what it writes last; a failing run never does.
-
-        Raises:
-            FlowerError: it is any but completion.
+        ending: whether the run has written what it writes last; a failing run never does.
+        Raises FlowerError if it is any but completion.
         """
         pause = FIRST_PAUSE
         while not (status := self.status())[0].startswith("finished"):
@@ -105,23 +102,16 @@ class Submission:
 def submit(home: Path, connection: str, app: Path, run_config: Path, *options: str) -> Submission:
     """Return a run that was submitted.
 
-    Args:
-        connection: the SuperLink's name in it.
-        *options: of `flwr run` besides.
-
-    Raises:
-        FlowerError: the SuperLink refuses it.
+    connection: the SuperLink's name in it.
+    *options: of `flwr run` besides.
+    Raises FlowerError if the SuperLink refuses it.
     """
     answer = flwr(home, "run", str(app), connection, "--run-config", str(run_config), *options)
     return Submission(home, connection, str(answer["run-id"]))
 
 
 def flwr(home: Path, *arguments: str) -> dict[str, Any]:
-    """Return the JSON of one `flwr` command.
-
-    Raises:
-        FlowerError: it failed.
-    """
+    """Return the JSON of one `flwr` command. Raises FlowerError if it failed."""
     result = subprocess.run(
         [executable("flwr"), *arguments, "--format", "json"],
         cwd=home,
@@ -157,8 +147,7 @@ def environment(home: Path) -> dict[str, str]:
 def executable(name: str) -> str:
     """Return the path of a command, beside this Python or on the PATH.
 
-    Raises:
-        FlowerError: it is in neither place.
+    Raises FlowerError if it is in neither place.
     """
     found = shutil.which(name, path=_search_path())
     if found is None:

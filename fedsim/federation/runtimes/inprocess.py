@@ -24,11 +24,6 @@ FIRST_NODE = 1000
 class InProcessGrid(Grid):
     """A Grid that calls a ClientApp directly.
 
-    Args:
-        client_app: of all nodes.
-        nodes: how many there are.
-        run_config: that each of them is given.
-
     Attributes:
         contexts: one Flower context for each node, by its id.
     """
@@ -68,9 +63,8 @@ class InProcessGrid(Grid):
     ) -> Message:
         """Return a new message.
 
-        Args:
-            message_type: Flower's name of its kind.
-            ttl: for how long it is good, in seconds; None for Flower's default.
+        message_type: Flower's name of its kind.
+        ttl: for how long it is good, in seconds; None for Flower's default.
         """
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
@@ -81,22 +75,13 @@ class InProcessGrid(Grid):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Return the ClientApp's reply to each message; an exception becomes an error reply.
-
-        Args:
-            messages: one after another.
-            timeout: not looked at.
-        """
+        """Return the ClientApp's reply to each message; an exception becomes an error reply."""
         due = list(messages)
         with cohort.played(message.metadata.dst_node_id - FIRST_NODE for message in due):
             return [self.execute(message) for message in due]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Return the ids of messages whose replies were computed, and are kept.
-
-        Args:
-            messages: one after another.
-        """
+        """Return the ids of messages whose replies were computed, and are kept."""
         ids = []
         for message in messages:
             reply = self.execute(message)

@@ -9,8 +9,7 @@ TIMEOUT = 5.0
 def listening(host: str, port: int, timeout: float = TIMEOUT) -> bool:
     """Return whether a program takes a connection on a port.
 
-    Args:
-        timeout: how long it has, in seconds.
+    timeout: how long it has, in seconds.
     """
     try:
         with socket.create_connection((host, port), timeout=timeout):

@@ -49,12 +49,7 @@ def _connections(process: psutil.Process) -> set[tuple[End, End]]:
 
 
 class Private:
-    """An ASGI app that passes on the requests of a process's descendants, and refuses all other.
-
-    Args:
-        app: that answers them.
-        ancestor: the process.
-    """
+    """An ASGI app that passes on the requests of a process's descendants, and refuses all other."""
 
     def __init__(self, app: ASGIApp, ancestor: psutil.Process) -> None:
         self._app = app
@@ -75,10 +70,8 @@ class Private:
 def starter(pid: int) -> psutil.Process:
     """Return the process that started this one.
 
-    Raises:
-        SystemExit: it did not start this one or has ended, so that this one is a child of the
-            system's first process by now: everybody descends from that one, which is therefore
-            never taken.
+    Raises SystemExit if it did not start this one or has ended, so that this one is a child of the
+    system's first process by now: everybody descends from that one, which is therefore never taken.
     """
     with suppress(psutil.NoSuchProcess):
         found = psutil.Process(pid)

@@ -52,8 +52,7 @@ CONNECTION = "private"
 def require_ray() -> None:
     """Check that Ray is installed, which only those who simulate need.
 
-    Raises:
-        InputError: it is not.
+    Raises InputError if it is not.
     """
     if find_spec("ray") is None:
         raise InputError(
@@ -66,11 +65,8 @@ def require_ray() -> None:
 def simulation(config: Config) -> Iterator[Submission]:
     """Start a private SuperLink, submit the run, and stop everything at the end.
 
-    Yields:
-        The run.
-
-    Raises:
-        FlowerError: the SuperLink does not start or refuses the run.
+    Raises FlowerError if the SuperLink does not start or refuses the run.
+    Yields: the run.
     """
     with (
         tempfile.TemporaryDirectory(prefix="fedsim-", dir=_folder()) as temporary,

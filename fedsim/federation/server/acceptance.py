@@ -52,14 +52,10 @@ def accept(
 ) -> dict[int, Message]:
     """Return the good replies by partition, sorted.
 
-    Args:
-        tolerated: how many clients may be missing.
-        needed: the client that may not, None for nobody.
-        asked: who was asked, None for everybody.
-        log_event: where missing clients are noted.
-
-    Raises:
-        ClientFailedError: with the clients' names, if too many or the needed one are missing.
+    needed: the client that may not, None for nobody.
+    asked: who was asked, None for everybody.
+    log_event: where missing clients are noted.
+    Raises ClientFailedError with the clients' names, if too many or the needed one are missing.
     """
     clients = batch.nodes if asked is None else list(asked)
     found = sort_out(answers, batch.nodes, clients, inspect)
@@ -100,12 +96,8 @@ def accept_round(
 ) -> Received:
     """Return the clients' good replies of a round.
 
-    Args:
-        secure: the exchange that the messages are masked by; None where the server sees them.
-        log_event: where missing clients are noted.
-
-    Raises:
-        ClientFailedError: as of `accept`.
+    secure: the exchange that the messages are masked by; None where the server sees them.
+    log_event: where missing clients are noted.
     """
     # Without its memory of a round the adversary could not go on.
     follows = at_server.seat(batch.config.audit.mode).follows
@@ -127,14 +119,7 @@ def accept_round(
 def accept_findings(
     batch: Batch, answers: Iterable[Message], rounds: int, log_event: LogEvent | None
 ) -> Message:
-    """Return the adversary's reply.
-
-    Args:
-        log_event: as of `accept`.
-
-    Raises:
-        ClientFailedError: as of `accept`.
-    """
+    """Return the adversary's reply."""
     config, needed = batch.config, None
     if at_server.seat(config.audit.mode).follows and Vantage.PARTICIPANT in vantages.measured(
         config.federation.vantage, config.audit.vantages
@@ -158,14 +143,7 @@ def accept_findings(
 
 
 def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | None) -> Floats:
-    """Return how far the target moves a sum, as its client says, float64 [T].
-
-    Args:
-        log_event: as of `accept`.
-
-    Raises:
-        ClientFailedError: as of `accept`.
-    """
+    """Return how far the target moves a sum, as its client says, float64 [T]."""
     batch = sending.batch
     config, client = batch.config, batch.challenge.client
     content = Sending(batch, sending.round, sending.arrays, sending.spent).to_everybody(
@@ -228,11 +206,8 @@ def _check_reply(batch: Batch, round: Round, secure: SecureSum | None, reply: Me
 def check_size(batch: Batch, round: Round, reply: Message) -> None:
     """Check that a sum is no longer than its client's can be, or within the grid.
 
-    Args:
-        reply: of the client, with a sum of the round's shape.
-
-    Raises:
-        ValueError: it is not.
+    reply: of the client, with a sum of the round's shape.
+    Raises ValueError if it is not.
     """
     sent = messages.only(messages.array_records(reply.content)[messages.REPLY])
     if round.grid is not None:

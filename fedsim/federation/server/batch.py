@@ -63,9 +63,6 @@ class Batch:
 
         Those that take part in it in any trial; where coins are secret the target, of whose coins
         no other knows, in all; and so the adversary, unless it sees its own rounds alone.
-
-        Args:
-            round: counts from 1.
         """
         rule, target = self.config.participation, self.challenge
         if rule.complete:
@@ -75,11 +72,7 @@ class Batch:
         return rule.asked(streams, round, target.client, target.adversary, every)
 
     def sends(self, partition: int, round: int) -> bool:
-        """Return whether a client that is asked sends a sum, or is the adversary and looks on.
-
-        Args:
-            round: counts from 1.
-        """
+        """Return whether a client that is asked sends a sum, or is the adversary and looks on."""
         return partition in self.config.participation.participants(round)
 
     def role(self, partition: int) -> Role:

@@ -40,8 +40,7 @@ class Checkpoint:
 def write(directory: RunDirectory, checkpoint: Checkpoint) -> None:
     """Write a checkpoint in place of the one before.
 
-    Args:
-        checkpoint: that is kept; it holds what was released, and nothing of a single client.
+    checkpoint: that is kept; it holds what was released, and nothing of a single client.
     """
     arrays: Arrays = {
         "round": np.asarray(checkpoint.round),
@@ -58,8 +57,7 @@ def write(directory: RunDirectory, checkpoint: Checkpoint) -> None:
 def read(directory: RunDirectory) -> Checkpoint | None:
     """Return where a training goes on; None from the beginning.
 
-    Raises:
-        InputError: the file is damaged, or of another run.
+    Raises InputError if the file is damaged, or of another run.
     """
     if not directory.has(FILE):
         return None

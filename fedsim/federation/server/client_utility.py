@@ -36,15 +36,11 @@ def rounds(last: int) -> list[int]:
 def measure(rules: GameRules, known: Federation, model: Tensor, round: int) -> dict[str, Floats]:
     """Return how well a model, and the clients' own after it, do.
 
-    Args:
-        model: float32 [1, P], of the first trial.
-        round: after which it is the model.
-
-    Returns:
-        Shares in [0, 1], [1, c] each: `client_accuracies` of the model on each client's records,
-        and where a client is the unit of privacy `own_model_accuracies` on the held-out records, of
-        what a client has before it is clipped and summed; `client_weights`, the shares of the
-        records looked at that each client has.
+    model: float32 [1, P], of the first trial.
+    Returns: shares in [0, 1], [1, c] each: `client_accuracies` of the model on each client's
+    records, and where a client is the unit of privacy `own_model_accuracies` on the held-out
+    records, of what a client has before it is clipped and summed; `client_weights`, the shares of
+    the records looked at that each client has.
     """
     looked_at = clients(rules.scheme.federation.clients)
     owned = [known.owned_by(client) for client in looked_at]
@@ -75,12 +71,7 @@ def _own_models(
 def joined(measured: list[dict[str, Floats]], looked_at: list[int]) -> dict[str, Floats]:
     """Return the measurements of all rounds as arrays of a transcript.
 
-    Args:
-        measured: as of `measure`, round by round; none for a batch without the first trial.
-        looked_at: after which rounds.
-
-    Returns:
-        What `measure` returns, [points, c], and `client_points` [points], the rounds.
+    Returns: what `measure` returns, [points, c], and `client_points` [points], the rounds.
     """
     if not measured:
         return {}

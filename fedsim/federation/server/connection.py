@@ -18,12 +18,8 @@ def connected(
 ) -> tuple[dict[int, int], Auditors]:
     """Return the node of every client, all of which hold the server's data, and the auditors.
 
-    Args:
-        grid: with a node for each client.
-        directory: of the run; where it names the clients' nodes, no others are let in.
-
-    Raises:
-        InputError: too few clients answer in time, or one holds other data.
+    directory: of the run; where it names the clients' nodes, no others are let in.
+    Raises InputError if too few clients answer in time, or one holds other data.
     """
     nodes, present, asked = connect(
         grid,

@@ -31,12 +31,8 @@ DISMISS_TIMEOUT = 30.0
 def train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) -> torch.Tensor:
     """Train what is left of a model; return it as it is after the last round, [P].
 
-    Args:
-        grid: with a node for each client.
-
-    Raises:
-        InputError: the directory is damaged, or what is left costs more than was agreed to.
-        ClientFailedError: a client is missing that may not be.
+    Raises InputError if the directory is damaged, or what is left costs more than was agreed to.
+    Raises ClientFailedError if a client is missing that may not be.
     """
     config, left_off = plan.config, checkpoint.read(directory)
     book = Ledger(config.scheme, directory)

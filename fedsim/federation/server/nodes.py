@@ -44,12 +44,8 @@ MOST_UNANSWERED = 8
 class Auditors:
     """The auditors of a run.
 
-    Args:
-        clients: the Flower nodes of the clients.
-        auditors: the Flower nodes of the auditors that are there.
-        log_event: where comings and goings are noted.
-        asked: the nodes that were asked who they are and did not answer yet, by message; None for
-            none.
+    log_event: where comings and goings are noted.
+    asked: the nodes that were asked who they are and did not answer yet, by message; None for none.
 
     Attributes:
         nodes: the Flower nodes of the auditors that are there.
@@ -86,8 +82,7 @@ class Auditors:
     def inform(self, grid: Grid, kind: str, content: Callable[[], RecordDict]) -> None:
         """Send every auditor a message; waits for nobody.
 
-        Args:
-            content: returns what one of them is sent.
+        content: returns what one of them is sent.
         """
         behind = Counter(self._awaited.values())
         for node in sorted(self.nodes):
@@ -98,8 +93,7 @@ class Auditors:
     def dismiss(self, grid: Grid, timeout: float) -> None:
         """Let the auditors fetch their last messages, then end the run.
 
-        Args:
-            timeout: how long they have, in seconds.
+        timeout: how long they have, in seconds.
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -154,11 +148,8 @@ class Auditors:
 def registered_nodes(directory: RunDirectory) -> dict[int, int] | None:
     """Return the node of each client, where a run's directory says which they are.
 
-    Returns:
-        Flower nodes by partition; None where it does not say.
-
-    Raises:
-        InputError: it says it in a way that cannot be read.
+    Returns: flower nodes by partition; None where it does not say.
+    Raises InputError if it says it in a way that cannot be read.
     """
     if not directory.has(REGISTERED):
         return None
@@ -178,21 +169,16 @@ def connect(
 ) -> tuple[dict[int, int], list[int], dict[str, int]]:
     """Return the nodes of a run, once every client's is there.
 
-    Args:
-        timeout: how long they have to connect, in seconds.
-        registered: the one node that each partition is believed of, so that a node which is
-            nobody's cannot stop a run by what it says; None where anybody is believed.
-        log_event: where the clients are named that are absent after PATIENCE seconds.
-
-    Returns:
-        The node of each partition; those of auditors; and those that were asked who they are and
-        have not answered, by message: once the clients are complete they can only be unsolicited
-        nodes, or auditors, who have INTRODUCTION seconds more.
-
-    Raises:
-        InputError: too few distinct partitions answer in time, or a partition is claimed by a
-            client's node that it is not.
-        RuntimeError: a node answers with an error while clients are missing.
+    timeout: how long they have to connect, in seconds.
+    registered: the one node that each partition is believed of, so that a node which is nobody's
+    cannot stop a run by what it says; None where anybody is believed.
+    log_event: where the clients are named that are absent after PATIENCE seconds.
+    Returns: the node of each partition; those of auditors; and those that were asked who they are
+    and have not answered, by message: once the clients are complete they can only be unsolicited
+    nodes, or auditors, who have INTRODUCTION seconds more.
+    Raises InputError if too few distinct partitions answer in time, or a partition is claimed by a
+    client's node that it is not.
+    Raises RuntimeError if a node answers with an error while clients are missing.
     """
     begun, named, complete = time.monotonic(), False, math.inf
 
@@ -291,17 +277,13 @@ def check_data(
 ) -> None:
     """Ask every client for the digest of its data, and compare it with what the server expects.
 
-    Args:
-        nodes: the Flower node of each partition.
-        digest: returns what is expected of a client, given whether its records themselves are told.
-        timeout: how long the clients have, in seconds.
-        log_event: where the clients are named whose records are protected, so that only place and
-            shape of theirs were compared.
-
-    Raises:
-        InputError: data are not what the server has for their clients, who are named: nobody would
-            notice, since each cuts its own files by index.
-        RuntimeError: a client does not answer.
+    digest: returns what is expected of a client, given whether its records themselves are told.
+    timeout: how long the clients have, in seconds.
+    log_event: where the clients are named whose records are protected, so that only place and shape
+    of theirs were compared.
+    Raises InputError if data are not what the server has for their clients, who are named: nobody
+    would notice, since each cuts its own files by index.
+    Raises RuntimeError if a client does not answer.
     """
     queries = [Message(RecordDict(), node, DIGEST) for node in nodes.values()]
     answers = grid.send_and_receive(queries, timeout=timeout)

@@ -35,9 +35,8 @@ def add(
 ) -> Noised:
     """Return a round's sum with the server's noise.
 
-    Args:
-        received: the clients' replies.
-        total: the sum of their messages, float64 of the round's shape; may be overwritten.
+    received: the clients' replies.
+    total: the sum of their messages, float64 of the round's shape; may be overwritten.
     """
 
     def measured() -> dict[str, Array]:
@@ -57,13 +56,9 @@ def summed(
 ) -> Floats:
     """Return the sum of the clients' messages, float64 of the round's shape.
 
-    Args:
-        received: the clients' replies.
-        secure: the exchange that the messages are masked by; None where the server sees them.
-        log_event: where clients that do not help to unmask are noted.
-
-    Raises:
-        SecureAggregationError: as of `SecureSum.unmask`.
+    received: the clients' replies.
+    secure: the exchange that the messages are masked by; None where the server sees them.
+    log_event: where clients that do not help to unmask are noted.
     """
     if secure is not None and round.grid is not None:
         by_node = {reply.metadata.src_node_id: reply for reply in received.replies.values()}

@@ -35,8 +35,7 @@ class Observations:
         Nothing of a training, which nobody attacks. A noise mechanism that says itself what an
         adversary learns is not asked about twice.
 
-        Args:
-            received: the clients' replies.
+        received: the clients' replies.
         """
         if self._batch.challenge is NOBODY:
             return

@@ -52,14 +52,7 @@ class Plan:
         return Path(self.config.run.out)
 
     def challenge(self, searched: Callable[[float], None] | None = None) -> Challenge:
-        """Return the target and who attacks it, searched for once in a process.
-
-        Args:
-            searched: is told the fraction of the pairs that the search has compared.
-
-        Raises:
-            InputError: as of `challenge.choose`, or the target's client joins no round.
-        """
+        """Return the target and who attacks it, searched for once in a process."""
         chosen, rounds = challenge.choose(self.config, searched), self.config.training.rounds
         there = map(self.config.participation.participants, range(1, rounds + 1))
         if chosen is not challenge.NOBODY and not any(chosen.client in each for each in there):
@@ -73,8 +66,7 @@ class Plan:
     def federation(self) -> Federation:
         """Return the data, the model and the device, with work in blocks that fit in memory.
 
-        Raises:
-            InputError: not even one example's does.
+        Raises InputError if not even one example's does.
         """
         config = self.config
         known = federation.load(config)
@@ -85,23 +77,12 @@ class Plan:
         return known
 
     def begin(self, searched: Callable[[float], None] | None = None) -> RunDirectory:
-        """Return the run's directory, made if it is not there, after the search for the target.
-
-        Args:
-            searched: is told the fraction of the pairs that the search has compared.
-
-        Raises:
-            InputError: as of `challenge.choose`, or the directory holds something else.
-        """
+        """Return the run's directory, made if it is not there, after the search for the target."""
         self.challenge(searched)
         return RunDirectory.create(self.path, self.config)
 
     def left(self, directory: RunDirectory) -> "Plan":
-        """Return the plan of what a directory's finished batches leave.
-
-        Raises:
-            InputError: as of `budget.plan` and `batches.ranges`.
-        """
+        """Return the plan of what a directory's finished batches leave."""
         kept = checkpoint.read(directory)
         done = 0 if kept is None else kept.round
         rounds = budget.plan(self.config, self.noise_multiplier, directory, done)
@@ -111,12 +92,9 @@ class Plan:
 def prepare(config: Config) -> Plan:
     """Return the plan of an experiment, with nothing written.
 
-    Args:
-        config: the experiment, whose `run.out` is the directory. The batches of a run that this
-            directory holds stay as small as they are there.
-
-    Raises:
-        InputError: for what is wrong with it.
+    config: the experiment, whose `run.out` is the directory. The batches of a run that this
+    directory holds stay as small as they are there.
+    Raises InputError for what is wrong with it.
     """
     check(config)
     fitting = _fitting(config)
@@ -129,8 +107,7 @@ def preflight(config: Config) -> Plan:
 
     The noise multiplier is searched for here and nowhere else.
 
-    Raises:
-        InputError: its noise, its budget or its report is impossible.
+    Raises InputError if its noise, its budget or its report is impossible.
     """
     nominal = privacy.noise_multiplier(config.scheme)
     made = Plan(config, nominal, config.training.rounds, tuple(batches.ranges(config)))
@@ -149,11 +126,7 @@ def default_directory(run: RunConfig) -> Path:
 
 
 def check(config: Config) -> None:
-    """Check for what would fail in the middle of a run.
-
-    Raises:
-        InputError: something would.
-    """
+    """Check for what would fail in the middle of a run. Raises InputError if something would."""
     ServerOptimizer(config.training, config.data.records)
     schedules.factor(config.training, 1)
     if config.run.job == "training":
@@ -189,8 +162,7 @@ def _check_aggregation(
 def check_rounding(scheme: Scheme, nominal: float, parameters: int) -> None:
     """Check that the integers of distributed trust are fine enough for its noise.
 
-    Raises:
-        InputError: they are too coarse.
+    Raises InputError if they are too coarse.
     """
     if scheme.federation.trust.model.summed_securely:
         delta = scheme.privacy.delta

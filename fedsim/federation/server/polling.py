@@ -19,9 +19,7 @@ INTERVAL = 0.2
 class PollingGrid(Grid):
     """Another Grid, with a shorter wait for replies.
 
-    Args:
-        grid: that sends and receives.
-        interval: between the first questions for replies, in seconds.
+    interval: between the first questions for replies, in seconds.
     """
 
     def __init__(self, grid: Grid, interval: float = INTERVAL) -> None:
@@ -47,9 +45,8 @@ class PollingGrid(Grid):
     ) -> Message:
         """Return a new message.
 
-        Args:
-            message_type: Flower's name of its kind.
-            ttl: for how long it is good, in seconds; None for Flower's default.
+        message_type: Flower's name of its kind.
+        ttl: for how long it is good, in seconds; None for Flower's default.
         """
         return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
 
@@ -70,11 +67,8 @@ class PollingGrid(Grid):
     ) -> Iterable[Message]:
         """Return the replies to messages that are sent.
 
-        Args:
-            timeout: how long replies have, in seconds; None to wait for all.
-
-        Returns:
-            Those that came, with an error reply for each message whose node is gone.
+        timeout: how long replies have, in seconds; None to wait for all.
+        Returns: those that came, with an error reply for each message whose node is gone.
         """
         sent = list(messages)
         # None for a message that Flower could not take.

@@ -57,9 +57,7 @@ class ResumableDPSGD(DPSGD):
     def checkpoint(self, arrays: ArrayRecord, server_round: int) -> Checkpoint:
         """Return all that the next round depends on.
 
-        Args:
-            arrays: the model after the round.
-            server_round: Flower's number of the round, from 1 in every start.
+        server_round: Flower's number of the round, from 1 in every start.
         """
         assert self._release is not None
         return Checkpoint(
@@ -74,13 +72,10 @@ class ResumableDPSGD(DPSGD):
     ) -> Iterable[Message]:
         """Return the clients' messages, as DPSGD does.
 
-        Args:
-            server_round: Flower's number of the round.
-            arrays: the model, float32 [1, P].
-            config: Flower's, not looked at.
-
-        Raises:
-            BudgetExceededError: the round would exceed privacy.stop-at.
+        server_round: Flower's number of the round.
+        arrays: the model, float32 [1, P].
+        config: Flower's, not looked at.
+        Raises BudgetExceededError if the round would exceed privacy.stop-at.
         """
         return super().configure_train(self.done + server_round, arrays, config, grid)
 
@@ -89,11 +84,8 @@ class ResumableDPSGD(DPSGD):
     ) -> tuple[ArrayRecord, MetricRecord]:
         """Release the noisy sum and step with it, as DPSGD does.
 
-        Args:
-            server_round: Flower's number of the round.
-
-        Returns:
-            The next model, and the clients' computing time together.
+        server_round: Flower's number of the round.
+        Returns: the next model, and the clients' computing time together.
         """
         return super().aggregate_train(self.done + server_round, replies)
 
@@ -116,13 +108,10 @@ class ResumableDPSGD(DPSGD):
     ) -> Iterable[Message]:
         """Inform auditors of the final model, as DPSGD does.
 
-        Args:
-            server_round: Flower's number of the round.
-            arrays: the model, float32 [1, P].
-            config: Flower's, not looked at.
-
-        Returns:
-            No messages: nobody concludes anything from the model of a training.
+        server_round: Flower's number of the round.
+        arrays: the model, float32 [1, P].
+        config: Flower's, not looked at.
+        Returns: no messages: nobody concludes anything from the model of a training.
         """
         return super().configure_evaluate(self.done + server_round, arrays, config, grid)
 
@@ -131,10 +120,7 @@ class ResumableDPSGD(DPSGD):
     ) -> MetricRecord | None:
         """Take in the answers to it, as DPSGD does.
 
-        Args:
-            server_round: Flower's number of the round.
-
-        Returns:
-            No time; None before the last round.
+        server_round: Flower's number of the round.
+        Returns: no time; None before the last round.
         """
         return super().aggregate_evaluate(self.done + server_round, replies)

@@ -66,13 +66,9 @@ class DPSGD(Strategy):
 
         The round is charged first: once its messages are out it may be seen.
 
-        Args:
-            server_round: counts from 1.
-            arrays: the model, float32 [T, P].
-            config: Flower's, not looked at.
-
-        Raises:
-            BudgetExceededError: the round would exceed privacy.stop-at.
+        arrays: the model, float32 [T, P].
+        config: Flower's, not looked at.
+        Raises BudgetExceededError if the round would exceed privacy.stop-at.
         """
         self._charge(server_round)
         self._round = self._begin(server_round, arrays, grid)
@@ -85,14 +81,8 @@ class DPSGD(Strategy):
     ) -> tuple[ArrayRecord, MetricRecord]:
         """Release r = sum of the clients' messages + the server's noise; step with r / n.
 
-        Args:
-            server_round: counts from 1.
-
-        Returns:
-            The next model, and the clients' computing time.
-
-        Raises:
-            ClientFailedError: a client is missing that may not be, or its sum is false.
+        Returns: the next model, and the clients' computing time.
+        Raises ClientFailedError if a client is missing that may not be, or its sum is false.
         """
         assert self._round is not None
         received = self._accept(self._round, replies)
@@ -111,10 +101,9 @@ class DPSGD(Strategy):
 
         They go to whoever concludes from them: a client that has nothing more to do is not asked.
 
-        Args:
-            server_round: counts from 1; none before the last.
-            arrays: the model, float32 [T, P].
-            config: Flower's, not looked at.
+        server_round: counts from 1; none before the last.
+        arrays: the model, float32 [T, P].
+        config: Flower's, not looked at.
         """
         if server_round < self.last_round:
             return []
@@ -127,14 +116,7 @@ class DPSGD(Strategy):
     ) -> MetricRecord | None:
         """Check that the adversary received the final model; nobody says anything of its data.
 
-        Args:
-            server_round: counts from 1.
-
-        Returns:
-            The adversary's computing time; None before the last round.
-
-        Raises:
-            ClientFailedError: as of `acceptance.accept`.
+        Returns: the adversary's computing time; None before the last round.
         """
         if server_round < self.last_round:
             return None
@@ -159,9 +141,6 @@ class DPSGD(Strategy):
         node's; arrays of other vantages than the configured one have it in their names. With
         `audit.bayesian-pairs`, also what the clients found of their own records,
         `bayesian_distances` [E, k, pairs].
-
-        Raises:
-            ClientFailedError: as of `acceptance.accept_findings`.
         """
         node = self.batch.nodes[self.batch.challenge.adversary]
         query = Message(RecordDict(), node, f"{MessageType.QUERY}.findings")
@@ -267,8 +246,7 @@ class DPSGD(Strategy):
     def _released(self, round: int, received: Received, total: Floats) -> Release:
         """Round the sum to what clients are sent: the model is stepped with that, to the last bit.
 
-        Raises:
-            ClientFailedError: where float32 cannot hold it.
+        Raises ClientFailedError where float32 cannot hold it.
         """
         aggregate = total.astype(np.float32)
         if not np.isfinite(aggregate).all():

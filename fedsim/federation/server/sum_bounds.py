@@ -34,17 +34,12 @@ def clipped_parts(
 ) -> int:
     """Return of how many clipped gradients, or updates, a client's clean sum is made at most.
 
-    Args:
-        unit: what neighbouring federations differ in, one record or all data of one
-            client.
-        known: the federation's data.
-        planted: how many of the configured canaries are in this client's records.
-
-    Returns:
-        Its records, or n where the server does not read them, the copies of a crafted challenge
-        that only one world has, planted canaries, and one more for a canary of its own that it need
-        not speak of; 1 and the canaries at client level, where the client's whole update is
-        clipped.
+    unit: what neighbouring federations differ in, one record or all data of one client.
+    planted: how many of the configured canaries are in this client's records.
+    Returns: its records, or n where the server does not read them, the copies of a crafted
+    challenge that only one world has, planted canaries, and one more for a canary of its own that
+    it need not speak of; 1 and the canaries at client level, where the client's whole update is
+    clipped.
     """
     own = 1
     if unit == "record":
@@ -66,12 +61,8 @@ def longest_sum(
 ) -> Floats:
     """Return how long the message of a client can be in every trial, noise included.
 
-    Args:
-        known: the federation's data.
-        noise_std: [T], of the noise that each of the trials has in a step if clients add it.
-
-    Returns:
-        [T]; infinity where nothing is clipped.
+    noise_std: [T], of the noise that each of the trials has in a step if clients add it.
+    Returns: [T]; infinity where nothing is clipped.
     """
     training = rules.scheme.training
     if not training.clipping:

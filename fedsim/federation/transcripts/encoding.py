@@ -67,12 +67,9 @@ class _Shelf:
 def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
     """Return a round as JSON values and arrays.
 
-    Returns:
-        Its text, with places in a table of arrays; and the arrays in the table's order,
-        little-endian.
-
-    Raises:
-        InputError: an array or a value is of a kind that a transcript does not keep.
+    Returns: its text, with places in a table of arrays; and the arrays in the table's order,
+    little-endian.
+    Raises InputError if an array or a value is of a kind that a transcript does not keep.
     """
     shelf = _Shelf()
     text: dict[str, Any] = {
@@ -108,15 +105,10 @@ def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], list[npt.NDAr
 def unpacked(payload: memoryview) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
     """Return the text and the arrays of a record.
 
-    Args:
-        payload: an 8-byte length, JSON of that length, then the bytes of the arrays that it
-            describes.
-
-    Returns:
-        The text, and arrays that share the payload's memory.
-
-    Raises:
-        ValueError: it is not as it says; other errors of `reading.DAMAGE` for what is no such JSON.
+    payload: an 8-byte length, JSON of that length, then the bytes of the arrays that it describes.
+    Returns: the text, and arrays that share the payload's memory.
+    Raises ValueError if it is not as it says; other errors of `reading.DAMAGE` for what is no such
+    JSON.
     """
     if len(payload) < 8:
         raise ValueError("it is too short")
@@ -147,12 +139,9 @@ def unpacked(payload: memoryview) -> tuple[dict[str, Any], list[npt.NDArray[Any]
 def unpacked_round(text: Mapping[str, Any], arrays: list[npt.NDArray[Any]]) -> ObservedRound:
     """Return the round of a record; the inverse of `packed_round`.
 
-    Args:
-        arrays: of the record, in its table's order.
-
-    Raises:
-        ValueError: a value is not what belongs there; other errors of `reading.DAMAGE` for one that
-            is missing.
+    arrays: of the record, in its table's order.
+    Raises ValueError if a value is not what belongs there; other errors of `reading.DAMAGE` for one
+    that is missing.
     """
 
     def taken(places: Mapping[str, Any]) -> Arrays:
@@ -234,11 +223,7 @@ def _scalar(value: Any) -> Scalar:
 
 
 def whole_of(value: Any) -> int:
-    """Return a value that must be a whole number.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Return a value that must be a whole number. Raises ValueError if it is none."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{value!r} stands where a whole number belongs")
     return value
@@ -258,11 +243,7 @@ def _real(value: Any) -> float:
 
 
 def text_of(value: Any) -> str:
-    """Return a value that must be text.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Return a value that must be text. Raises ValueError if it is none."""
     if not isinstance(value, str):
         raise ValueError(f"{value!r} stands where text belongs")
     return value

@@ -50,11 +50,7 @@ class Record:
     place: str
 
     def facts(self) -> Facts:
-        """Return what the header says.
-
-        Raises:
-            InputError: it is no header, or malformed.
-        """
+        """Return what the header says. Raises InputError if it is no header, or malformed."""
         text, _ = self._unpacked()
         try:
             if self.kind != HEADER:
@@ -72,8 +68,7 @@ class Record:
     def incomplete(self) -> str:
         """Return why rounds are missing, as the end says; "" where it says nothing.
 
-        Raises:
-            InputError: it is malformed.
+        Raises InputError if it is malformed.
         """
         text, _ = self._unpacked()
         return str(text.get("incomplete", ""))
@@ -81,18 +76,13 @@ class Record:
     def resumable(self) -> bool:
         """Return whether the end says that another writer may go on.
 
-        Raises:
-            InputError: it is malformed.
+        Raises InputError if it is malformed.
         """
         text, _ = self._unpacked()
         return text.get("resumable") is True
 
     def round(self) -> ObservedRound:
-        """Return the round.
-
-        Raises:
-            InputError: it is malformed.
-        """
+        """Return the round. Raises InputError if it is malformed."""
         text, arrays = self._unpacked()
         try:
             return unpacked_round(text, arrays)
@@ -114,16 +104,11 @@ class Record:
 class Scan:
     """Walks over the whole records of a file, and remembers where it stands.
 
-    Args:
-        file: open, unbuffered.
-        path: of the file, for messages.
+    Raises InputError if it is no transcript, or of another version.
 
     Attributes:
         position: bytes up to the end of the last whole record.
         digest: the checksum of that record.
-
-    Raises:
-        InputError: it is no transcript, or of another version.
     """
 
     def __init__(self, file: io.FileIO, path: Path) -> None:
@@ -147,12 +132,9 @@ class Scan:
 
         A record that its writer cuts off meanwhile is one that is not finished.
 
-        Args:
-            only: the kinds whose payloads are read and checked; without the others it is a quick
-                walk to the end.
-
-        Raises:
-            InputError: a record is damaged or out of place.
+        only: the kinds whose payloads are read and checked; without the others it is a quick walk
+        to the end.
+        Raises InputError if a record is damaged or out of place.
         """
         size = os.fstat(self._file.fileno()).st_size
         overhead = PREFIX.size + GUARD
@@ -201,8 +183,7 @@ class Scan:
 def opened(path: Path) -> io.FileIO:
     """Return a file opened to read, unbuffered: a buffer keeps what the next writer has cut off.
 
-    Raises:
-        InputError: it cannot be opened.
+    Raises InputError if it cannot be opened.
     """
     try:
         return path.open("rb", buffering=0)
@@ -246,9 +227,5 @@ def write_bytes(file: io.FileIO, content: bytes) -> None:
 
 
 def guard(digest: bytes, prefix: bytes) -> bytes:
-    """Return the short checksum of a record's beginning.
-
-    Args:
-        digest: the checksum of the record before.
-    """
+    """Return the short checksum of a record's beginning."""
     return hashlib.sha256(digest + prefix).digest()[:GUARD]

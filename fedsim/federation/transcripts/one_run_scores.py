@@ -18,13 +18,10 @@ def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> S
 
     Rounds that it missed add nothing: a score is the sum over those it saw.
 
-    Args:
-        data_root: where this machine has the records, for scores that are made with them; "" for
-            where the run's configuration says.
-
-    Raises:
-        InputError: the transcript is of something else, of a run without canaries, or without a
-            sum.
+    data_root: where this machine has the records, for scores that are made with them; "" for where
+    the run's configuration says.
+    Raises InputError if the transcript is of something else, of a run without canaries, or without
+    a sum.
     """
     found: dict[int, Tensor] = {}
     previous: dict[int, ObservedRound] = {}

@@ -13,16 +13,12 @@ from fedsim.federation.transcripts.records import ObservedRound, Transcript
 class Reader:
     """Reads a transcript round by round, as far as it goes; it may be growing.
 
-    Args:
-        path: of the file.
+    Raises InputError if the file is missing, damaged, or ends before its header.
 
     Attributes:
         facts: of the header.
         ended: as of `Transcript`, of what was read so far.
         incomplete: as of `Transcript`, of what was read so far.
-
-    Raises:
-        InputError: the file is missing, damaged, or ends before its header.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,8 +43,7 @@ class Reader:
     def rounds(self) -> Iterator[ObservedRound]:
         """Yield the whole rounds that were not read yet.
 
-        Raises:
-            InputError: a record is damaged; the message names it.
+        Raises InputError if a record is damaged; the message names it.
         """
         for record in self._scan.records():
             if record.kind == END:
@@ -65,8 +60,7 @@ class Reader:
 def read(path: Path) -> Transcript:
     """Return a whole transcript. A torn last record is dropped, and counted in `torn`.
 
-    Raises:
-        InputError: it is missing or damaged; the message names the record.
+    Raises InputError if it is missing or damaged; the message names the record.
     """
     with Reader(path) as reader:
         rounds = tuple(reader.rounds())
@@ -83,12 +77,8 @@ def follow(
 
     Ends when the recorder says so, or when it is to stop and nothing whole is left.
 
-    Args:
-        interval: between two looks, in seconds.
-        stop: returns True when following is to stop.
-
-    Raises:
-        InputError: as of `read`.
+    interval: between two looks, in seconds.
+    stop: returns True when following is to stop.
     """
     if not wait_for_header(path, interval=interval, stop=stop):
         return
@@ -106,15 +96,9 @@ def wait_for_header(
 ) -> bool:
     """Wait until a transcript has its header.
 
-    Args:
-        interval: between two looks, in seconds.
-        stop: returns True when waiting is to stop.
-
-    Returns:
-        False if it stopped before that.
-
-    Raises:
-        InputError: as of `Reader`.
+    interval: between two looks, in seconds.
+    stop: returns True when waiting is to stop.
+    Returns: false if it stopped before that.
     """
     while not _has_header(path):
         if stop():
@@ -124,11 +108,7 @@ def wait_for_header(
 
 
 def has_ended(path: Path) -> bool:
-    """Return whether a recorder said that nothing follows.
-
-    Raises:
-        InputError: as of `Reader`.
-    """
+    """Return whether a recorder said that nothing follows."""
     with opened(path) as file:
         return any(record.kind == END for record in Scan(file, path).records(only=()))
 

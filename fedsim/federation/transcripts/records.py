@@ -28,6 +28,8 @@ Value = Scalar | None | list[int] | list[float]
 class Facts:
     """Who recorded what, in the first record of a transcript.
 
+    Raises InputError if there is no such vantage.
+
     Attributes:
         vantage: "server" (sees every reply), "participant" (sees global models and its own
             messages), "auditor" (a participant that joined to audit) or "loop" (sees every step of
@@ -38,9 +40,6 @@ class Facts:
             server.
         run: the run that was recorded, where its recorder knows it.
         versions: of the packages that matter, by name.
-
-    Raises:
-        InputError: there is no such vantage.
     """
 
     vantage: str

@@ -38,13 +38,8 @@ class Writer:
     and a last record that says that the run may be taken up again. Each record is on the disk when
     `append` returns.
 
-    Args:
-        path: of the file.
-        facts: of the header.
-
-    Raises:
-        InputError: the file is no transcript, is damaged, has ended, holds other facts, or is being
-            written by somebody else.
+    Raises InputError if the file is no transcript, is damaged, has ended, holds other facts, or is
+    being written by somebody else.
     """
 
     def __init__(self, path: Path, facts: Facts) -> None:
@@ -73,19 +68,17 @@ class Writer:
     def append(self, observed: ObservedRound) -> None:
         """Append one round.
 
-        Raises:
-            InputError: an array is not numeric, or the record too large.
-            OSError: it cannot be written; the file is as before.
+        Raises InputError if an array is not numeric, or the record too large.
+        Raises OSError if it cannot be written; the file is as before.
         """
         self._append(ROUND, *packed_round(observed))
 
     def end(self, incomplete: str = "", *, resumable: bool = False) -> None:
         """Say that nothing follows, and close the file.
 
-        Args:
-            incomplete: why rounds are missing; "" if none are.
-            resumable: whether another writer may go on all the same, because what ended was the run
-                and not the recording.
+        incomplete: why rounds are missing; "" if none are.
+        resumable: whether another writer may go on all the same, because what ended was the run and
+        not the recording.
         """
         self._append(END, {"incomplete": incomplete, "resumable": resumable}, [])
         self.close()

@@ -31,11 +31,7 @@ def adds_up(noise_source: str) -> bool:
 
 
 def times(counts: Counts, trainings: int) -> Counts:
-    """Return the rounds of several trainings.
-
-    Args:
-        counts: the rounds of each of them.
-    """
+    """Return the rounds of several trainings."""
     return Counter({kind: count * trainings for kind, count in counts.items()})
 
 
@@ -98,8 +94,7 @@ def rounded_up(count: int) -> int:
     To the next multiple of a power of two, so that there are 16 values between a number and its
     double.
 
-    Args:
-        count: at least 0.
+    count: at least 0.
     """
     unit = 1 << max(0, count.bit_length() - 5)
     return -(-count // unit) * unit

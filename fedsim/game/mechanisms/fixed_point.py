@@ -107,11 +107,8 @@ class FixedPoint:
 
         Sums of points are points, to the last bit: their integers are far below 2^53.
 
-        Args:
-            values: points of the grid, of any shape.
-
-        Raises:
-            OutOfRangeError: one is beyond `limit`, or NaN.
+        values: points of the grid, of any shape.
+        Raises OutOfRangeError if one is beyond `limit`, or NaN.
         """
         largest = np.abs(values).max(initial=0)
         if not largest <= self.limit:  # NaN is not, either
@@ -129,11 +126,8 @@ class FixedPoint:
     def check_range(self, words: Words, messages: int) -> None:
         """Check that integers can be the sum of so many messages: |w| <= m c/g.
 
-        Args:
-            words: the integers modulo 2^32.
-
-        Raises:
-            ValueError: they cannot.
+        words: the integers modulo 2^32.
+        Raises ValueError if they cannot.
         """
         most = messages << (self.bits - 1)
         values = words.view(np.int32)
@@ -143,8 +137,7 @@ class FixedPoint:
     def total_variation(self, rounds: int) -> float:
         """Return tau: how far a training is from the Gaussian mechanism, as the module says.
 
-        Returns:
-            0 to 1; 0.0 where it is below what a double can hold.
+        Returns: 0 to 1; 0.0 where it is below what a double can hold.
         """
         each = _aliasing(self.share_std / self.step, self.clients)
         refused = self.clients * math.erfc(TAIL / math.sqrt(2))
@@ -167,14 +160,9 @@ def choose(
 ) -> FixedPoint:
     """Return the finest grid on which no sum of all clients' messages can wrap.
 
-    Args:
-        sensitivity: Delta, of a sum that is not rounded.
-        records: n, of how many clipped gradients a client's sum is made at most.
-        clients: m, the most that are summed.
-        expected: how many clients together add the noise; None for all m.
-
-    Raises:
-        InputError: no grid has room for noise that large, or for so many clients.
+    records: n, of how many clipped gradients a client's sum is made at most.
+    expected: how many clients together add the noise; None for all m.
+    Raises InputError if no grid has room for noise that large, or for so many clients.
     """
     bits = message_bits(clients)
     if bits < 2:
@@ -196,11 +184,7 @@ def choose(
 
 
 def agreed(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoint:
-    """Return the grid that the clients and the server of a federation all come to by themselves.
-
-    Raises:
-        InputError: as of `choose`.
-    """
+    """Return the grid that the clients and the server of a federation all come to by themselves."""
     training = scheme.training
     return choose(
         noise_multiplier,
@@ -217,11 +201,8 @@ def agreed(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoi
 def check(fixed_point: FixedPoint, rounds: int, delta: float, epsilon: float) -> None:
     """Check that what rounding may give away is negligible beside delta.
 
-    Args:
-        epsilon: at delta, of all rounds, at the vantage point where it is largest.
-
-    Raises:
-        InputError: it is not.
+    epsilon: at delta, of all rounds, at the vantage point where it is largest.
+    Raises InputError if it is not.
     """
     tau = fixed_point.total_variation(rounds)  # above 0, because a client may refuse
     leaked = math.log(tau) + float(np.logaddexp(0.0, epsilon))

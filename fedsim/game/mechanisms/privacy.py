@@ -27,11 +27,8 @@ def noise_multiplier(scheme: Scheme) -> float:
     with the configured colluders, and for the case that as many clients as are tolerated are
     missing in every round. A noise multiplier that is given is taken as it is.
 
-    Returns:
-        0 for noise that is no multiple of a sensitivity.
-
-    Raises:
-        InputError: no noise multiplier reaches the target.
+    Returns: 0 for noise that is no multiple of a sensitivity.
+    Raises InputError if no noise multiplier reaches the target.
     """
     privacy, federation = scheme.privacy, scheme.federation
     if privacy.noise_multiplier:
@@ -105,8 +102,7 @@ def describe(scheme: Scheme, nominal: float, vantage: Vantage | None = None) -> 
     tolerated. Without clipping there is no sensitivity that the noise could be a multiple of: it is
     0.
 
-    Args:
-        vantage: towards whom a client is worst off; None for the configured one.
+    vantage: towards whom a client is worst off; None for the configured one.
     """
     first, *others = histories(scheme.participation, scheme.training.rounds)
     described = _releases(scheme, nominal, first)

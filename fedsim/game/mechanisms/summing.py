@@ -9,8 +9,7 @@ from fedsim.privacy import mechanism
 def grid(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoint | None:
     """Return the grid of clients' messages; None where they are sent as floating-point numbers.
 
-    Raises:
-        InputError: where no grid has room for the noise.
+    Raises InputError where no grid has room for the noise.
     """
     if not scheme.federation.trust.model.summed_securely:
         return None
@@ -18,11 +17,7 @@ def grid(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoint
 
 
 def sensitivity(scheme: Scheme, noise_multiplier: float, parameters: int) -> float:
-    """Return how far the target moves the sum, rounding included: what noise is a multiple of.
-
-    Raises:
-        InputError: as of `grid`.
-    """
+    """Return how far the target moves the sum, rounding included: what noise is a multiple of."""
     found = grid(scheme, noise_multiplier, parameters)
     if found is not None:
         return found.sensitivity

@@ -14,9 +14,8 @@ EXACT = (Vantage.SERVER, Vantage.PARTICIPANT)
 def measured(configured_vantage: Vantage, vantages: str) -> tuple[Vantage, ...]:
     """Return the vantage points whose beliefs are computed, the configured one first.
 
-    Args:
-        configured_vantage: where the adversary sits.
-        vantages: whose beliefs are computed: "configured" or "all".
+    configured_vantage: where the adversary sits.
+    vantages: whose beliefs are computed: "configured" or "all".
     """
     primary = configured_vantage
     if vantages == "configured":
@@ -41,11 +40,10 @@ def tells_noise(
 ) -> bool:
     """Return whether the auditor of an oracle audit asks a client for the noise that it added.
 
-    Args:
-        federation: who holds the records, who adds the noise, where the adversary sits.
-        target_client: whether the client holds the challenge, or is it.
-        adversary: whether it is the curious participant.
-        colluder: whether it tells its noise.
+    federation: who holds the records, who adds the noise, where the adversary sits.
+    target_client: whether the client holds the challenge, or is it.
+    adversary: whether it is the curious participant.
+    colluder: whether it tells its noise.
     """
     return any(
         federation.trust.model.hides(vantage, target_client, adversary, colluder)

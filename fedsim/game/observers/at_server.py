@@ -21,13 +21,9 @@ SEATS: Mapping[str, type[Seat]] = {
 def seat(audit_mode: str) -> type[Seat]:
     """Return who looks at the server.
 
-    Args:
-        audit_mode: how the belief is computed: as the "participant" must, from what it
-            receives and knows, or by an "oracle" from the noise, which the auditor of a
-            campaign reads.
-
-    Raises:
-        InputError: there is no such seat.
+    audit_mode: how the belief is computed: as the "participant" must, from what it receives and
+    knows, or by an "oracle" from the noise, which the auditor of a campaign reads.
+    Raises InputError if there is no such seat.
     """
     return lookup(SEATS, audit_mode, "audit.mode")
 
@@ -35,13 +31,11 @@ def seat(audit_mode: str) -> type[Seat]:
 def is_exact(local_steps: int, adversary_rounds: str, audit_mode: str, vantage: Vantage) -> bool:
     """Return whether the log-odds at a vantage point are the exact posterior's.
 
-    Args:
-        local_steps: noisy steps that a client takes on its own model within a round.
-        adversary_rounds: which rounds the curious client is asked in: "every" one, or
-            its "own", in which it is sampled.
-        audit_mode: how the belief is computed: as the "participant" must, from what it
-            receives and knows, or by an "oracle" from the noise, which the auditor of a
-            campaign reads.
+    local_steps: noisy steps that a client takes on its own model within a round.
+    adversary_rounds: which rounds the curious client is asked in: "every" one, or its "own", in
+    which it is sampled.
+    audit_mode: how the belief is computed: as the "participant" must, from what it receives and
+    knows, or by an "oracle" from the noise, which the auditor of a campaign reads.
     """
     exact = vantage in vantages.EXACT and local_steps == 1
     if vantage is Vantage.PARTICIPANT and adversary_rounds == "own":
@@ -52,8 +46,7 @@ def is_exact(local_steps: int, adversary_rounds: str, audit_mode: str, vantage: 
 def check(config: Config) -> None:
     """Check that the adversary at the server knows what it needs, and looks where it is to.
 
-    Raises:
-        InputError: it does not.
+    Raises InputError if it does not.
     """
     found, primary = seat(config.audit.mode), config.federation.vantage
     if not (

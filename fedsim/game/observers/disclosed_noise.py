@@ -32,18 +32,14 @@ def measure(
     posterior, with s = (B <b g + (1 - b) g', g> + <w, g> - |g|^2/2)/sigma^2 and the same with g'.
     Without any w the contribution itself is seen, and the ratio may be infinite.
 
-    Args:
-        present: g, the clipped gradient of the challenge record, float64 [T, P].
-        absent: g', that of its replacement, float64 [T, P]; None if there is none.
-        noises: by source, the parts of all noise, float64 [T, P], of which inner products are taken
-            one by one and once for everybody.
-        worlds: b, bool [T].
-        participation: B, bool [T]; None if the record surely takes part.
-        unknowns: which of the parts are the w of a vantage point.
-
-    Raises:
-        ValueError: the noise of a source of a vantage point is missing, disclosed twice, or not
-            [T, P].
+    present: g, the clipped gradient of the challenge record, float64 [T, P].
+    absent: g', that of its replacement, float64 [T, P]; None if there is none.
+    noises: by source, the parts of all noise, float64 [T, P], of which inner products are taken one
+    by one and once for everybody.
+    worlds: b, bool [T].
+    participation: B, bool [T]; None if the record surely takes part.
+    Raises ValueError if the noise of a source of a vantage point is missing, disclosed twice, or
+    not [T, P].
     """
     difference = present if absent is None else present - absent
     sensitivity, present_norm = _norm(difference), _norm(present)
@@ -105,8 +101,7 @@ def _with_noise(
 def nothing(noise_std: Tensor) -> Step:
     """Return a step that says nothing, because the record's client was missing.
 
-    Args:
-        noise_std: sigma of the noise that a vantage point does not know, float64 [T].
+    noise_std: sigma of the noise that a vantage point does not know, float64 [T].
     """
     zero = torch.zeros_like(noise_std)
     return Step(zero, zero, noise_std, zero, zero)

@@ -82,11 +82,8 @@ class Memory:
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], device: torch.device) -> "Memory":
         """Return the memory of named arrays, the inverse of `to_arrays`.
 
-        Args:
-            device: where the hypotheses go.
-
-        Raises:
-            KeyError: an array is missing.
+        device: where the hypotheses go.
+        Raises KeyError if an array is missing.
         """
         tensors = {name.replace("-", "_"): torch.tensor(array) for name, array in arrays.items()}
         pending = None

@@ -35,8 +35,7 @@ class NoiseWatch:
     What is said of all series together does not depend on which were seen so far: a client whose
     messages come late was counted from the beginning.
 
-    Args:
-        clients: how many clients' messages may be looked at beside the sums, from client 0 on.
+    clients: how many clients' messages may be looked at beside the sums, from client 0 on.
     """
 
     def __init__(self, clients: int = 0) -> None:
@@ -54,10 +53,8 @@ class NoiseWatch:
     ) -> None:
         """Take in a round.
 
-        Args:
-            released: [P], the sum.
-            messages: [P] of each client, where the auditor is sent them.
-            own_std: of the noise that a client claims of its message.
+        released: [P], the sum.
+        messages: [P] of each client, where the auditor is sent them.
         """
         self._one(SUM, released, std)
         for client, sent in messages.items():
@@ -70,11 +67,8 @@ class NoiseWatch:
 
         All of them hold together, after every round, with this confidence.
 
-        Args:
-            confidence: in (0, 1).
-
-        Raises:
-            InputError: an impossible confidence.
+        confidence: in (0, 1).
+        Raises InputError if an impossible confidence.
         """
         each = 1 - significance(confidence) / len(self._series)
         found = {name: one.limit(each) for name, one in self._series.items()}
@@ -87,11 +81,8 @@ class NoiseWatch:
         averaged (`e_process.closed`), so that where many have less, each is found sooner than by
         its own limit.
 
-        Args:
-            confidence: in (0, 1).
-
-        Raises:
-            InputError: an impossible confidence.
+        confidence: in (0, 1).
+        Raises InputError if an impossible confidence.
         """
         threshold = -math.log(significance(confidence))
         found = zip(self._series, self._against.tolist(), strict=True)
@@ -108,11 +99,7 @@ class NoiseWatch:
 
 
 def alarms(accused: Sequence[str], limits: Mapping[str, float]) -> list[str]:
-    """Return what has less noise than is claimed.
-
-    Args:
-        limits: of every series, likewise.
-    """
+    """Return what has less noise than is claimed."""
     sure = f"with confidence {ALARM_CONFIDENCE:g}, whatever the records are"
     return [f"{_subject(name)} {_less(limits[name])} ({sure})." for name in accused]
 
@@ -120,8 +107,7 @@ def alarms(accused: Sequence[str], limits: Mapping[str, float]) -> list[str]:
 def claimed_std(scheme: Scheme, noise_multiplier: float, sources: int) -> float:
     """Return the standard deviation of the noise that so many clients add together.
 
-    Args:
-        sources: how many clients' messages are in what is looked at.
+    sources: how many clients' messages are in what is looked at.
     """
     bound = sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
     together = aggregate_noise_multiplier(

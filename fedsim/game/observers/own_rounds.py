@@ -33,11 +33,10 @@ def observe(
     the mixture over Bin(L, q) of `adversaries.attacks.posterior.drawn_mixture`, for the mean of the
     target's updates along the way.
 
-    Args:
-        memory: of the rounds before `game.round`.
-        game: the round that `start` is the model of, its trials and the target.
-        start: float32 [T, P], the model that was seen then.
-        end: float32 [T, P], that of a later round.
+    memory: of the rounds before `game.round`.
+    game: the round that `start` is the model of, its trials and the target.
+    start: float32 [T, P], the model that was seen then.
+    end: float32 [T, P], that of a later round.
     """
     step = rules.scheme.training.learning_rate / rules.scheme.participation.divisor
     path = _path(rules, federation, game, start, end, rounds)

@@ -47,14 +47,12 @@ def expect(
 ) -> Memory:
     """Return the memory with two hypotheses about the aggregate that answers this round's model.
 
-    Args:
-        memory: after the rounds before.
-        own_message: [T, P], what the adversary itself sent, its own noise included, which is
-            therefore no uncertainty to it, and the noise that colluders disclosed to it.
-        missing: clients that the aggregate is without, where that is known; if the challenge's is
-            one of them there is nothing to tell apart.
-        unknown_shares: of how many clients the adversary does not know the noise; None: of all
-            others that join the round.
+    own_message: [T, P], what the adversary itself sent, its own noise included, which is therefore
+    no uncertainty to it, and the noise that colluders disclosed to it.
+    missing: clients that the aggregate is without, where that is known; if the challenge's is one
+    of them there is nothing to tell apart.
+    unknown_shares: of how many clients the adversary does not know the noise; None: of all others
+    that join the round.
     """
     config, federation, game, parameters = seen.config, seen.federation, seen.game, seen.parameters
     bound = summing.sensitivity(config.scheme, game.noise_multiplier, parameters.shape[1])
@@ -137,11 +135,10 @@ def of_local_steps(
     The noise of all steps adds up, as if none of it had moved a later step. A sampled record is in
     the sum as often as its coins say, each time with its mean gradient along the replay.
 
-    Args:
-        local_steps: noisy steps that a client takes on its own model within a round.
-        known: [T, P], the sum under D'.
-        difference: [T, P], what D is expected to add, all steps together.
-        step_std: of the noise of each step, [T] or a scalar.
+    local_steps: noisy steps that a client takes on its own model within a round.
+    known: [T, P], the sum under D'.
+    difference: [T, P], what D is expected to add, all steps together.
+    step_std: of the noise of each step, [T] or a scalar.
     """
     steps, rate = local_steps, participation.rate
     noise_std = step_std * math.sqrt(steps)
@@ -172,11 +169,8 @@ def replay_target(seen: KnownRound) -> tuple[Tensor, Tensor]:
     Where records are sampled, with the coins of the others; the record's own coin is unknown, and
     it takes part by a share q.
 
-    Args:
-        seen: the round, with the model that the client's local steps begin with.
-
-    Returns:
-        float64 [T, P], twice: the sums over the local steps.
+    seen: the round, with the model that the client's local steps begin with.
+    Returns: float64 [T, P], twice: the sums over the local steps.
     """
     federation, game, parameters = seen.federation, seen.game, seen.parameters
     record, replacement, trials = game.record, game.replacement, len(parameters)
@@ -228,11 +222,8 @@ def _replay(seen: KnownRound, adversary: int) -> tuple[Tensor, Tensor]:
 def observe(memory: Memory, aggregate: Tensor) -> Memory:
     """Return the memory after the aggregate of the round before.
 
-    Args:
-        aggregate: [T, P], as received.
-
-    Raises:
-        RuntimeError: there are no hypotheses.
+    aggregate: [T, P], as received.
+    Raises RuntimeError if there are no hypotheses.
     """
     pending = memory.pending
     if pending is None:
@@ -257,10 +248,8 @@ def observe(memory: Memory, aggregate: Tensor) -> Memory:
 def entered(memory: Memory, columns: Mapping[str, Tensor], past: Tensor | None = None) -> Memory:
     """Return the memory with one more round.
 
-    Args:
-        memory: after the rounds before.
-        columns: [T] for each name of `HISTORY`.
-        past: [T, P], the sum of the residuals so far; None where there are none.
+    columns: [T] for each name of `HISTORY`.
+    past: [T, P], the sum of the residuals so far; None where there are none.
     """
     history = {name: _append(getattr(memory, name), columns[name]) for name in HISTORY}
     return Memory(pending=None, known=None, past=past, batch=None, **history)
@@ -311,11 +300,8 @@ def challenge_loss(
 ) -> npt.NDArray[np.float64]:
     """Return the mean loss of the target's records, along training.
 
-    Args:
-        parameters: float32 [T, P], the models of a round.
-
-    Returns:
-        float64 [T], in nats.
+    parameters: float32 [T, P], the models of a round.
+    Returns: float64 [T], in nats.
     """
     losses, _ = federation.evaluate(parameters, *federation.members(target_records))
     mean: npt.NDArray[np.float64] = losses.mean(1).cpu().numpy()

@@ -50,8 +50,7 @@ def why_not(scheme: Scheme) -> str | None:
 def check(scheme: Scheme) -> None:
     """Check that the released model can be attacked if it is the configured vantage.
 
-    Raises:
-        InputError: it is, and cannot be.
+    Raises InputError if it is, and cannot be.
     """
     reason = why_not(scheme)
     if scheme.federation.vantage is Vantage.RELEASED_MODEL and reason:
@@ -66,8 +65,7 @@ def responses(training: TrainingConfig, participation: Participation, rounds: in
 
     From unit impulses, one in each round, pushed through the server's optimiser.
 
-    Returns:
-        a, float64 [k, k].
+    Returns: a, float64 [k, k].
     """
     optimizer = ServerOptimizer(training, participation.divisor)
     moved, still = torch.zeros(rounds, 1), torch.zeros(rounds, 1)
@@ -87,8 +85,7 @@ def shares(answers: Floats) -> Floats:
     Of noise alike in all rounds, the displacement W_i given W_k is expected to be W_k cov(W_i,
     W_k)/var(W_k): the Gaussian bridge, i/k for plain SGD.
 
-    Args:
-        answers: [k, k] as of `responses`.
+    answers: [k, k] as of `responses`.
     """
     final: Floats = answers[-1]
     bridge: Floats = answers @ final / (final @ final)
@@ -110,15 +107,11 @@ def attack(
     clipped sum. Where records or clients are sampled the others' coins are known and the target's
     is replaced by its mean q. Costs two trainings.
 
-    Args:
-        game: of round k, the last; the numbers of its trials say, with the configuration, theta_0.
-        released: theta_k, float32 [T, P].
-        bridged: whether the models along the way are bent to end at theta_k; False stays on the
-            replay.
-
-    Returns:
-        The arrays [T, k] of a `Step` each round. Everything is in the last column, since nothing is
-        seen before.
+    game: of round k, the last; the numbers of its trials say, with the configuration, theta_0.
+    released: theta_k, float32 [T, P].
+    bridged: whether the models along the way are bent to end at theta_k; False stays on the replay.
+    Returns: the arrays [T, k] of a `Step` each round. Everything is in the last column, since
+    nothing is seen before.
     """
     rounds = game.round
     theta = initial_parameters(rules, federation, game.trials).to(released.device)
@@ -170,11 +163,8 @@ def sums(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the sum that both worlds have in a round, and what D and D' are expected to add.
 
-    Args:
-        parameters: float32 [T, P], the models that the round begins with.
-
-    Returns:
-        float64 [T, P], three times; of a sampled target a share q of what it would add.
+    parameters: float32 [T, P], the models that the round begins with.
+    Returns: float64 [T, P], three times; of a sampled target a share q of what it would add.
     """
     rate, taking_part = (
         rules.scheme.participation.rate,
@@ -189,9 +179,7 @@ def sums(
 def noise_std(scheme: Scheme, nominal: float, difference: Tensor, round: int) -> Tensor:
     """Return sigma of a round's noise [T], from all who add some.
 
-    Args:
-        difference: [T, P], how far the two worlds' sums are apart.
-        round: counts from 1.
+    difference: [T, P], how far the two worlds' sums are apart.
     """
     trust, there = scheme.federation.trust, scheme.participation.participants(round)
     sources = 1 if trust.model.server_draws else len(there)

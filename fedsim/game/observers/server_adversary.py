@@ -24,11 +24,9 @@ ROUNDING = 1e-5
 def conclude(seen: KnownRound, summed: Collection[int], noise_std: Tensor, message: Tensor) -> Step:
     """Return what the server learns from one round, on the CPU.
 
-    Args:
-        summed: the clients whose messages are in what it received, one or several.
-        noise_std: of the noise in it that the server does not know, float64 [T], 0 for none; of one
-            step where clients take several.
-        message: [T, P], what it received, less the noise that was disclosed to it.
+    noise_std: of the noise in it that the server does not know, float64 [T], 0 for none; of one
+    step where clients take several.
+    message: [T, P], what it received, less the noise that was disclosed to it.
     """
     config, federation, game, parameters = seen.config, seen.federation, seen.game, seen.parameters
     steps, rate = config.training.local_steps, config.participation.rate

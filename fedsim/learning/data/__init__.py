@@ -72,6 +72,8 @@ def load(
 ) -> Dataset:
     """Return the named dataset.
 
+    Raises InputError if there is no such dataset, or its files or labels are not as they must be.
+
     Args:
         name: a key of `DATASETS`, or "package.module:name" of a loader.
         root: the folder or file that it is read from.
@@ -80,9 +82,6 @@ def load(
         image_size: the side of the squares that pictures are brought to, 0 to leave them.
         download: whether missing originals may be fetched into `root`.
         classes: the labels that are kept, as of `only`; none for all.
-
-    Raises:
-        InputError: there is no such dataset, or its files or labels are not as they must be.
     """
     source = Source(name, root, label, exclude, image_size, download)
     return _only(source, classes) if classes else _load(source)

@@ -86,8 +86,7 @@ class DataDistribution:
     def mean(self, skew: Floats) -> float:
         """Return the mean over clients, weighted by their records.
 
-        Args:
-            skew: [clients], `label_skew` or `chance_skew`.
+        skew: [clients], `label_skew` or `chance_skew`.
         """
         return float(np.average(skew, weights=self.sizes))
 
@@ -110,14 +109,8 @@ def held(config: Config, client: int | None = None) -> tuple[Split, Ints]:
     Where clients have records of their own, D is what this process may read: a client's are its
     own, a server has none, and whoever rehearses a training has all of them.
 
-    Args:
-        client: whose own records are read; None for a server, or all.
-
-    Returns:
-        The split, and the client of each record of D, int64 [n].
-
-    Raises:
-        InputError: as of `dataset`, `draw`, `divide` and `own_records`.
+    client: whose own records are read; None for a server, or all.
+    Returns: the split, and the client of each record of D, int64 [n].
     """
     if config.data.name != OWN:
         split = draw(config.data, dataset(config))
@@ -129,11 +122,7 @@ def held(config: Config, client: int | None = None) -> tuple[Split, Ints]:
 
 
 def dataset(config: Config) -> Dataset:
-    """Return the dataset that a configuration names; of clients' own, what is public.
-
-    Raises:
-        InputError: as of `data.load` and `own_records`.
-    """
+    """Return the dataset that a configuration names; of clients' own, what is public."""
     source = config.data
     if source.name == OWN:
         text, public = source.public_schema, source.public_root
@@ -172,8 +161,7 @@ def _own(data: DataConfig, weights: str, clients: tuple[int, ...]) -> tuple[Spli
 def draw(data_config: DataConfig, source: Dataset) -> Split:
     """Return the records of D, the pool and those held out.
 
-    Raises:
-        InputError: it has too few records.
+    Raises InputError if it has too few records.
     """
     chosen = data_config
     return data.split(source, chosen.records, chosen.held_out, chosen.pool, chosen.seed)
@@ -182,11 +170,7 @@ def draw(data_config: DataConfig, source: Dataset) -> Split:
 def divide(federation: FederationConfig, data_seed: int, split: Split) -> Ints:
     """Return the client of each record of D, int64 [n].
 
-    Args:
-        federation: who holds the records, who adds the noise, where the adversary sits.
-
-    Raises:
-        InputError: as of `keys` and `partition`.
+    federation: who holds the records, who adds the noise, where the adversary sits.
     """
     return partition(
         split.members_records.labels,
@@ -202,15 +186,10 @@ def divide(federation: FederationConfig, data_seed: int, split: Split) -> Ints:
 def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
     """Return what each record of D has in the column that is not to be split.
 
-    Args:
-        federation: who holds the records, who adds the noise, where the adversary sits.
-
-    Returns:
-        [n]; None where no column is named.
-
-    Raises:
-        InputError: the column is not there, or the scheme would split it, or the labels are meant
-            where a column of the dataset's own has the same name.
+    federation: who holds the records, who adds the noise, where the adversary sits.
+    Returns: [n]; None where no column is named.
+    Raises InputError if the column is not there, or the scheme would split it, or the labels are
+    meant where a column of the dataset's own has the same name.
     """
     name, scheme = federation.partition_key, federation.partition
     by_key = scheme == "key" or (scheme.startswith(FLOWER) and name)
@@ -254,8 +233,7 @@ def named(columns: Iterable[str]) -> str:
 def hold(split: Split, client_of: Ints, clients: int) -> DataDistribution:
     """Return how many records of D each client has, by label.
 
-    Args:
-        client_of: int64 [n], the client of each record of D.
+    client_of: int64 [n], the client of each record of D.
     """
     classes = split.dataset.classes
     cells = client_of * classes + split.members_records.labels

@@ -38,16 +38,10 @@ def divide(name: str, division: Division, generator: np.random.Generator) -> npt
     seed are the experiment's; what else its class takes are the division's options, in Flower's
     names.
 
-    Args:
-        name: a key of `PARTITIONERS`.
-        division: what is to be divided.
-
-    Returns:
-        int64 [n].
-
-    Raises:
-        InputError: flwr-datasets is not installed, an option is not the partitioner's, or it
-            refuses, or leaves a record without a client.
+    name: a key of `PARTITIONERS`.
+    Returns: int64 [n].
+    Raises InputError if flwr-datasets is not installed, an option is not the partitioner's, or it
+    refuses, or leaves a record without a client.
     """
     scheme = f"federation.partition is 'flwr:{name}'"
     try:

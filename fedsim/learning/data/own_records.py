@@ -52,13 +52,9 @@ class Raw:
 def records(path: str, schema: Schema, labelled: bool = True, directory: str = "") -> Records:
     """Return the records of a file, a folder or a function, as the schema says.
 
-    Args:
-        schema: that all clients share.
-        labelled: whether they need labels; without, labels are 0.
-        directory: of texts, with their tokenizer, as of `tokens`.
-
-    Raises:
-        InputError: there are none, or one is not as the schema says; one line that names it.
+    labelled: whether they need labels; without, labels are 0.
+    directory: of texts, with their tokenizer, as of `tokens`.
+    Raises InputError if there are none, or one is not as the schema says; one line that names it.
     """
     raw, where = _read(path, schema), f"'{path}'"
     if schema.image is None:
@@ -90,13 +86,8 @@ def records(path: str, schema: Schema, labelled: bool = True, directory: str = "
 def dataset(text: str, paths: tuple[str, ...], public: str, directory: str = "") -> Dataset:
     """Return the records of some clients and, behind them, those that are public.
 
-    Args:
-        paths: of the clients' records, in order.
-        public: where records lie that nobody trains on; "" for none.
-        directory: as of `records`.
-
-    Raises:
-        InputError: as of `records`.
+    paths: of the clients' records, in order.
+    public: where records lie that nobody trains on; "" for none.
     """
     schema = schemas.parse(text)
     parts = [_cached(path, text, directory) for path in (*paths, public) if path]
@@ -116,14 +107,7 @@ def dataset(text: str, paths: tuple[str, ...], public: str, directory: str = "")
 
 
 def count(text: str, path: str, directory: str = "") -> int:
-    """Return how many records a client has; not to leave it.
-
-    Args:
-        directory: as of `records`.
-
-    Raises:
-        InputError: as of `records`.
-    """
+    """Return how many records a client has; not to leave it."""
     return len(_cached(path, text, directory))
 
 

@@ -105,6 +105,8 @@ def partition(
 
     Every client gets a record: a draw that leaves one without is repeated.
 
+    Raises InputError if the scheme is unknown, or no draw gives every client a record.
+
     Args:
         labels: int64 [n].
         clients: how many there are.
@@ -116,9 +118,6 @@ def partition(
 
     Returns:
         int64 [n] in 0..clients-1.
-
-    Raises:
-        InputError: the scheme is unknown, or no draw gives every client a record.
     """
     draw_clients = lookup(PARTITIONS, scheme, "federation.partition")
     if not 1 <= clients <= len(labels):

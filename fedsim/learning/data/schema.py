@@ -146,11 +146,8 @@ class Schema(Table):
     def numbers(self, labels: Sequence[str], where: str) -> npt.NDArray[np.int64]:
         """Return the number of each label, int64 [N].
 
-        Args:
-            labels: as text, [N].
-
-        Raises:
-            InputError: one is not of the schema's.
+        labels: as text, [N].
+        Raises InputError if one is not of the schema's.
         """
         known = {name: number for number, name in enumerate(self.classes)}
         for row, label in enumerate(labels, 1):
@@ -165,14 +162,9 @@ class Schema(Table):
     def table(self, columns: Mapping[str, Sequence[str]], where: str) -> Floats:
         """Return the features of a table: ranges from 0 to 1, and a feature for each category.
 
-        Args:
-            columns: as text, [N] by name; others than the schema's are left out.
-
-        Returns:
-            float32 [N, features].
-
-        Raises:
-            InputError: a column or a value is missing, or not as the schema says.
+        columns: as text, [N] by name; others than the schema's are left out.
+        Returns: float32 [N, features].
+        Raises InputError if a column or a value is missing, or not as the schema says.
         """
         blocks = []
         for name, column in self.columns.items():
@@ -191,11 +183,8 @@ class Schema(Table):
     def texts(self, columns: Mapping[str, Sequence[str]], where: str) -> Sequence[str]:
         """Return the text of each record, [N].
 
-        Args:
-            columns: as text, [N] by name; others than the schema's are left out.
-
-        Raises:
-            InputError: there are none, or one is empty.
+        columns: as text, [N] by name; others than the schema's are left out.
+        Raises InputError if there are none, or one is empty.
         """
         assert self.text is not None
         name = self.text.column
@@ -214,11 +203,8 @@ class Schema(Table):
     def pixels(self, images: npt.NDArray[Any], where: str) -> Floats:
         """Return pictures float32 [N, C, H, W] between 0 and 1.
 
-        Args:
-            images: numbers [N, C, H, W].
-
-        Raises:
-            InputError: they are of another shape, or a pixel is outside of the schema's range.
+        images: numbers [N, C, H, W].
+        Raises InputError if they are of another shape, or a pixel is outside of the schema's range.
         """
         assert self.image is not None
         if images.shape[1:] != self.shape:
@@ -238,11 +224,7 @@ class Schema(Table):
 
 
 def parse(text: str) -> Schema:
-    """Return the schema that a text is.
-
-    Raises:
-        InputError: it is none.
-    """
+    """Return the schema that a text is. Raises InputError if it is none."""
 
     def refusal(reason: str) -> InputError:
         return InputError(f"data.public-schema is no schema: {reason}; see docs/how-to/train.md")
@@ -255,11 +237,7 @@ def parse(text: str) -> Schema:
 
 
 def load(path: str) -> Schema:
-    """Return the schema of a client's own copy.
-
-    Raises:
-        InputError: there is none.
-    """
+    """Return the schema of a client's own copy. Raises InputError if there is none."""
     try:
         text = reading.content(Path(path), reading.MOST_TOML).decode()
     except (OSError, ValueError) as error:

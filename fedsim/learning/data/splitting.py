@@ -52,11 +52,8 @@ def split(dataset: Dataset, records: int, held_out: int, pool: int, seed: int) -
     D and the pool follow on each other in a permutation of `dataset.train`. The held-out records
     come from a permutation of `dataset.test`, or else from the end of the first one.
 
-    Args:
-        pool: the most records that the pool may have; 0 for all that are left.
-
-    Raises:
-        InputError: D and the held-out records are more than there are.
+    pool: the most records that the pool may have; 0 for all that are left.
+    Raises InputError if D and the held-out records are more than there are.
     """
     generator = np.random.Generator(np.random.Philox(key=seed))
     order = generator.permutation(len(dataset.train))

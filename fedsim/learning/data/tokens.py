@@ -24,11 +24,8 @@ EXTRA = "pip install 'transformers>=5,<6'"
 def settings(directory: str) -> dict[str, Any]:
     """Return what a directory's config.json says of its network.
 
-    Args:
-        directory: of Hugging Face's form.
-
-    Raises:
-        InputError: it has none, or one that says of no padding.
+    directory: of Hugging Face's form.
+    Raises InputError if it has none, or one that says of no padding.
     """
     path = Path(directory) / CONFIG
     try:
@@ -46,13 +43,10 @@ def settings(directory: str) -> dict[str, Any]:
 def numbers(texts: Sequence[str], length: int, directory: str) -> npt.NDArray[np.float32]:
     """Return the tokens of texts, float32 [N, length], which holds whole numbers to 2^24.
 
-    Args:
-        texts: [N].
-        length: of each record: what is longer is cut, and what is shorter padded.
-        directory: with `CONFIG` and `TOKENIZER`; "" for none.
-
-    Raises:
-        InputError: there is no such directory, or it is damaged.
+    texts: [N].
+    length: of each record: what is longer is cut, and what is shorter padded.
+    directory: with `CONFIG` and `TOKENIZER`; "" for none.
+    Raises InputError if there is no such directory, or it is damaged.
     """
     if not directory:
         raise InputError(

@@ -56,11 +56,10 @@ class Method:
     ) -> Self:
         """Return how records of one kind are computed, once the memory that it takes is measured.
 
-        Args:
-            record: [*shape], like all of its kind.
-            layer_by_layer: False for `torch.func` alone.
-            own: whether every trial has records of its own.
-            exact: whether sums are float64.
+        record: [*shape], like all of its kind.
+        layer_by_layer: False for `torch.func` alone.
+        own: whether every trial has records of its own.
+        exact: whether sums are float64.
         """
         reasons = fallbacks(model, record) if layer_by_layer else {"": "as asked"}
 
@@ -94,16 +93,13 @@ def clipped_sum(
 ) -> Tensor:
     """Return one block of the clipped sum, [t, P].
 
-    Args:
-        parameters: float32 [t, P].
-        features: [n, *shape], or [t, n, *shape] where each trial has its own.
-        labels: [n] or [t, n] integers.
-        weights: [t, n]; None for all ones.
-        exact: whether the sum is float64, and what is not finite is left out of it, as by
-            `clipped`; else it is float32.
-
-    Raises:
-        FloatingPointError: a gradient or the sum is not finite.
+    parameters: float32 [t, P].
+    features: [n, *shape], or [t, n, *shape] where each trial has its own.
+    labels: [n] or [t, n] integers.
+    weights: [t, n]; None for all ones.
+    exact: whether the sum is float64, and what is not finite is left out of it, as by `clipped`;
+    else it is float32.
+    Raises FloatingPointError if a gradient or the sum is not finite.
     """
     with pool.lend() as gradients_of:
         gradients = gradients_of(parameters, features, labels)
@@ -132,15 +128,11 @@ def clipped_sums(
 ) -> Tensor:
     """Return one block of the clipped sums of m selections, [t, m, P].
 
-    Args:
-        parameters: float32 [t, P].
-        features: [n, *shape].
-        labels: [n] integers.
-        masks: [m, n], the weights of each selection's records.
-        exact: as of `clipped_sum`.
-
-    Raises:
-        FloatingPointError: a gradient is not finite.
+    parameters: float32 [t, P].
+    features: [n, *shape].
+    labels: [n] integers.
+    masks: [m, n], the weights of each selection's records.
+    Raises FloatingPointError if a gradient is not finite.
     """
     with pool.lend() as gradients_of:
         gradients = gradients_of(parameters, features, labels)
@@ -160,13 +152,10 @@ def clipped_gradients(
 ) -> Tensor:
     """Return the clipped gradient of every record of one block, float64 [t, n, P].
 
-    Args:
-        parameters: float32 [t, P].
-        features: [n, *shape], or [t, n, *shape] where each trial has its own.
-        labels: [n] or [t, n] integers.
-
-    Raises:
-        FloatingPointError: a gradient is not finite.
+    parameters: float32 [t, P].
+    features: [n, *shape], or [t, n, *shape] where each trial has its own.
+    labels: [n] or [t, n] integers.
+    Raises FloatingPointError if a gradient is not finite.
     """
     with pool.lend() as gradients_of:
         gradients = gradients_of(parameters, features, labels)
@@ -200,14 +189,9 @@ def clipped(
 ) -> tuple[Sequence[Gradient], Tensor]:
     """Return gradients and what clips each, [T, n], in the type in which they are to be added.
 
-    Args:
-        gradients: of each parameter.
-        exact: whether to add in float64, with zeros for gradients that are not finite. An error
-            would tell a server, which chose the model, something about a record that is not
-            charged.
-
-    Raises:
-        FloatingPointError: a gradient is not finite, unless exact.
+    exact: whether to add in float64, with zeros for gradients that are not finite. An error would
+    tell a server, which chose the model, something about a record that is not charged.
+    Raises FloatingPointError if a gradient is not finite, unless exact.
     """
     norms = joint_norms(gradients)
     if exact and bool((dropped := ~torch.isfinite(norms)).any()):
@@ -218,11 +202,7 @@ def clipped(
 
 
 def joint_norms(gradients: Sequence[Gradient]) -> Tensor:
-    """Return the norms over all parameters together, float64 [T, n], never too small.
-
-    Args:
-        gradients: of each parameter.
-    """
+    """Return the norms over all parameters together, float64 [T, n], never too small."""
     return torch.stack([gradient.norms() for gradient in gradients]).square().sum(0).sqrt()
 
 
@@ -231,11 +211,8 @@ def clipping_factors(norms: Tensor, clipping_norm: float) -> Tensor:
 
     No gradient times its factor is longer than C, whatever the model: |g| is never too small.
 
-    Args:
-        norms: |g|, float64.
-
-    Raises:
-        FloatingPointError: a norm is not finite.
+    norms: |g|, float64.
+    Raises FloatingPointError if a norm is not finite.
     """
     _check_finite(norms)
     return (clipping_norm * (1 - MARGIN) / norms).clamp(max=1.0)

@@ -79,20 +79,15 @@ class Clipper:
         `exact`, leaving a record out moves a trial's sum by at most C: blocks have one fixed shape.
         Without, the float32 sum of a block of b records may round by another b^2 2^-23 C.
 
-        Args:
-            parameters: float32 [T, P], a model for each trial.
-            features: [n, *shape], the same records for all trials.
-            labels: [n] integers.
-            weights: w, [T, n]; a record of weight 0 is left out exactly. None for all ones.
-            positions: [T, m] among the n records, which each trial takes; its weights are then
-                [T, m]. None for all.
-
-        Returns:
-            float64 [T, P].
-
-        Raises:
-            FloatingPointError: a gradient is not finite, which clipping would otherwise hide.
-            InputError: max_memory is too little for one record of one trial.
+        parameters: float32 [T, P], a model for each trial.
+        features: [n, *shape], the same records for all trials.
+        labels: [n] integers.
+        weights: w, [T, n]; a record of weight 0 is left out exactly. None for all ones.
+        positions: [T, m] among the n records, which each trial takes; its weights are then [T, m].
+        None for all.
+        Returns: float64 [T, P].
+        Raises FloatingPointError if a gradient is not finite, which clipping would otherwise hide.
+        Raises InputError if max_memory is too little for one record of one trial.
         """
         if self.exact and len(labels):
             positions, weights = self._slots(features, labels, weights, positions, len(parameters))
@@ -124,18 +119,13 @@ class Clipper:
     ) -> Tensor:
         """Return sum_x w_j(x) g(x) min(1, C/|g(x)|) for m selections, from one backward pass.
 
-        Args:
-            parameters: float32 [T, P].
-            features: [n, *shape].
-            labels: [n] integers.
-            masks: w_j, [m, n], the same for all trials.
-
-        Returns:
-            float64 [T, m, P].
-
-        Raises:
-            FloatingPointError: a gradient is not finite.
-            InputError: max_memory is too little for one record of one trial.
+        parameters: float32 [T, P].
+        features: [n, *shape].
+        labels: [n] integers.
+        masks: w_j, [m, n], the same for all trials.
+        Returns: float64 [T, m, P].
+        Raises FloatingPointError if a gradient is not finite.
+        Raises InputError if max_memory is too little for one record of one trial.
         """
         shape = (len(parameters), len(masks), parameters.shape[1])
         total = torch.zeros(shape, dtype=torch.float64, device=parameters.device)
@@ -156,13 +146,10 @@ class Clipper:
 
         Always in full precision: this is what a belief rests on.
 
-        Args:
-            parameters: float32 [T, P].
-            features: [n, *shape].
-            labels: [n] integers.
-
-        Raises:
-            FloatingPointError: a gradient is not finite.
+        parameters: float32 [T, P].
+        features: [n, *shape].
+        labels: [n] integers.
+        Raises FloatingPointError if a gradient is not finite.
         """
         method = self._method(features[0], labels[0], "float32")
         clipped = partial(clipped_block.clipped_gradients, method.gradients, self.clipping_norm)
@@ -178,8 +165,7 @@ class Clipper:
     def formed_at_once(self, record: Tensor, label: Tensor) -> int:
         """Return of how many records a thread may hold the clipped gradients at once, 1 at least.
 
-        Args:
-            record: [*shape], like those whose gradients `clipped_gradients` is to form.
+        record: [*shape], like those whose gradients `clipped_gradients` is to form.
         """
         need = self._method(record, label, "float32").footprint
         # Formed in float32, then in float64 before and after clipping.
@@ -199,15 +185,12 @@ class Clipper:
         In full precision, as `clipped_gradients`; gradients exist for one block of trials and
         groups at a time.
 
-        Args:
-            parameters: float32 [T, P].
-            features: [n, *shape].
-            labels: [n] integers.
-            groups: [T, m, 1] for the records x, or [T, m, 2] for the pairs x, x': positions among
-                the n records, each trial its own.
-
-        Raises:
-            FloatingPointError: a gradient is not finite.
+        parameters: float32 [T, P].
+        features: [n, *shape].
+        labels: [n] integers.
+        groups: [T, m, 1] for the records x, or [T, m, 2] for the pairs x, x': positions among the n
+        records, each trial its own.
+        Raises FloatingPointError if a gradient is not finite.
         """
         method = self._method(features[0], labels[0], "float32", True)
         clipped = partial(clipped_block.clipped_gradients, method.gradients, self.clipping_norm)
@@ -237,8 +220,7 @@ class Clipper:
     def fallbacks(self, record: Tensor, label: Tensor) -> dict[str, str]:
         """Return why layers go through `torch.func`, by their names; '' stands for the whole model.
 
-        Args:
-            record: [*shape].
+        record: [*shape].
         """
         return self._method(record, label, self.precision).fallbacks
 
@@ -253,13 +235,10 @@ class Clipper:
     ) -> Cut:
         """Return how T trials of n records are cut into blocks.
 
-        Args:
-            record: [*shape], like all n.
-            own: whether every trial has records of its own, as where they are sampled.
-            sums: how many are made of each trial's gradients.
-
-        Raises:
-            InputError: max_memory is too little for one record of one trial.
+        record: [*shape], like all n.
+        own: whether every trial has records of its own, as where they are sampled.
+        sums: how many are made of each trial's gradients.
+        Raises InputError if max_memory is too little for one record of one trial.
         """
         need = self._method(record, label, self.precision, own).footprint
 
@@ -344,8 +323,7 @@ class Clipper:
 def fixed_rows(example: float) -> int:
     """Return how many records every block of an exact sum has: a power of two.
 
-    Args:
-        example: bytes of working memory for one of them.
+    example: bytes of working memory for one of them.
     """
     rows = FIXED_ROWS
     while rows > FEWEST_ROWS and rows * example > cutting.WORTH_A_BLOCK:

@@ -49,11 +49,7 @@ def blocks(
 def examples_at_once(
     need: Footprint, examples: float, trials: int, records: int
 ) -> tuple[int, int]:
-    """Return how many trials and records a block has, as far as memory allows it.
-
-    Args:
-        examples: how many (one record in one trial) a block holds.
-    """
+    """Return how many trials and records a block has, as far as memory allows it."""
     # As many records that what a trial costs of itself is little.
     fewest = max(need.trial, WORTH_A_CUT) / need.example
     most = max(fewest, min(examples / BLOCK_TRIALS, records / 2))
@@ -67,7 +63,6 @@ def examples_at_once(
 def halved(trials: int, records: int) -> tuple[int, int]:
     """Return less for a block: fewer trials at once, then fewer records.
 
-    Args:
-        records: of a block; more than one, where it is one trial.
+    records: of a block; more than one, where it is one trial.
     """
     return (trials // 2, records) if trials > 1 else (trials, records // 2)

@@ -30,15 +30,11 @@ def evaluate(
 ) -> tuple[Tensor, Tensor]:
     """Return the cross-entropy loss and the correctness of T models on the same records.
 
-    Args:
-        model: the structure, and the values of what is not trained.
-        parameters: float32 [T, P].
-        features: [n, *shape].
-        labels: [n] integers.
-        threads: that share the work.
-
-    Returns:
-        Losses in nats, float64 [T, n], and whether the likeliest class is the label, bool [T, n].
+    parameters: float32 [T, P].
+    features: [n, *shape].
+    labels: [n] integers.
+    Returns: losses in nats, float64 [T, n], and whether the likeliest class is the label, bool [T,
+    n].
     """
     budget = BLOCK_SCALARS[parameters.device.type]
     examples = max(1, budget // (OUTPUT_PER_INPUT * max(1, features[:1].numel())))
@@ -73,13 +69,9 @@ def evaluate(
 def logits(model: nn.Module, parameters: Tensor, features: Tensor) -> Tensor:
     """Return the outputs of T models for a few records.
 
-    Args:
-        model: the structure, and the values of what is not trained.
-        parameters: float32 [T, P].
-        features: [n, *shape].
-
-    Returns:
-        [T, n, c].
+    parameters: float32 [T, P].
+    features: [n, *shape].
+    Returns: [T, n, c].
     """
     budget = BLOCK_SCALARS[parameters.device.type]
     each = max(parameters.shape[1], OUTPUT_PER_INPUT * features.numel())

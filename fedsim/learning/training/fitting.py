@@ -19,11 +19,9 @@ STEPS, LEARNING_RATE = 200, 0.01
 def fitted(model: nn.Module, start: Tensor, features: Tensor, labels: Tensor) -> Tensor:
     """Return the parameters [P] after `STEPS` steps of Adam on the mean loss.
 
-    Args:
-        model: the structure, and the values of what is not trained.
-        start: [P], on the device of the model as features and labels are; not changed.
-        features: [n, *shape].
-        labels: [n] integers.
+    start: [P], on the device of the model as features and labels are; not changed.
+    features: [n, *shape].
+    labels: [n] integers.
     """
     shapes = parameter_shapes(model)
     flat = start.clone().requires_grad_(True)

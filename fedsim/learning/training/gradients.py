@@ -54,11 +54,8 @@ class Gradient(ABC):
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """Return sum_n w[T, n] g[T, n], added in the type of the weights.
 
-        Args:
-            weights: w, [T, n].
-
-        Returns:
-            [T, *shape], or flat as [T, size], in float32 or float64 like the weights.
+        weights: w, [T, n].
+        Returns: [T, *shape], or flat as [T, size], in float32 or float64 like the weights.
         """
 
     @abstractmethod
@@ -69,8 +66,7 @@ class Gradient(ABC):
     def without(self, dropped: Tensor) -> "Gradient":
         """Return the same gradients, with zeros for some, which need not be finite.
 
-        Args:
-            dropped: bool [T, n].
+        dropped: bool [T, n].
         """
 
 
@@ -91,8 +87,7 @@ class Dense(Gradient):
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """Return the sum of the weighted gradients, [T, *shape].
 
-        Args:
-            weights: [T, n].
+        weights: [T, n].
         """
         weights = weights[(...,) + (None,) * (self.values.dim() - 2)]
         return (weights * self.values).sum(1)  # float64 weights make the products float64
@@ -104,8 +99,7 @@ class Dense(Gradient):
     def without(self, dropped: Tensor) -> "Dense":
         """Return the values, with zeros for what is dropped.
 
-        Args:
-            dropped: bool [T, n].
+        dropped: bool [T, n].
         """
         return Dense(_zeroed(self.values, dropped))
 
@@ -143,8 +137,7 @@ class Products(Gradient):
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """Return the weighted sum [T, *shape], of the formed gradients or from the weighted errors.
 
-        Args:
-            weights: [T, n].
+        weights: [T, n].
         """
         if self.formed_at_once:
             trials, records = weights.shape
@@ -179,8 +172,7 @@ class Products(Gradient):
     def without(self, dropped: Tensor) -> "Products":
         """Return products with errors of zero for what is dropped, and finite inputs.
 
-        Args:
-            dropped: bool [T, n].
+        dropped: bool [T, n].
         """
         # Trials may share an input, and 0 times infinity is not 0.
         inputs = self.inputs.nan_to_num(0.0, 0.0, 0.0)
@@ -226,8 +218,7 @@ class Rows(Gradient):
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """Return one table for each trial, with the weighted errors of all records, [T, rows, D].
 
-        Args:
-            weights: [T, n].
+        weights: [T, n].
         """
         values = self.errors * (weights[..., None] * self._taken)[..., None]
         return self._scatter(values.flatten(1, 2), self.indices.flatten(1))
@@ -242,8 +233,7 @@ class Rows(Gradient):
     def without(self, dropped: Tensor) -> "Rows":
         """Return rows with errors of zero for what is dropped.
 
-        Args:
-            dropped: bool [T, n].
+        dropped: bool [T, n].
         """
         return Rows(self.indices, _zeroed(self.errors, dropped), self.rows)
 
@@ -275,8 +265,7 @@ class Shared(Gradient):
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """Return the sum of the weighted gradients, [T, size].
 
-        Args:
-            weights: [T, n].
+        weights: [T, n].
         """
         return (weights[:, None] @ self._formed.to(weights)).squeeze(1)
 
@@ -287,8 +276,7 @@ class Shared(Gradient):
     def without(self, dropped: Tensor) -> "Shared":
         """Return the parts with zeros for what is dropped.
 
-        Args:
-            dropped: bool [T, n].
+        dropped: bool [T, n].
         """
         return Shared([part.without(dropped) for part in self.parts])
 
@@ -330,12 +318,9 @@ def joined(parts: Sequence[Gradient]) -> Gradient:
 def weighted_sum(gradients: Sequence[Gradient], weights: Tensor) -> Tensor:
     """Return sum_n w[T, n] g[T, n] over all parameters as one vector for each trial.
 
-    Args:
-        gradients: of each parameter, in the order in which they are flattened.
-        weights: w, [T, n]; their type is that of the sums.
-
-    Returns:
-        [T, P].
+    gradients: of each parameter, in the order in which they are flattened.
+    weights: w, [T, n]; their type is that of the sums.
+    Returns: [T, P].
     """
     sums = [gradient.weighted_sum(weights) for gradient in gradients]
     joined = sums[0].new_empty(len(weights), sum(total[0].numel() for total in sums))

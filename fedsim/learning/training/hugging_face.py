@@ -33,8 +33,7 @@ class _OfTokens:
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits.
 
-        Args:
-            x: float [N, length], as of `tokens.numbers`.
+        x: float [N, length], as of `tokens.numbers`.
         """
         numbers = x.long()
         padding = (numbers == self.config.pad_token_id)[:, None, None, :]
@@ -49,9 +48,8 @@ class _OfTokens:
 def build(directory: str, length: int, classes: int) -> nn.Module:
     """Return a directory's network with a classifier, which is drawn where it has none that fits.
 
-    Raises:
-        InputError: there is none, of a kind without a classifier, or damaged; or it takes fewer
-            tokens.
+    Raises InputError if there is none, of a kind without a classifier, or damaged; or it takes
+    fewer tokens.
     """
     if not directory:
         raise InputError(
@@ -94,11 +92,7 @@ def build(directory: str, length: int, classes: int) -> nn.Module:
 def files(network: nn.Module, directory: str) -> dict[str, bytes]:
     """Return what describes a network and its tokens, by file name; without its values.
 
-    Args:
-        network: as of `build`.
-
-    Raises:
-        OSError: the tokenizer cannot be read.
+    Raises OSError if the tokenizer cannot be read.
     """
     written: Any = network.config
     tokenizer = reading.content(Path(directory) / tokens.TOKENIZER, reading.MOST_JSON)

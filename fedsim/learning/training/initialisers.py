@@ -12,8 +12,7 @@ def glorot(model: nn.Module) -> None:
     Keras' default (Glorot & Bengio 2010, equation 16), for linear layers and convolutions; what
     other layers have stays as it is.
 
-    Args:
-        model: is changed, from PyTorch's global generator.
+    model: is changed, from PyTorch's global generator.
     """
     for layer in model.modules():
         if isinstance(layer, nn.Linear | _ConvNd):

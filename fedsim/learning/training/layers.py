@@ -45,15 +45,10 @@ def by_torch_func(
 ) -> tuple[Tensor, Backward]:
     """Run any layer that maps a batch to a batch of the same length, record by record: a `Rule`.
 
-    Args:
-        parameters: [T, *shape] by name.
-        x: the input, [1, n, *shape] where all trials share it, else [T, n, *shape].
-
-    Returns:
-        The output [T, n, *shape], and what turns its gradient into those of the parameters.
-
-    Raises:
-        ValueError: the layer does not return one tensor.
+    parameters: [T, *shape] by name.
+    x: the input, [1, n, *shape] where all trials share it, else [T, n, *shape].
+    Returns: the output [T, n, *shape], and what turns its gradient into those of the parameters.
+    Raises ValueError if the layer does not return one tensor.
     """
 
     def run(values: dict[str, Tensor], rows: Tensor) -> Tensor:

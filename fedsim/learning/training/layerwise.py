@@ -64,9 +64,7 @@ class LayerwiseModel:
 
     Not thread-safe: each thread needs its own.
 
-    Args:
-        model: is left as it is.
-        precision: of the forward and backward passes; what a layer's rule makes of them is float32.
+    precision: of the forward and backward passes; what a layer's rule makes of them is float32.
 
     Attributes:
         fallbacks: why a layer has no rule of its own and goes through `torch.func`, by its name.
@@ -102,14 +100,11 @@ class LayerwiseModel:
     def gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> list[Gradient]:
         """Return the unclipped gradients, one item for each trained parameter in order.
 
-        Args:
-            parameters: [T, P].
-            features: [n, *shape], or [T, n, *shape] where every trial has records of its own.
-            labels: [n] integers, or [T, n].
-
-        Raises:
-            ValueError: the model does not call every parametrised layer, each on a batch of
-                examples that it leaves alone.
+        parameters: [T, P].
+        features: [n, *shape], or [T, n, *shape] where every trial has records of its own.
+        labels: [n] integers, or [T, n].
+        Raises ValueError if the model does not call every parametrised layer, each on a batch of
+        examples that it leaves alone.
         """
         self._begin(parameters.detach().requires_grad_(), labels.shape[-1])
         # Records that all trials share become T * n rows at the first layer.
@@ -142,12 +137,8 @@ class LayerwiseModel:
     def logits(self, parameters: Tensor, features: Tensor) -> Tensor:
         """Return the logits [T, n, c] of all records, in full precision.
 
-        Args:
-            parameters: [T, P].
-            features: [n, *shape].
-
-        Raises:
-            ValueError: as of `gradients`.
+        parameters: [T, P].
+        features: [n, *shape].
         """
         self._begin(parameters.detach(), len(features))
         logits = self._run(features)
@@ -237,11 +228,8 @@ def fallbacks(model: nn.Module, record: Tensor) -> dict[str, str]:
     get wrong gradients without an error, which this finds out: once for a model and a kind of
     record.
 
-    Args:
-        record: [*shape]; shape, type and device are what counts.
-
-    Returns:
-        Reasons by the layer's name; '' stands for the whole model.
+    record: [*shape]; shape, type and device are what counts.
+    Returns: reasons by the layer's name; '' stands for the whole model.
     """
     known = _fallbacks.setdefault(model, {})
     kind = (record.shape, record.dtype, record.device)

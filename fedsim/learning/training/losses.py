@@ -9,13 +9,10 @@ from fedsim.common.device import at_least_float32
 def per_example(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the cross-entropy of each example, in nats.
 
-    Args:
-        logits: [..., c]. A single one (c = 1) is the log-odds of class 1, and the loss is the
-            binary cross-entropy.
-        labels: [...] integers below c, or 0 and 1 where c = 1.
-
-    Returns:
-        [...], at least float32.
+    logits: [..., c]. A single one (c = 1) is the log-odds of class 1, and the loss is the binary
+    cross-entropy.
+    labels: [...] integers below c, or 0 and 1 where c = 1.
+    Returns: [...], at least float32.
     """
     # Eight bits of a bfloat16 are too few for a log-sum-exp.
     logits = at_least_float32(logits)
@@ -33,9 +30,8 @@ def per_example(logits: Tensor, labels: Tensor) -> Tensor:
 def correct(logits: Tensor, labels: Tensor) -> Tensor:
     """Return whether the likeliest class is the label, bool [...].
 
-    Args:
-        logits: [..., c] as of `per_example`.
-        labels: [...] integers.
+    logits: [..., c] as of `per_example`.
+    labels: [...] integers.
     """
     if logits.shape[-1] == 1:
         return (logits.squeeze(-1) > 0) == labels.bool()

@@ -20,10 +20,6 @@ one matrix where all have one size, and share one A then."""
 class LowRankLinear(nn.Module):
     """A Linear layer that is not trained, and what is added to it.
 
-    Args:
-        base: the layer.
-        rank: of what is added.
-
     Attributes:
         base: the layer.
         down: A, from the input to `rank` numbers.
@@ -41,8 +37,7 @@ class LowRankLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return W x + b + BA x.
 
-        Args:
-            x: [N, *, in].
+        x: [N, *, in].
         """
         added, out = self.up(self.down(x)), self.base(x)
         if len(added) > len(out):  # several trials, which share what comes before any A
@@ -76,11 +71,8 @@ class _Added(nn.Module):
 def adapt(model: nn.Module, rank: int) -> nn.Module:
     """Return the network with adapters at every Linear layer and attention projection, in place.
 
-    Args:
-        model: is changed; layers whose weight is trained as a whole are left as they are.
-
-    Raises:
-        InputError: no layer can have an adapter.
+    model: is changed; layers whose weight is trained as a whole are left as they are.
+    Raises InputError if no layer can have an adapter.
     """
     made: dict[nn.Module, nn.Module] = {}
     adapted = False

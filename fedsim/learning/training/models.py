@@ -177,6 +177,9 @@ def build(
 ) -> nn.Module:
     """Return the named network for records of one shape.
 
+    Raises InputError if a name is unknown, the network does not suit the records or has no gradient
+    for each of them, or the file does not suit the network.
+
     Args:
         name: a key of `MODELS`, "torchvision:NAME", "hugging-face", or "package.module:name" of a
             builder.
@@ -186,10 +189,6 @@ def build(
         batch_norm: "refuse", or a key of `BATCH_NORM`: what replaces layers that mix records.
         frozen: layers or parameters that are not trained, as of `trainable`.
         tuning: what it starts from, and what of it is trained.
-
-    Raises:
-        InputError: a name is unknown, the network does not suit the records or has no gradient for
-            each of them, or the file does not suit the network.
     """
     if tuning.weights in INITIALISERS and name != "hugging-face":
         model = _builder(name)(shape, classes, hidden)
@@ -244,14 +243,13 @@ def _from_weights(
 def check_input(model: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
     """Check that the model maps a record to a logit for each class, or to one for two classes.
 
+    Raises InputError if it does not.
+
     Args:
         model: is called on a record of zeros.
         name: of the model, for the error message.
         shape: of one record.
         classes: the number of them.
-
-    Raises:
-        InputError: it does not.
     """
     what = f"model.name is {name}"
     try:
@@ -308,12 +306,11 @@ BATCH_NORM: dict[str, Callable[[nn.Module], nn.Module]] = {
 def replace_batch_norm(model: nn.Module, kind: str) -> nn.Module:
     """Return the model with every layer that mixes records replaced, in place.
 
+    Raises InputError if there is no such kind.
+
     Args:
         model: is changed.
         kind: a key of `BATCH_NORM`.
-
-    Raises:
-        InputError: there is no such kind.
     """
     replacement = lookup(BATCH_NORM, kind, "model.batch-norm")
     # A layer that is used in two places stays one layer.
@@ -330,11 +327,10 @@ def replace_batch_norm(model: nn.Module, kind: str) -> nn.Module:
 def refuse_batch_statistics(model: nn.Module) -> None:
     """Check that no layer mixes the records of a batch, which have no gradients of their own then.
 
+    Raises InputError if one does.
+
     Args:
         model: whose layers are looked at.
-
-    Raises:
-        InputError: one does.
     """
     for name, layer in model.named_modules():
         if _mixes_records(layer):
@@ -348,11 +344,10 @@ def refuse_batch_statistics(model: nn.Module) -> None:
 def refuse_random_layers(model: nn.Module) -> None:
     """Check that no layer draws random numbers: clients and adversary would differ.
 
+    Raises InputError if one does.
+
     Args:
         model: whose layers are looked at.
-
-    Raises:
-        InputError: one does.
     """
     for name, layer in model.named_modules():
         if _draws(layer):

@@ -44,12 +44,11 @@ LINEAR = frozenset({"sgd"})
 class ServerOptimizer:
     """Steps the models of one batch of trials, round after round.
 
+    Raises InputError if there is no such optimiser.
+
     Args:
         training: names the optimiser, the schedule and their numbers.
         records: n, the public expected number of records in a step.
-
-    Raises:
-        InputError: there is no such optimiser.
     """
 
     def __init__(self, training: TrainingConfig, records: float) -> None:

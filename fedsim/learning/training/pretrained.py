@@ -39,8 +39,7 @@ NAMED = 3
 def digest(path: str) -> str:
     """Return the SHA-256 of a file, in hexadecimal; of a directory, of its files' digests.
 
-    Raises:
-        InputError: it cannot be read.
+    Raises InputError if it cannot be read.
     """
     try:
         if not Path(path).is_dir():
@@ -58,8 +57,7 @@ def digest(path: str) -> str:
 def same(path: str, sha256: str) -> bool:
     """Return whether a file can be read and is the one of a digest.
 
-    Args:
-        path: of the file; "" is none.
+    path: of the file; "" is none.
     """
     try:
         return bool(path) and digest(path) == sha256
@@ -70,12 +68,9 @@ def same(path: str, sha256: str) -> bool:
 def read(path: str, sha256: str) -> dict[str, Tensor]:
     """Return the values of a file by name; none where no file is asked for.
 
-    Args:
-        path: of the file, "" for none.
-        sha256: that it must have; "" for any.
-
-    Raises:
-        InputError: it is missing, another one, damaged, or has numbers that are not finite.
+    path: of the file, "" for none.
+    sha256: that it must have; "" for any.
+    Raises InputError if it is missing, another one, damaged, or has numbers that are not finite.
     """
     if not path and not sha256:
         return {}
@@ -85,12 +80,9 @@ def read(path: str, sha256: str) -> dict[str, Tensor]:
 def check(path: str, sha256: str) -> str:
     """Return the digest of a file or a directory, as of `digest`, if it is the one that it must be.
 
-    Args:
-        path: of it, "" for none.
-        sha256: that it must have; "" for any.
-
-    Raises:
-        InputError: it is missing, or another one.
+    path: of it, "" for none.
+    sha256: that it must have; "" for any.
+    Raises InputError if it is missing, or another one.
     """
     if not path:
         raise InputError(
@@ -109,13 +101,10 @@ def check(path: str, sha256: str) -> str:
 def put(model: nn.Module, values: dict[str, Tensor]) -> None:
     """Give a network a file's values, in place, but for a classifier of another size.
 
-    Args:
-        model: whose last layer is taken for the classifier, which is left as it is, and logged,
-            where the file has none or one of another size.
-        values: by the names of the network's state_dict.
-
-    Raises:
-        InputError: other names or shapes differ.
+    model: whose last layer is taken for the classifier, which is left as it is, and logged, where
+    the file has none or one of another size.
+    values: by the names of the network's state_dict.
+    Raises InputError if other names or shapes differ.
     """
     own = model.state_dict()
     values = {name: value for name, value in values.items() if not name.endswith(COUNTER)}
@@ -175,8 +164,7 @@ def _read(path: str, sha256: str) -> dict[str, Tensor]:
 def values(path: str) -> dict[str, Tensor]:
     """Return what a safetensors file holds, by name.
 
-    Raises:
-        InputError: it cannot be read, is damaged, or has numbers that are not finite.
+    Raises InputError if it cannot be read, is damaged, or has numbers that are not finite.
     """
     with _file_of_values(path):
         found = load_file(path)
@@ -189,8 +177,7 @@ def values(path: str) -> dict[str, Tensor]:
 def sizes(path: str) -> dict[str, tuple[int, ...]]:
     """Return the shape of each value of a safetensors file, of which the header alone is read.
 
-    Raises:
-        InputError: it cannot be read, or is damaged.
+    Raises InputError if it cannot be read, or is damaged.
     """
     with _file_of_values(path), safe_open(path, framework="pt") as file:
         names = file.keys()

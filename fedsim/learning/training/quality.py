@@ -8,11 +8,8 @@ from torch import Tensor
 def majority_share(labels: Tensor) -> float:
     """Return the share of the most frequent label: the accuracy of a model that learnt nothing.
 
-    Args:
-        labels: [n] integers.
-
-    Returns:
-        The share; 0 of no records.
+    labels: [n] integers.
+    Returns: the share; 0 of no records.
     """
     if not labels.numel():
         return 0.0
@@ -22,9 +19,8 @@ def majority_share(labels: Tensor) -> float:
 def balanced_accuracy(correct: Tensor, labels: Tensor) -> Tensor:
     """Return the mean over the classes of the share of their records that is right, float64 [T].
 
-    Args:
-        correct: bool [T, n].
-        labels: [n] integers, at least one; classes without a record do not count.
+    correct: bool [T, n].
+    labels: [n] integers, at least one; classes without a record do not count.
     """
     present = [correct[:, labels == label].double().mean(1) for label in labels.unique()]
     return torch.stack(present).mean(0)
@@ -35,12 +31,9 @@ def area_under_curve(losses: Tensor, labels: Tensor, classes: int) -> Tensor | N
 
     With two classes the loss -log p(label) tells the odds of class 1. Ties count half.
 
-    Args:
-        losses: cross-entropy, [T, n].
-        labels: [n] integers.
-
-    Returns:
-        The areas; None for other than two classes, or where one of them has no record.
+    losses: cross-entropy, [T, n].
+    labels: [n] integers.
+    Returns: the areas; None for other than two classes, or where one of them has no record.
     """
     positive = labels == 1
     ones, zeros = int(positive.sum()), int((~positive).sum())

@@ -102,9 +102,7 @@ def write(
 ) -> None:
     """Write a model's files.
 
-    Args:
-        structure: the network, with the values of what is not trained.
-        theta: float32 [P], the trained values.
+    theta: float32 [P], the trained values.
     """
     chosen = config.model
     description = Description(
@@ -151,11 +149,8 @@ def _plain(structure: nn.Module, theta: Tensor) -> nn.Module:
 def describe(directory: Path) -> Description:
     """Return what a directory's model.toml says.
 
-    Args:
-        directory: of a run that trained a model, or what was handed on of it.
-
-    Raises:
-        InputError: it is missing or damaged.
+    directory: of a run that trained a model, or what was handed on of it.
+    Raises InputError if it is missing or damaged.
     """
     path = _place(directory) / DESCRIPTION
     try:
@@ -171,11 +166,8 @@ def describe(directory: Path) -> Description:
 def load(directory: Path) -> nn.Module:
     """Return a trained model, which maps records [N, *shape] to logits and is ready to predict.
 
-    Args:
-        directory: of a run that trained it, or what was handed on of it.
-
-    Raises:
-        InputError: its files are missing or damaged, or name code that nobody allowed here.
+    directory: of a run that trained it, or what was handed on of it.
+    Raises InputError if its files are missing or damaged, or name code that nobody allowed here.
     """
     found, path = describe(directory), _place(directory) / VALUES
     if not path.exists():
@@ -224,13 +216,10 @@ def _place(directory: Path) -> Path:
 def read(directory: Path, path: str) -> Tensor:
     """Return the features of records that are to be predicted, float32 [N, *shape].
 
-    Args:
-        directory: of the model, as of `load`.
-        path: of the records; as of `own_records` where the model has a schema, else an .npz with
-            `features` as the network takes them.
-
-    Raises:
-        InputError: they are others.
+    directory: of the model, as of `load`.
+    path: of the records; as of `own_records` where the model has a schema, else an .npz with
+    `features` as the network takes them.
+    Raises InputError if they are others.
     """
     taken = describe(directory).input
     if taken.public_schema:
@@ -259,12 +248,8 @@ def class_names(taken: Input) -> list[str]:
 def predict(model: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
     """Return the most likely class of each record, and how likely each class is.
 
-    Args:
-        model: as of `load`.
-        features: float32 [N, *shape].
-
-    Returns:
-        int64 [N], and probabilities float64 [N, classes].
+    features: float32 [N, *shape].
+    Returns: int64 [N], and probabilities float64 [N, classes].
     """
     with torch.no_grad():
         logits = model(features).double()

@@ -46,12 +46,11 @@ def factor(training: TrainingConfig, round: int) -> float:
 
     The schedule's factor, and during the first `warmup-rounds` w a second one of round/w.
 
+    Raises InputError if there is no such schedule.
+
     Args:
         training: names the schedule and its numbers.
         round: counts from 1.
-
-    Raises:
-        InputError: there is no such schedule.
     """
     schedule = lookup(SCHEDULES, training.schedule, "training.schedule")
     warmth = min(1.0, round / training.warmup_rounds) if training.warmup_rounds else 1.0

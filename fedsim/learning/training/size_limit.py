@@ -26,11 +26,8 @@ MODULES = 20
 def no_larger(shapes: Shapes, where: str) -> Iterator[None]:
     """Stop the construction of a network that is larger than a file of values.
 
-    Args:
-        shapes: of the file's arrays, by name.
-
-    Raises:
-        InputError: more is built inside of the block.
+    shapes: of the file's arrays, by name.
+    Raises InputError if more is built inside of the block.
     """
     most = 2 * sum(map(math.prod, shapes.values())) + SPARE
     modules = MODULES * (len(shapes) + 10)
@@ -59,11 +56,8 @@ def no_larger(shapes: Shapes, where: str) -> Iterator[None]:
 def check(network: nn.Module, shapes: Shapes, where: str) -> None:
     """Check that a network's values are those of a file, by names and shapes.
 
-    Args:
-        shapes: of the file's arrays, by name.
-
-    Raises:
-        InputError: they are not.
+    shapes: of the file's arrays, by name.
+    Raises InputError if they are not.
     """
     own = {name: tuple(value.shape) for name, value in network.state_dict().items()}
     for name in {**own, **shapes}:

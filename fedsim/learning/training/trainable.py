@@ -16,11 +16,8 @@ from adversaries.errors import InputError
 def train_only(model: nn.Module, names: str) -> None:
     """Take everything but the named layers or parameters out of training, in place.
 
-    Args:
-        names: of what stays, "" for nothing.
-
-    Raises:
-        InputError: a name is unknown.
+    names: of what stays, "" for nothing.
+    Raises InputError if a name is unknown.
     """
     parameters = dict(model.named_parameters())
     chosen = _named(parameters, names, "model.trainable")
@@ -31,11 +28,8 @@ def train_only(model: nn.Module, names: str) -> None:
 def freeze(model: nn.Module, names: str) -> None:
     """Take the named layers or parameters out of training, in place.
 
-    Args:
-        names: of them, "" for none.
-
-    Raises:
-        InputError: a name is unknown, or nothing is left to train.
+    names: of them, "" for none.
+    Raises InputError if a name is unknown, or nothing is left to train.
     """
     parameters = dict(model.named_parameters())
     for path in _named(parameters, names, "model.frozen"):

@@ -51,6 +51,8 @@ def halves(seed: int, client: int, records: int, draws: int) -> Bools:
     Random halves, each followed by its complement, so that every record is in exactly half of the
     candidates; of an odd number the first of a pair has the smaller part.
 
+    Raises ValueError if draws are odd.
+
     Args:
         seed: of the run.
         client: the partition.
@@ -59,9 +61,6 @@ def halves(seed: int, client: int, records: int, draws: int) -> Bools:
 
     Returns:
         bool [m, n].
-
-    Raises:
-        ValueError: draws are odd.
     """
     if draws % 2:
         raise ValueError(f"{draws} draws are not pairs of complements")

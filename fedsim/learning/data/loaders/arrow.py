@@ -36,8 +36,7 @@ def limited(files: Sequence[Path]) -> Iterator[None]:
 def parquet_columns(path: Path, wanted: Collection[str]) -> dict[str, list[Any]]:
     """Return the values of those columns of a Parquet file that it has, by name.
 
-    Raises:
-        InputError: pyarrow is not installed, or the file is damaged or too large.
+    Raises InputError if pyarrow is not installed, or the file is damaged or too large.
     """
     try:
         from pyarrow import parquet  # noqa: PLC0415  (an extra)

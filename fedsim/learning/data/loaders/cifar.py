@@ -97,14 +97,9 @@ def operands(content: bytes) -> tuple[bytes, npt.NDArray[np.uint8]]:
 
     Instructions are read, none is executed.
 
-    Args:
-        content: a pickle, as Python 2 wrote it.
-
-    Returns:
-        Of a batch of CIFAR-10, the pixels, and the labels uint8 [n].
-
-    Raises:
-        ValueError: it is no pickle.
+    content: a pickle, as Python 2 wrote it.
+    Returns: of a batch of CIFAR-10, the pixels, and the labels uint8 [n].
+    Raises ValueError if it is no pickle.
     """
     longest, labels, last = "", bytearray(), ""
     for instruction, operand, _ in pickletools.genops(content):

@@ -16,11 +16,8 @@ def own(source: Source) -> Dataset:
     The first line is a header if it has the label's name; otherwise columns are named c0, c1 and so
     on. Rows with missing values are left out and counted.
 
-    Args:
-        source: its file, the label's column, and those that are no features.
-
-    Raises:
-        InputError: the file is no table with such columns.
+    source: its file, the label's column, and those that are no features.
+    Raises InputError if the file is no table with such columns.
     """
     path = source.file
     found = rows(path)
@@ -60,8 +57,7 @@ def own(source: Source) -> Dataset:
 def rows(path: Path) -> list[list[str]]:
     """Return the rows of a file, its first line among them.
 
-    Raises:
-        InputError: it is not UTF-8, no table, or empty.
+    Raises InputError if it is not UTF-8, no table, or empty.
     """
     try:
         text = originals.read(path).decode("utf-8-sig")
@@ -76,8 +72,7 @@ def rows(path: Path) -> list[list[str]]:
 def check_names(names: list[str], path: Path) -> None:
     """Make sure that every column has a name of its own.
 
-    Raises:
-        InputError: one has none, or another's.
+    Raises InputError if one has none, or another's.
     """
     if len(set(names)) < len(names) or "" in names:
         raise InputError(

@@ -36,8 +36,7 @@ class Records:
     def take(self, indices: Indices) -> "Records":
         """Return a copy of some records, in the order asked for.
 
-        Args:
-            indices: [n], their positions.
+        indices: [n], their positions.
         """
         return Records(self.features[indices], self.labels[indices])
 
@@ -84,11 +83,8 @@ class Dataset:
 def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
     """Return the records of some classes alone, which are numbered anew.
 
-    Args:
-        classes: two or more different labels, as text; the first becomes 0.
-
-    Raises:
-        InputError: they are others.
+    classes: two or more different labels, as text; the first becomes 0.
+    Raises InputError if they are others.
     """
     known = {str(label): label for label in range(dataset.classes)}
     if unknown := [label for label in classes if label not in known]:

@@ -30,11 +30,8 @@ def own(source: Source) -> Dataset:
     Its pictures are the features, or its lists of numbers; where it has neither, all columns but
     the label are, as of a CSV file. What is no feature stays a column, to divide the records by.
 
-    Args:
-        source: the directory, the label's column, and those that are no features.
-
-    Raises:
-        InputError: the library is not installed, or the directory holds no such data set.
+    source: the directory, the label's column, and those that are no features.
+    Raises InputError if the library is not installed, or the directory holds no such data set.
     """
     path = source.path
     files = _files(path)

@@ -59,8 +59,7 @@ def own(source: Source) -> Dataset:
 
     The test files may be missing. Classes are 0 to the largest label.
 
-    Raises:
-        InputError: a file is missing or damaged, or files do not belong together.
+    Raises InputError if a file is missing or damaged, or files do not belong together.
     """
     places = (".", "raw")
     paths = originals.find(source, TRAIN, places)

@@ -32,11 +32,7 @@ def own(source: Source) -> Dataset:
     Classes are the subfolders in order, as `torchvision.datasets.ImageFolder` reads them; the
     column "file" has each picture's path within the folder.
 
-    Args:
-        source: the folder, and the side that pictures are brought to.
-
-    Raises:
-        InputError: a picture is damaged, too deep or of another size, or there are none.
+    Raises InputError if a picture is damaged, too deep or of another size, or there are none.
     """
     root = source.path
     pixels, labels, names = pictures(root, source.image_size)
@@ -51,18 +47,12 @@ def pictures(
 ) -> tuple[npt.NDArray[np.uint8], list[str], list[str]]:
     """Return the pictures of a folder, and each one's subfolder and path.
 
-    Args:
-        root: the folder, with a subfolder for each class.
-        size: the side of the squares that pictures are brought to; 0 to leave them.
-        empty: whether a subfolder may have none.
-        only: rows and columns that every picture must have; None for any.
-
-    Returns:
-        uint8 [N, C, H, W], C = 1 if all are grey, else 3; the names of subfolders [N]; and paths
-        within the folder [N].
-
-    Raises:
-        InputError: a picture is damaged, too deep or of another size, or there are none.
+    size: the side of the squares that pictures are brought to; 0 to leave them.
+    empty: whether a subfolder may have none.
+    only: rows and columns that every picture must have; None for any.
+    Returns: uint8 [N, C, H, W], C = 1 if all are grey, else 3; the names of subfolders [N]; and
+    paths within the folder [N].
+    Raises InputError if a picture is damaged, too deep or of another size, or there are none.
     """
     from torchvision.datasets import ImageFolder  # noqa: PLC0415  (takes seconds)
 
@@ -125,11 +115,8 @@ def opened(file: BinaryIO) -> "Iterator[Image.Image]":
 def pixels(picture: "Image.Image", name: str, size: int) -> npt.NDArray[np.uint8]:
     """Return a picture as uint8 [H, W] if it is grey, else [H, W, 3].
 
-    Args:
-        size: the side of the square that it is brought to; 0 to leave it.
-
-    Raises:
-        InputError: it has more than 8 bits a pixel.
+    size: the side of the square that it is brought to; 0 to leave it.
+    Raises InputError if it has more than 8 bits a pixel.
     """
     from PIL import Image  # noqa: PLC0415
 
@@ -144,8 +131,7 @@ def pixels(picture: "Image.Image", name: str, size: int) -> npt.NDArray[np.uint8
 def stack(found: Sequence[npt.NDArray[np.uint8]], names: Sequence[str]) -> npt.NDArray[np.uint8]:
     """Return grey [H, W] and colour [H, W, 3] pictures as [N, C, H, W].
 
-    Raises:
-        InputError: they differ in size.
+    Raises InputError if they differ in size.
     """
     shapes = [picture.shape[:2] for picture in found]
     if other := [position for position, shape in enumerate(shapes) if shape != shapes[0]]:

@@ -20,8 +20,7 @@ def own(source: Source) -> Dataset:
     between 0 and 1, or a table [N, F], which is taken as it is; labels: [N] numbers or text, or
     one-hot [N, classes]. Every other array of length N is a column.
 
-    Raises:
-        InputError: an array is missing, or not of such a kind.
+    Raises InputError if an array is missing, or not of such a kind.
     """
     path = source.file
     found = arrays(path)
@@ -43,13 +42,10 @@ def of_arrays(
 ) -> Dataset:
     """Return the dataset of features, labels and other columns.
 
-    Args:
-        values: the features, as of `own`.
-        raw_labels: [N] numbers or text.
-        found: the other columns [N], by name.
-
-    Raises:
-        InputError: an array is not of such a kind.
+    values: the features, as of `own`.
+    raw_labels: [N] numbers or text.
+    found: the other columns [N], by name.
+    Raises InputError if an array is not of such a kind.
     """
     if values.dtype.kind not in "buif" or values.ndim not in (2, 3, 4) or not values.size:
         raise InputError(
@@ -89,8 +85,7 @@ def of_arrays(
 def arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Return the named arrays of a .npz file.
 
-    Raises:
-        InputError: it is none, or has Python objects.
+    Raises InputError if it is none, or has Python objects.
     """
 
     def refusal(reason: str) -> InputError:

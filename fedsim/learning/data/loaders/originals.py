@@ -23,17 +23,12 @@ def find(
 ) -> list[Path]:
     """Return the files of some names, each from the first folder that has it.
 
-    Args:
-        source: with the root folder, and whether what is missing may be fetched.
-        names: of the files, without endings.
-        fetch: downloads into the root folder, once; None where there is no way to.
-        endings: what may follow a name, in order of preference.
-
-    Returns:
-        A path for each name.
-
-    Raises:
-        InputError: a file is missing; the message names it and the folder.
+    source: with the root folder, and whether what is missing may be fetched.
+    names: of the files, without endings.
+    fetch: downloads into the root folder, once; None where there is no way to.
+    endings: what may follow a name, in order of preference.
+    Returns: a path for each name.
+    Raises InputError if a file is missing; the message names it and the folder.
     """
     root = source.path
     found = _look_up(root, names, folders, endings)
@@ -60,9 +55,7 @@ def present(
 ) -> bool:
     """Return whether all files of some names are there, as `find` would find them.
 
-    Args:
-        names: of the files, without endings.
-        endings: what may follow a name.
+    names: of the files, without endings.
     """
     return None not in _look_up(source.path, names, folders, endings)
 
@@ -99,8 +92,7 @@ def _fetch(name: str, root: Path, folders: Sequence[str], fetch: Callable[[Path]
 def read(path: Path) -> bytes:
     """Return the content of a file, unpacked if its name ends in .gz.
 
-    Raises:
-        InputError: it is damaged or cannot be read.
+    Raises InputError if it is damaged or cannot be read.
     """
 
     def refusal(reason: str) -> InputError:
@@ -120,13 +112,9 @@ def check(
 ) -> None:
     """Check that a file is the original.
 
-    Args:
-        own: the data.name under which files like it, but not it, are read.
-        algorithm: of the digest. MD5 is what some authors publish; it tells a damaged file from a
-            whole one, not a forged one.
-
-    Raises:
-        InputError: its digest is another.
+    algorithm: of the digest. MD5 is what some authors publish; it tells a damaged file from a whole
+    one, not a forged one.
+    Raises InputError if its digest is another.
     """
     digest = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
     if digest != expected:

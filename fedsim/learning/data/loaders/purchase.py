@@ -86,8 +86,7 @@ def _archive(path: Path) -> Arrays:
 def read_text(path: Path) -> Arrays:
     """Return features uint8 [N, F] and labels [N] of a file in the original's format.
 
-    Raises:
-        InputError: it is not in that format.
+    Raises InputError if it is not in that format.
     """
 
     def refusal(reason: str) -> InputError:

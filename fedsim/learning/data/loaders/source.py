@@ -28,11 +28,7 @@ class Source:
 
     @property
     def path(self) -> Path:
-        """The folder or file that the user named.
-
-        Raises:
-            InputError: none is named.
-        """
+        """The folder or file that the user named. Raises InputError if none is named."""
         if not self.root:
             raise InputError(
                 f"{self.name} is read from files: say where they are with data.root=PATH "
@@ -42,11 +38,7 @@ class Source:
 
     @property
     def file(self) -> Path:
-        """The one file that the user named.
-
-        Raises:
-            InputError: it is not there.
-        """
+        """The one file that the user named. Raises InputError if it is not there."""
         if not self.path.is_file():
             raise InputError(
                 f"there is no file '{self.path}'; name {self.name}'s with data.root=PATH"

@@ -36,9 +36,8 @@ MOST_WHOLE = 2**53
 def rows(text: str, path: Path) -> list[list[str]]:
     """Return the rows of comma-separated text, without blank ones; values are stripped.
 
-    Raises:
-        InputError: a row has more or fewer values than the first, or a value is too long for a
-            table.
+    Raises InputError if a row has more or fewer values than the first, or a value is too long for a
+    table.
     """
     reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
     found: list[list[str]] = []
@@ -108,11 +107,8 @@ def encode(
     becomes one feature, from 0 at its least to 1 at its largest value; one of text becomes a
     feature for each value, in order, 1 where the record has it.
 
-    Args:
-        columns: [N] by name.
-
-    Raises:
-        InputError: a column says nothing, or too much.
+    columns: [N] by name.
+    Raises InputError if a column says nothing, or too much.
     """
     labels, classes = class_numbers(typed(columns[label]), path, label)
     kept = {name: values for name, values in columns.items() if name != label}

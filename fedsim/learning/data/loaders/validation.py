@@ -17,14 +17,9 @@ def class_numbers(
 ) -> tuple[npt.NDArray[np.int64], int]:
     """Return the class of each record, and the number of classes.
 
-    Args:
-        values: [N], the different ones of which, in order, are classes 0 and on.
-
-    Returns:
-        int64 [N], and at least 2.
-
-    Raises:
-        InputError: there is one class, or there are too many.
+    values: [N], the different ones of which, in order, are classes 0 and on.
+    Returns: int64 [N], and at least 2.
+    Raises InputError if there is one class, or there are too many.
     """
     classes, numbers = np.unique(values, return_inverse=True)
     if len(classes) < 2:
@@ -43,11 +38,8 @@ def class_numbers(
 def finite(features: npt.NDArray[Any], path: Path) -> npt.NDArray[np.float32]:
     """Return features as float32.
 
-    Args:
-        features: [N, ...].
-
-    Raises:
-        InputError: one is not a finite number.
+    features: [N, ...].
+    Raises InputError if one is not a finite number.
     """
     with np.errstate(over="ignore"):
         numbers = features.astype(np.float32)
