@@ -60,11 +60,6 @@ def enabled(secure_aggregation: str) -> bool:
     return secure_aggregation == "secagg+"
 
 
-def threshold(participation: Participation, round: int) -> int:
-    """Return how many clients' shares unmask: all that join but those that may be missing."""
-    return participation.shares(round)
-
-
 def client_mod(message: Message, context: Context, call_next: Handler) -> Message:
     """Return a client's answer, in which its sum is masked (a mod of the train handler).
 
@@ -157,7 +152,10 @@ class SecureSum:
         for request in requests.values():
             request[Key.STAGE] = Stage.SHARE_KEYS
         shared = self._stage(
-            requests, lambda node, answer: _encrypted_shares(answer, set(self._keys) - {node})
+            requests,
+            lambda node, answer: _by_node(
+                answer[Key.DESTINATION_LIST], answer[Key.CIPHERTEXT_LIST], set(self._keys) - {node}
+            ),
         )
         # Passed on between those who are left, with the request for the masked sum.
         forwarded: dict[int, tuple[list[int], list[bytes]]] = {node: ([], []) for node in shared}
@@ -197,7 +195,7 @@ class SecureSum:
         concerned = active | dead
         answers = self._stage(
             {node: ConfigRecord(dict(request)) for node in sorted(active)},
-            lambda _, answer: _shares(answer, concerned),
+            lambda _, answer: _by_node(answer[Key.NODE_ID_LIST], answer[Key.SHARE_LIST], concerned),
         )
         self.silent = {
             client: self._why(node)
@@ -291,16 +289,6 @@ def _public_keys(_: int, answer: Any) -> list[bytes]:
     return keys
 
 
-def _encrypted_shares(answer: Any, others: Collection[int]) -> dict[int, bytes]:
-    """Return the shares of a client's secrets by the node that they are for."""
-    return _by_node(answer[Key.DESTINATION_LIST], answer[Key.CIPHERTEXT_LIST], others)
-
-
-def _shares(answer: Any, concerned: Collection[int]) -> dict[int, bytes]:
-    """Return the shares of others' secrets that a client gives away, by whose they are."""
-    return _by_node(answer[Key.NODE_ID_LIST], answer[Key.SHARE_LIST], concerned)
-
-
 def _by_node(nodes: Any, shares: Any, asked: Collection[int]) -> dict[int, bytes]:
     """Return shares by node. Raises ValueError unless there is one for each that was asked for."""
     if sorted(nodes) != sorted(asked) or len(shares) != len(nodes):
@@ -372,7 +360,7 @@ def agreed_setup(
     return said | {
         Key.SAMPLE_NUMBER: clients,
         Key.SHARE_NUMBER: clients,
-        Key.THRESHOLD: threshold(participation, round),
+        Key.THRESHOLD: participation.shares(round),
         Key.CLIPPING_RANGE: float(1 << (bits - 1)),
         Key.TARGET_RANGE: 1 << bits,
         Key.MOD_RANGE: 1 << MODULUS_BITS,
@@ -410,10 +398,7 @@ def _check_unmask(
         for name in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)
     )
     everybody = [*active, *dead]
-    clients, needed = (
-        len(participation.participants(round)),
-        threshold(participation, round),
-    )
+    clients, needed = len(participation.participants(round)), participation.shares(round)
     if (
         len(set(everybody)) != len(everybody)
         or len(everybody) > clients

@@ -80,7 +80,8 @@ def read(directory: RunDirectory) -> list[Row]:
     Returns: empty for a run that released nothing yet.
     Raises InputError if the file is damaged anywhere but in an unfinished last line.
     """
-    return _current(_read(directory).entries)
+    rows = _read(directory).entries
+    return list({(row.batch, row.attempt, row.round): row for row in rows}.values())
 
 
 def verified(directory: RunDirectory) -> list[Row]:
@@ -127,11 +128,6 @@ def lacking(directory: RunDirectory) -> InputError:
         f"{FILE} in '{directory.path}' lacks rounds that were released; restore it from a copy, or "
         "begin another run (run.out)"
     )
-
-
-def _current(rows: Iterable[Row]) -> list[Row]:
-    """Return the last row of every round of every attempt, in the order of the first ones."""
-    return list({(row.batch, row.attempt, row.round): row for row in rows}.values())
 
 
 def _read(directory: RunDirectory) -> Journal[Row]:

@@ -68,8 +68,10 @@ def simulation(config: Config) -> Iterator[Submission]:
     Raises FlowerError if the SuperLink does not start or refuses the run.
     Yields: the run.
     """
+    # Ray has sockets in the run's temporary folder, whose paths must not be long.
+    folder = None if len(tempfile.gettempdir()) <= LONGEST_FOLDER else "/tmp"
     with (
-        tempfile.TemporaryDirectory(prefix="fedsim-", dir=_folder()) as temporary,
+        tempfile.TemporaryDirectory(prefix="fedsim-", dir=folder) as temporary,
         socket.socket() as bound,
     ):
         home = Path(temporary)
@@ -103,14 +105,6 @@ def resources(config: Config) -> dict[str, float]:
         "client-resources-num-gpus": gpus,
         "init-args-num-cpus": os.cpu_count() or 1,
     }
-
-
-def _folder() -> str | None:
-    """Return where a run's temporary folder lies, if not in the usual place.
-
-    Ray has sockets in it, whose paths must not be long.
-    """
-    return None if len(tempfile.gettempdir()) <= LONGEST_FOLDER else "/tmp"
 
 
 def _ray(home: Path) -> dict[str, str]:

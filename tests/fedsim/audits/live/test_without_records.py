@@ -16,8 +16,8 @@ from fedsim.federation.client import client_ledger, training_node
 from fedsim.federation.runs import budget
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.model_training import ResumableDPSGD
 from fedsim.federation.server.plan import prepare
-from fedsim.federation.server.resumable import ResumableDPSGD
 from fedsim.report import model_card
 
 AUDITOR = 7777
