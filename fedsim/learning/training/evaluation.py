@@ -10,6 +10,7 @@ from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fedsim.common.blocks import Pool, run, slices
+from fedsim.learning.training import cutting
 from fedsim.learning.training.layerwise import LayerwiseModel, fallbacks
 from fedsim.learning.training.losses import correct, per_example
 from fedsim.learning.training.models import parameter_shapes, unflatten
@@ -55,11 +56,7 @@ def evaluate(
             losses[trials, records] = per_example(outputs.double(), targets)
             is_correct[trials, records] = correct(outputs, targets)
 
-    blocks = [
-        (trials, records)
-        for trials in slices(len(parameters), trials_at_once)
-        for records in slices(len(labels), records_at_once)
-    ]
+    blocks = cutting.blocks(len(parameters), trials_at_once, len(labels), records_at_once)
     for _ in run(block, blocks, threads):
         pass
     return losses, is_correct

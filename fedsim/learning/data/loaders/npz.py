@@ -8,9 +8,14 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.learning.data.loaders.dataset import GREY_OR_COLOUR, Dataset, Records
+from fedsim.learning.data.loaders.dataset import (
+    GREY_OR_COLOUR,
+    Dataset,
+    Records,
+    class_numbers,
+    finite,
+)
 from fedsim.learning.data.loaders.source import Source
-from fedsim.learning.data.loaders.validation import class_numbers, finite
 
 
 def own(source: Source) -> Dataset:
