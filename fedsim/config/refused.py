@@ -1,7 +1,7 @@
 """Which combinations of settings are refused, and why: one table, read from top to bottom.
 
 A new trust model, noise, challenge or audit that does not go with something adds its row here; what
-takes arithmetic is in `fedsim.config.experiment.LIMITS`. docs/reference/configuration.md shows the
+takes arithmetic is in `fedsim.config.experiment`. docs/reference/configuration.md shows the
 table.
 """
 

@@ -17,6 +17,16 @@ from fedsim.privacy.noise.mechanism import Bools
 from fedsim.privacy.participation.sampling import groups
 
 
+def coins_of(rules: GameRules, known: Federation, game: RoundGame, step: int = 1) -> Tensor | None:
+    """Return which records of D, or which clients, take part in a local step of a round.
+
+    Returns: bool [T, n], or [T, m] of clients; None if all do.
+    """
+    streams, rule = rules.trials.streams(game.trials), rules.scheme.participation
+    drawn = rule.coins(streams, game.round, step, game.target_client, known.client_of)
+    return None if drawn is None else torch.from_numpy(drawn).to(known.device)
+
+
 def _canaries(
     rules: GameRules,
     federation: Federation,
@@ -347,11 +357,7 @@ def local_step_size(scheme: Scheme, round: int) -> float:
     eta_local m / (q n): the records that one client takes are q n/m of the public n on average,
     and with the server's learning rate the mean of the clients' models is the server's next one.
 
-    Args:
-        round: counts from 1.
-
-    Source:
-        FedAvg: McMahan et al., 2017, Algorithm 1.
+    Source: FedAvg: McMahan et al., 2017, Algorithm 1.
     """
     training = scheme.training
     rate = training.local_learning_rate or training.learning_rate

@@ -65,7 +65,7 @@ def challenge_contributions(
     if rules.scheme.privacy.neighbouring is not Neighbouring.REPLACE:
         return present, torch.zeros_like(present)
     records = federation.pool(replacements(federation, client))
-    plan = planned(rules.scheme.training, rules.trials, rules.seed, client, game, len(records[1]))
+    plan = planned(rules, client, game, len(records[1]))
     update = updates(rules.scheme.training, federation, parameters, *records, [plan])
     return present, clip(update[0], rules.scheme.training.clipping_norm)
 

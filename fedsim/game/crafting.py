@@ -163,12 +163,7 @@ def direction(
     else:
         unit = torch.from_numpy(_stream(data_seed, DIRECTION).standard_normal(parameters))
         unit /= unit.norm()
-    return Crafted(record, direction=unit, opposed=replaces(neighbouring))
-
-
-def replaces(neighbouring: Neighbouring) -> bool:
-    """Return whether D' has something in the place of the challenge."""
-    return neighbouring is Neighbouring.REPLACE
+    return Crafted(record, direction=unit, opposed=neighbouring is Neighbouring.REPLACE)
 
 
 def _stream(data_seed: int, what: int) -> np.random.Generator:

@@ -151,15 +151,10 @@ def success_bound(information: float, prior: float = 0.5) -> float:
 
     1 from MI = -ln p0 on. Precise to rounding in p, and in p - p0 (`advantage_bound`).
 
-    Args:
-        information: MI in nats, >= 0.
-        prior: p0, how often the best guess is right before the release, in (0, 1).
-
-    Raises:
-        InputError: unless MI >= 0 and 0 < p0 < 1.
-
-    Source:
-        The theorem of Xiao and Devadas for f = KL, of Bernoulli distributions.
+    information: MI in nats, >= 0.
+    prior: p0, how often the best guess is right before the release, in (0, 1).
+    Raises InputError unless MI >= 0 and 0 < p0 < 1.
+    Source: The theorem of Xiao and Devadas for f = KL, of Bernoulli distributions.
     """
     return 1.0 if math.isinf(_reach(information, prior)) else prior + _gain(information, prior)
 

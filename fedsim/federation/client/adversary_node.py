@@ -16,7 +16,7 @@ from adversaries.attacks import membership_attacks
 from fedsim.config.federation import FederationConfig
 from fedsim.federation.client.inputs import Received
 from fedsim.federation.protocol import consent, messages, node_memory
-from fedsim.game import participation
+from fedsim.game.client import coins_of
 from fedsim.game.federation import initial_parameters
 from fedsim.game.mechanisms import vantages
 from fedsim.game.observers import at_server, own_rounds, participant, released_model
@@ -233,7 +233,7 @@ def _expect_late(memory: Memory, received: Received) -> Memory:
         known,
         before.game,
         torch.from_numpy(awaiting["model"]).to(known.device),
-        participation.coins(config.participation, config.trials, known, before.game),
+        coins_of(config.game, known, before.game),
     )
     return participant.expect(
         memory,

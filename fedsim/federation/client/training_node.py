@@ -23,11 +23,12 @@ from fedsim.federation.client.inputs import Received
 from fedsim.federation.client.preparation import configured, known_to, prepared
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.messages import Role
-from fedsim.game import federation, participation
+from fedsim.game import federation
 from fedsim.game.client import (
     candidate_masks,
     candidate_sums,
     challenge_contributions,
+    coins_of,
     contribution,
     gradient_distances,
     local_step_size,
@@ -97,7 +98,10 @@ def train(message: Message, context: Context) -> Message:
     if partition not in config.participation.participants(request.round):
         return _looked_on(received, parameters, start)
     # Draw the coins of each local step once: a seed must not be reused.
-    coins = [_coins(received, step) for step in range(1, config.training.local_steps + 1)]
+    coins = [
+        coins_of(config.game, received.known, request.game, step)
+        for step in range(1, config.training.local_steps + 1)
+    ]
     disclosing = at_server.seat(config.audit.mode).reads_noise or request.role == Role.COLLUDER
     grid = summing.grid(config.scheme, request.noise_multiplier, parameters.shape[1])
     noises: list[torch.Tensor] = []
@@ -138,18 +142,12 @@ def _looked_on(received: Received, parameters: torch.Tensor, start: float) -> Me
         from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
 
         sent = torch.zeros_like(parameters, dtype=torch.float64)
-        adversary_node.follow(received, parameters, sent, _coins(received))
+        coins = coins_of(received.config.game, received.known, request.game)
+        adversary_node.follow(received, parameters, sent, coins)
     seconds = _seconds(received.context, start)
     return messages.reply(
         received.message, received.partition, seconds=seconds, round=request.round
     )
-
-
-def _coins(received: Received, step: int = 1) -> torch.Tensor | None:
-    """Return which records of D take part in a local step, bool [T, n]; None for all."""
-    config = received.config
-    game = received.request.game
-    return participation.coins(config.participation, config.trials, received.known, game, step)
 
 
 def _seconds(context: Context, start: float) -> float:

@@ -18,10 +18,11 @@ from torch import Tensor
 from adversaries.attacks import membership
 from adversaries.attacks.posterior import Hypotheses, hypotheses, log_likelihood_ratio
 from adversaries.attacks.residuals import Residual, nothing, residual
-from fedsim.game import participation
+from fedsim.config.objects import Scheme
 from fedsim.game.client import (
     challenge_contributions,
     clean_sum,
+    coins_of,
     common_part,
     local_step_size,
     local_steps,
@@ -60,7 +61,9 @@ def expect(
         config.federation.trust, config.participation, game, adversary, unknown_shares
     )
     if config.training.local_steps > 1:
-        expected = _replayed_hypotheses(seen, adversary, own_message, multiplier * bound)
+        known, difference = _replay(seen, adversary)
+        std = parameters.new_tensor(multiplier * bound, dtype=torch.float64)
+        expected = of_local_steps(config.scheme, known + own_message, difference, std)
         return replace(memory, pending=expected, known=None, batch=None)
     # What the aggregate has in both worlds, and what the challenge adds in each.
     known = common_part(
@@ -108,39 +111,19 @@ def _unknown_multiplier(
     )
 
 
-def _replayed_hypotheses(
-    seen: KnownRound, adversary: int, own_message: Tensor, step_std: float
-) -> Hypotheses:
-    """Return the hypotheses about a sum over local steps; step_std: of the noise of each step."""
-    known, difference = _replay(seen, adversary)
-    std = seen.parameters.new_tensor(step_std, dtype=torch.float64)
-    return of_local_steps(
-        seen.config.training.local_steps,
-        seen.config.participation,
-        known + own_message,
-        difference,
-        std,
-    )
-
-
 def of_local_steps(
-    local_steps: int,
-    participation: Participation,
-    known: Tensor,
-    difference: Tensor,
-    step_std: Tensor,
+    scheme: Scheme, known: Tensor, difference: Tensor, step_std: Tensor
 ) -> Hypotheses:
     """Return the hypotheses about a sum over local steps whose path was replayed.
 
     The noise of all steps adds up, as if none of it had moved a later step. A sampled record is in
     the sum as often as its coins say, each time with its mean gradient along the replay.
 
-    local_steps: noisy steps that a client takes on its own model within a round.
     known: [T, P], the sum under D'.
     difference: [T, P], what D is expected to add, all steps together.
     step_std: of the noise of each step, [T] or a scalar.
     """
-    steps, rate = local_steps, participation.rate
+    steps, rate = scheme.training.local_steps, scheme.participation.rate
     noise_std = step_std * math.sqrt(steps)
     if rate == 1:
         return hypotheses(known, difference, None, noise_std)
@@ -178,11 +161,10 @@ def replay_target(seen: KnownRound) -> tuple[Tensor, Tensor]:
     worlds = torch.arange(2 * trials, device=parameters.device) < trials
 
     def clean(theta: Tensor, step: int) -> Tensor:
-        rule, drawn_from = seen.config.participation, seen.config.trials
-        coins = participation.coins(rule, drawn_from, federation, game, step)
+        coins = coins_of(seen.config.game, federation, game, step)
         if coins is not None:
             coins = coins.to(theta)
-            coins[:, game.the_record] = rule.rate
+            coins[:, game.the_record] = seen.config.participation.rate
             coins = coins.repeat(2, 1)
         client = game.target_client
         return clean_sum(federation, client, theta, record, replacement, worlds, coins)
@@ -210,9 +192,7 @@ def _replay(seen: KnownRound, adversary: int) -> tuple[Tensor, Tensor]:
     for client in sorted(set(range(config.federation.clients)) - {adversary, game.target_client}):
 
         def sum_of(theta: Tensor, step: int, client: int = client) -> Tensor:
-            coins = participation.coins(
-                config.participation, config.trials, seen.federation, game, step
-            )
+            coins = coins_of(config.game, seen.federation, game, step)
             return clean_sum(seen.federation, client, theta, participation=coins)
 
         known += local_steps(sum_of, parameters, steps, step_size)
@@ -251,7 +231,10 @@ def entered(memory: Memory, columns: Mapping[str, Tensor], past: Tensor | None =
     columns: [T] for each name of `HISTORY`.
     past: [T, P], the sum of the residuals so far; None where there are none.
     """
-    history = {name: _append(getattr(memory, name), columns[name]) for name in HISTORY}
+    history = {
+        name: torch.cat([getattr(memory, name), columns[name].cpu()[:, None]], dim=1)
+        for name in HISTORY
+    }
     return Memory(pending=None, known=None, past=past, batch=None, **history)
 
 
@@ -265,19 +248,14 @@ def infer_membership(
 
     The threshold is the mean loss over the members that are the same in both worlds.
 
-    Args:
-        target_records: the positions in D of the target's records: one, or all of a client's.
-        parameters: float32 [T, P], the final models.
-        losses: whether to return what attacks with shadow models compare besides.
-
-    Returns:
-        By name (`MEMBERSHIP`), for each trial: the true and false positive rates among single
-        records, and whether the challenge is taken for a member: whether its mean loss is at most
-        the threshold. With `losses` also the challenge's mean loss [T], and the losses [T, h] of
-        some records that no model was trained on.
-
-    Source:
-        Yeom et al.
+    target_records: the positions in D of the target's records: one, or all of a client's.
+    parameters: float32 [T, P], the final models.
+    losses: whether to return what attacks with shadow models compare besides.
+    Returns: by name (`MEMBERSHIP`), for each trial: the true and false positive rates among single
+    records, and whether the challenge is taken for a member: whether its mean loss is at most the
+    threshold. With `losses` also the challenge's mean loss [T], and the losses [T, h] of some
+    records that no model was trained on.
+    Source: Yeom et al.
     """
     certain = np.delete(np.arange(len(federation.client_of)), target_records)
     members, _ = federation.evaluate(parameters, *federation.members(certain))
@@ -306,7 +284,3 @@ def challenge_loss(
     losses, _ = federation.evaluate(parameters, *federation.members(target_records))
     mean: npt.NDArray[np.float64] = losses.mean(1).cpu().numpy()
     return mean
-
-
-def _append(history: Tensor, column: Tensor) -> Tensor:
-    return torch.cat([history, column.cpu()[:, None]], dim=1)

@@ -33,9 +33,7 @@ def conclude(seen: KnownRound, summed: Collection[int], noise_std: Tensor, messa
     if steps > 1:
         with_record, known = replay_target(seen)
         present, absent = with_record - known, torch.zeros_like(known)
-        expected = of_local_steps(
-            config.training.local_steps, config.participation, known, present, noise_std
-        )
+        expected = of_local_steps(config.scheme, known, present, noise_std)
     else:
         known = common_part(config.game, federation, summed, parameters, game, seen.participation)
         present, absent = challenge_contributions(config.game, federation, parameters, game)
@@ -53,13 +51,8 @@ def conclude(seen: KnownRound, summed: Collection[int], noise_std: Tensor, messa
             expected.sensitivity * distinguishable,
             rate,
         )
-    columns = (
-        ratios,
-        expected.sensitivity,
-        expected.noise_std,
-        expected.present_norm,
-        expected.absent_norm,
-    )
+    norms = expected.present_norm, expected.absent_norm
+    columns = (ratios, expected.sensitivity, expected.noise_std, *norms)
     return Step(*(column.cpu() for column in columns))
 
 

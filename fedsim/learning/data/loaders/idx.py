@@ -105,18 +105,10 @@ def read_idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
     The format: bytes 0, 0, 8 (uint8) and the number of dimensions; each dimension as a big-endian
     uint32; the data.
 
-    Args:
-        path: of the file, gzipped if it is named so.
-        dimensions: that it must have.
-
-    Returns:
-        uint8 of the shape that the file says.
-
-    Raises:
-        InputError: not all of it is as it says.
-
-    Source:
-        LeCun, The MNIST database.
+    path: of the file, gzipped if it is named so.
+    Returns: uint8 of the shape that the file says.
+    Raises InputError if not all of it is as it says.
+    Source: LeCun, The MNIST database.
     """
     content = originals.read(path)
     header = 4 + 4 * dimensions

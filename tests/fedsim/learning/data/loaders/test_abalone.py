@@ -11,6 +11,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.learning.data import load
+from fedsim.learning.data.loaders import uci
 
 DATA = b"""\
 M,0.4,0.3,0.1,0.5,0.2,0.1,0.15,10

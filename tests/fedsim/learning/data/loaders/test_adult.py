@@ -12,6 +12,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.learning.data import load
+from fedsim.learning.data.loaders import uci
 
 DATA = """\
 39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, \
