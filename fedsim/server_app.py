@@ -104,7 +104,14 @@ def _train_model(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
     theta = model_training.train(grid, plan, known, directory)
     directory.log_event(phase="reporting")
-    saved_model.write(directory.path, plan.config, known.model, known.split.dataset, theta)
+    saved_model.write(
+        directory.path,
+        plan.config.model,
+        plan.config.data.public_schema,
+        known.model,
+        known.split.dataset,
+        theta,
+    )
     model_card.write(
         directory, plan.noise_multiplier, models.size(known.model), len(known.split.held_out)
     )
@@ -249,10 +256,7 @@ def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDir
         evaluate_fn=after_round,
     )
     findings = strategy.findings(grid)
-    rounds = [
-        *result.train_metrics_clientapp.values(),
-        *result.evaluate_metrics_clientapp.values(),
-    ]
+    rounds = [*result.train_metrics_clientapp.values(), *result.evaluate_metrics_clientapp.values()]
     computing = sum(messages.scalar(metrics, "seconds") for metrics in rounds)
     utility = {"losses": np.stack(losses), "accuracies": np.stack(accuracies)} if evaluated else {}
     return {

@@ -113,7 +113,6 @@ def _accepted(name: str, value: Scalar) -> bool:
 
 
 def _in_range(name: str, value: Scalar) -> bool:
-    """Return whether a key may have a value, whatever the others are."""
     table, last = name.split(".")
     described: Any = Config.model_fields[table].annotation
     field = described.model_fields[last.replace("-", "_")]

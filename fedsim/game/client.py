@@ -172,9 +172,7 @@ def clean_sum(
 
 
 def candidate_masks(
-    candidates: int,
-    pac_prior: str,
-    seed: int,
+    rules: GameRules,
     federation: Federation,
     client: int,
     record: int | None,
@@ -183,7 +181,6 @@ def candidate_masks(
 ) -> Bools:
     """Return which of a client's records each candidate of the stated prior has.
 
-    pac_prior: the candidates: D and D'.
     record: position of the challenge record in D, None unless the client has it.
     replacement: position in the pool of what D' has in its place, None for nothing.
     adversary: whether the client is the adversary, who would recognise its own records, so that
@@ -194,8 +191,8 @@ def candidate_masks(
     from fedsim.privacy.noise.pac_release import halves, pair  # noqa: PLC0415  (PAC noise alone)
 
     positions = federation.owned_by(client)
-    if pac_prior == "halves" and not adversary:
-        return halves(seed, client, len(positions), candidates)
+    if rules.scheme.privacy.pac_prior == "halves" and not adversary:
+        return halves(rules.seed, client, len(positions), rules.candidates)
     if record is None:
         return np.ones((1, len(positions)), dtype=np.bool_)
     (column,) = np.flatnonzero(positions == record)
@@ -261,9 +258,8 @@ def challenge_gradients(
 
 
 def gradient_distances(
-    noise_seed: int | None,
+    rules: GameRules,
     bayesian_pairs: int,
-    neighbouring: Neighbouring,
     federation: Federation,
     client: int,
     parameters: Tensor,
@@ -278,22 +274,14 @@ def gradient_distances(
 
     bayesian_pairs: how many pairs of its records each client compares in a round, in the evaluated
     trials, for the Bayesian accountant.
-    neighbouring: whether that record or client is missing, or replaced by another.
     parameters: float32 [E, P], the models of the evaluated trials.
     Returns: float64 [E, m]; None where the client has fewer than two records.
     """
     positions = federation.owned_by(client)
     if len(positions) < 2:
         return None
-    drawn = groups(
-        noise_seed,
-        trials,
-        round,
-        client,
-        len(positions),
-        bayesian_pairs,
-        2 if neighbouring is Neighbouring.REPLACE else 1,
-    )
+    members = 2 if rules.scheme.privacy.neighbouring is Neighbouring.REPLACE else 1
+    drawn = groups(rules.noise_seed, trials, round, client, len(positions), bayesian_pairs, members)
     chosen = torch.from_numpy(drawn).to(parameters.device)
     features, labels = federation.members(positions)
     return federation.clipper.clipped_distances(parameters, features, labels, chosen)

@@ -198,12 +198,10 @@ def _clipbkd(rules: GameRules, split: Split, record: int) -> Image:
 
 
 def _mislabelled(rules: GameRules, split: Split, record: int) -> Image:
-    """Return the record as it is."""
     return split.members_records.features[record].copy()
 
 
 def _blank(rules: GameRules, split: Split, record: int) -> Image:
-    """Return a record of zeros."""
     return np.zeros_like(split.members_records.features[record])
 
 

@@ -147,7 +147,6 @@ class Federation:
         return self.clipper.cut(*self._example(), trials, most, sampled, sums)
 
     def _example(self) -> tuple[Tensor, Tensor]:
-        """Return one record and its label."""
         features, labels = self.members(np.asarray([0]))
         return features[0], labels[0]
 
@@ -239,9 +238,7 @@ def initial_parameters(rules: GameRules, known: Federation, trials: range) -> Te
     if known.start is not None:
         return known.start.cpu().expand(len(trials), -1).contiguous()
     return models.initial_parameters(
-        partial(build_model, rules, known.split.dataset),
-        rules.seed,
-        rules.trials.streams(trials),
+        partial(build_model, rules, known.split.dataset), rules.seed, rules.trials.streams(trials)
     )
 
 

@@ -174,10 +174,7 @@ def confident(noise: Noise, results: Floats, confidence: float) -> Noise:
     # 1/2 E[told] is inversely proportional to the noise's variance, the limit along with it.
     factor = min(mean, noise.limit) / (2 * noise.budget)
     return replace(
-        noise,
-        variances=noise.variances * factor,
-        limit=noise.limit / factor,
-        confidence=confidence,
+        noise, variances=noise.variances * factor, limit=noise.limit / factor, confidence=confidence
     )
 
 

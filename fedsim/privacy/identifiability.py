@@ -305,11 +305,7 @@ def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | 
 
 
 def epsilon_by_round(
-    releases: Releases,
-    vantage: Vantage,
-    delta: float,
-    accountants: Sequence[str],
-    points: int = 24,
+    releases: Releases, vantage: Vantage, delta: float, accountants: Sequence[str], points: int = 24
 ) -> tuple[npt.NDArray[np.int64], dict[str, Array]]:
     """Return rounds, and what epsilon is after each of them by each accountant.
 

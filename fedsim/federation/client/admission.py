@@ -308,7 +308,6 @@ def _agreed(terms: Terms, context: Context) -> float | None:
 
 
 def _experiment(context: Context) -> str:
-    """Return a digest of the run's configuration."""
     return _digest(json.dumps(dict(context.run_config), sort_keys=True).encode())
 
 

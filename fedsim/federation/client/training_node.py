@@ -296,9 +296,7 @@ def _candidate_masks(received: Received) -> Bools | None:
     if not config.privacy.noise.mechanism.by_candidate:
         return None
     return candidate_masks(
-        config.candidates,
-        config.privacy.pac_prior,
-        config.run.seed,
+        config.game,
         received.known,
         received.partition,
         request.game.record if request.role == Role.TARGET_CLIENT else None,
@@ -357,7 +355,6 @@ def _measurement(
     taking_part: torch.Tensor | None,
     noises: list[torch.Tensor],
 ) -> dict[str, torch.Tensor]:
-    """Return what a client tells the auditor of an oracle audit."""
     config, request = received.config, received.request
     measured = {}
     roles = (request.role == role for role in (Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER))
@@ -384,9 +381,8 @@ def distances(received: Received, parameters: torch.Tensor) -> dict[str, ArrayRe
     if not config.audit.bayesian_pairs or not evaluated:
         return {}
     found = gradient_distances(
-        config.noise_seed,
+        config.game,
         config.audit.bayesian_pairs,
-        config.privacy.neighbouring,
         received.known,
         received.partition,
         parameters[:evaluated],

@@ -270,12 +270,10 @@ class SecureSum:
         return dict(sorted(answers.items()))
 
     def _fail(self, node: int, reason: str) -> None:
-        """Enter a node as failed, unless it failed before."""
         asked = Message(RecordDict(), node, MessageType.TRAIN)
         self.failed.setdefault(node, Message(Error(code=0, reason=reason), reply_to=asked))
 
     def _why(self, node: int) -> str:
-        """Return why a node's answer is not there."""
         if node in self.failed:
             return failure(self.failed[node])
         return f"no answer within {self.timeout:g} s (federation.timeout)"

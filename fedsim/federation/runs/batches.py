@@ -156,11 +156,7 @@ def _read(
 
 
 def _check(
-    directory: RunDirectory,
-    file: str,
-    then: Mapping[str, Any],
-    now: Mapping[str, Any],
-    what: str,
+    directory: RunDirectory, file: str, then: Mapping[str, Any], now: Mapping[str, Any], what: str
 ) -> None:
     """Raise InputError for the first key whose value changed, or that `file` does not tell."""
     for key, value in now.items():

@@ -131,7 +131,6 @@ def lacking(directory: RunDirectory) -> InputError:
 
 
 def _read(directory: RunDirectory) -> Journal[Row]:
-    """Return the rows of a run. Raises InputError."""
     return journal.read(
         directory.path / FILE,
         Row.of,

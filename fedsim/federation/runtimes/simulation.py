@@ -29,6 +29,7 @@ from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.common.device import resolve
 from fedsim.config import Config
+from fedsim.config.campaign import RunConfig
 from fedsim.federation.runtimes import ports
 from fedsim.federation.runtimes.flower_command import (
     FlowerError,
@@ -88,20 +89,23 @@ def simulation(config: Config) -> Iterator[Submission]:
         write_app(app)
         with _superlink(home, empty, bound):
             (home / "run.toml").write_text(configuration.dump(config), encoding="utf-8")
-            federation = " ".join(f"{key}={value}" for key, value in resources(config).items())
+            federation = " ".join(
+                f"{key}={value}"
+                for key, value in resources(config.run, config.federation.clients).items()
+            )
             yield submit(
                 home, CONNECTION, app, home / "run.toml", "--federation-config", federation
             )
 
 
-def resources(config: Config) -> dict[str, float]:
+def resources(run: RunConfig, clients: int) -> dict[str, float]:
     """Return Flower's federation config: how many clients, and what Ray gives each of them."""
     gpus = 0.0
-    if resolve(config.run.device).type == "cuda":
-        gpus = config.run.client_gpus or 1.0 / config.federation.clients
+    if resolve(run.device).type == "cuda":
+        gpus = run.client_gpus or 1.0 / clients
     return {
-        "num-supernodes": config.federation.clients,
-        "client-resources-num-cpus": config.run.client_cpus,
+        "num-supernodes": clients,
+        "client-resources-num-cpus": run.client_cpus,
         "client-resources-num-gpus": gpus,
         "init-args-num-cpus": os.cpu_count() or 1,
     }

@@ -75,10 +75,7 @@ class ResumableDPSGD(DPSGD):
         """
         assert self._release is not None
         return Checkpoint(
-            self.done + server_round,
-            messages.only(arrays),
-            self._release,
-            self._optimizer.state(),
+            self.done + server_round, messages.only(arrays), self._release, self._optimizer.state()
         )
 
     def _released(self, round: int, received: Received, total: Floats) -> Release:

@@ -127,7 +127,6 @@ def _seen(
 
 
 def _measured(batch: Batch, received: Received, noised: Noised) -> Measured:
-    """Return what clients and the server disclose to an oracle."""
     records = received.records(messages.MEASUREMENT)
     target = records[batch.challenge.client]
 

@@ -137,7 +137,7 @@ def check(config: Config) -> None:
     if config.run.job == "training":
         return
     _check_aggregation(config.participation, config.federation, config.training.rounds)
-    at_server.check(config)
+    at_server.check(config.scheme, config.audit.mode)
     released_model.check(config.scheme)
     if config.canaries.count:
         one_run.check(config.canaries, federation.load(config))

@@ -262,7 +262,6 @@ class DPSGD(Strategy):
         return total
 
     def _noise_mechanism(self) -> NoiseMechanism:
-        """Return the noise mechanism before the first round."""
         config, privacy = self.batch.config, self.batch.config.privacy
         return privacy.noise.mechanism(
             Trials(
@@ -298,11 +297,10 @@ class DPSGD(Strategy):
                 f"round {round}: the sum of the clients' messages is beyond what float32 can "
                 "hold, so that at least one of them is false; nothing of it is released"
             )
-        sent = received.for_auditors(self.batch.config)
+        sent = received.for_auditors(self.batch.config.federation.auditor_sees)
         return Release(aggregate, received.participants, received.disclosed, sent)
 
 
 def _computing_time(replies: dict[int, Message]) -> MetricRecord:
-    """Return the clients' computing time together, in seconds."""
     seconds = sum(messages.metric(reply, "seconds") for reply in replies.values())
     return MetricRecord({"seconds": seconds})

@@ -68,10 +68,7 @@ def read(path: Path) -> Transcript:
 
 
 def follow(
-    path: Path,
-    *,
-    interval: float = 0.5,
-    stop: Callable[[], bool] = lambda: False,
+    path: Path, *, interval: float = 0.5, stop: Callable[[], bool] = lambda: False
 ) -> Iterator[ObservedRound]:
     """Yield the rounds of a transcript that is being written, each as soon as it is whole.
 

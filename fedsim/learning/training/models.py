@@ -206,14 +206,8 @@ def build(
 
 
 def _from_weights(
-    name: str,
-    shape: tuple[int, ...],
-    classes: int,
-    hidden: int,
-    batch_norm: str,
-    tuning: Tuning,
+    name: str, shape: tuple[int, ...], classes: int, hidden: int, batch_norm: str, tuning: Tuning
 ) -> nn.Module:
-    """Return a model that starts from a file, as of `build`."""
     from fedsim.learning.training import hugging_face, pretrained  # noqa: PLC0415  (for files alone)
 
     values: dict[str, Tensor] = {}

@@ -19,7 +19,7 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim.common import private_files, reading
 from fedsim.common.tables import Table, explain
-from fedsim.config import Config
+from fedsim.config.training import ModelConfig
 from fedsim.learning.data import Dataset, own_records
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.loaders import npz
@@ -98,13 +98,17 @@ class Description(Table):
 
 
 def write(
-    directory: Path, config: Config, structure: nn.Module, dataset: Dataset, theta: Tensor
+    directory: Path,
+    chosen: ModelConfig,
+    public_schema: str,
+    structure: nn.Module,
+    dataset: Dataset,
+    theta: Tensor,
 ) -> None:
     """Write a model's files.
 
     theta: float32 [P], the trained values.
     """
-    chosen = config.model
     description = Description(
         fedsim=fedsim.__version__,
         network=Network(
@@ -121,7 +125,7 @@ def write(
             classes=dataset.classes,
             features=list(dataset.attributes),
             data=dataset.name,
-            public_schema=config.data.public_schema,
+            public_schema=public_schema,
         ),
     )
     # The trained network, with its adapters merged into the layers that they are of.

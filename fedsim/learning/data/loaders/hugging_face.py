@@ -86,7 +86,6 @@ def _columns(source: Source, found: "datasets.Dataset") -> tuple[str, dict[str, 
 
 
 def _files(path: Path) -> list[Path]:
-    """Return the files that are read. Raises InputError."""
     try:
         import datasets  # noqa: F401, PLC0415
         from PIL import Image  # noqa: F401, PLC0415  (nothing is imported in limited memory)

@@ -115,7 +115,6 @@ def numbered(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _images(values: npt.NDArray[Any], path: Path) -> npt.NDArray[np.float32]:
-    """Return images float32 [N, C, H, W] between 0 and 1."""
     if values.ndim == 3:
         values = values[:, None]
     elif values.shape[1] not in GREY_OR_COLOUR:
