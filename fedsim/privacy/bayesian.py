@@ -123,8 +123,7 @@ def estimate(log_moments: Floats, steps: int, gamma: float = GAMMA) -> Floats:
     with np.errstate(invalid="ignore", over="ignore"):
         excess = np.expm1(exponents - shift[..., None, :])
         total = shift + np.log1p(excess.mean(axis=-2) + doubt * excess.std(axis=-2))
-    cost: Floats = np.where(np.isfinite(top), total, np.inf) / steps
-    return cost
+    return np.where(np.isfinite(top), total, np.inf) / steps
 
 
 def step_costs(
@@ -175,7 +174,8 @@ def epsilons(
     Source: Theorem 2 and Eq. 16.
     """
     chosen = _orders(orders)
-    _check_gamma(gamma_total)
+    if not 0 <= gamma_total < 1:
+        raise InputError(f"gamma is {gamma_total}; give a probability of at least 0 and below 1")
     if not gamma_total < delta < 1:
         raise InputError(
             f"delta is {delta:g}; it must lie between {gamma_total:g}, the probability that the "
@@ -214,15 +214,9 @@ def _orders(orders: npt.ArrayLike) -> Ints:
     return chosen.astype(np.int64)
 
 
-def _check_gamma(gamma_total: float) -> None:
-    if not 0 <= gamma_total < 1:
-        raise InputError(f"gamma is {gamma_total}; give a probability of at least 0 and below 1")
-
-
 def _log_expm1(x: Floats) -> Floats:
     """Return log(e^x - 1) for x >= 0, exact at both ends; -inf at 0."""
-    found: Floats = x + np.log(-np.expm1(-x))
-    return found
+    return x + np.log(-np.expm1(-x))
 
 
 def _sampled(ratios: Floats, orders: Ints, rate: float) -> Floats:

@@ -231,7 +231,7 @@ def bounds(mechanism: Mechanism, delta: float, accountant_name: str = "pld") -> 
 
     delta: in (0, 1).
     accountant_name: one of `accounting.ACCOUNTANTS`.
-    Raises InputError if no such accountant, or one that does not cover the mechanism.
+    Raises InputError for no such accountant, or one that does not cover the mechanism.
     """
     epsilon = accountant(accountant_name).epsilon(mechanism, delta)
     tight_epsilon = PLD.epsilon(mechanism, delta)

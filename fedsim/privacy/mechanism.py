@@ -90,8 +90,7 @@ class Mechanism:
 
     def __hash__(self) -> int:
         """Return the hash, which is worked out once: of thousands of groups it takes a while."""
-        found: int = getattr(self, "_hash")  # noqa: B009  (set past the frozen dataclass)
-        return found
+        return getattr(self, "_hash")  # noqa: B009  (set past the frozen dataclass)
 
     @classmethod
     def alike(

@@ -97,8 +97,7 @@ def look(
         found["belief"] = float(expit(log_odds[worlds].max()))
     if final := [each[-1] for each in accuracies if each.size]:
         found["accuracy"] = float(np.concatenate(final).mean())
-    encoded: dict[str, Any] = strict_json(found)
-    return encoded
+    return strict_json(found)
 
 
 def limits(scheme: Scheme, noise_multiplier: float) -> dict[str, float]:

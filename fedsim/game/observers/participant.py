@@ -282,5 +282,4 @@ def challenge_loss(
     Returns: float64 [T], in nats.
     """
     losses, _ = federation.evaluate(parameters, *federation.members(target_records))
-    mean: npt.NDArray[np.float64] = losses.mean(1).cpu().numpy()
-    return mean
+    return losses.mean(1).cpu().numpy()

@@ -87,8 +87,7 @@ def shares(answers: Floats) -> Floats:
     answers: [k, k] as of `responses`.
     """
     final: Floats = answers[-1]
-    bridge: Floats = answers @ final / (final @ final)
-    return bridge
+    return answers @ final / (final @ final)
 
 
 def attack(

@@ -62,8 +62,7 @@ class DataDistribution:
         So many equally frequent labels have the same entropy (Hill, 1973, the number of order 1).
         """
         shares = self.counts / self.sizes[:, None]
-        effective: Floats = np.exp(entr(shares).sum(axis=1))
-        return effective
+        return np.exp(entr(shares).sum(axis=1))
 
     @cached_property
     def label_skew(self) -> Floats:
@@ -72,8 +71,7 @@ class DataDistribution:
         The share of its records that would need another label for its mix to be that of D.
         """
         shares = self.counts / self.sizes[:, None]
-        distance: Floats = np.abs(shares - self._overall).sum(axis=1) / 2
-        return distance
+        return np.abs(shares - self._overall).sum(axis=1) / 2
 
     @cached_property
     def chance_skew(self) -> Floats:
@@ -87,8 +85,7 @@ class DataDistribution:
         N, K, n = int(self.sizes.sum()), self.counts.sum(axis=0), self.sizes[:, None]
         m = n * K // N  # in integers: a mean that is whole is not rounded below itself
         deviation = 2 * (K - m) * (n - m) * scipy.stats.hypergeom.pmf(m, N, K, n) / N
-        expected: Floats = (deviation / n).sum(axis=1) / 2
-        return expected
+        return (deviation / n).sum(axis=1) / 2
 
     def mean(self, skew: Floats) -> float:
         """Return the mean over clients, weighted by their records.
@@ -106,8 +103,7 @@ class DataDistribution:
 
     @cached_property
     def _overall(self) -> Floats:
-        shares: Floats = self.counts.sum(axis=0) / self.sizes.sum()
-        return shares
+        return self.counts.sum(axis=0) / self.sizes.sum()
 
 
 def held(config: Config, client: int | None = None) -> tuple[Split, Ints]:

@@ -95,8 +95,7 @@ def _by_torch_func(model: nn.Module) -> Forward:
     shapes = parameter_shapes(model)
 
     def logits(flat: Tensor, records: Tensor) -> Tensor:
-        output: Tensor = functional_call(model, unflatten(flat, shapes), (records,))
-        return output
+        return functional_call(model, unflatten(flat, shapes), (records,))
 
     def every(parameters: Tensor, records: Tensor) -> Tensor:
         with sdpa_kernel(SDPBackend.MATH):  # fused attention has no rule for several models
