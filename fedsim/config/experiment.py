@@ -140,18 +140,17 @@ class Config(Table):
         return self.model_copy(update={"run": self.run.model_copy(update={"out": out})})
 
     def reading_data_from(
-        self, root: str, public_root: str = "", weights: str = "", *, as_they_are: bool = False
+        self, root: str, public_root: str = "", *, as_they_are: bool = False
     ) -> "Config":
-        """Return the same experiment with its files in other places.
+        """Return the same experiment with its records in other places, and weights nowhere.
 
         public_root: where the public records are, beside clients' own.
-        weights: where the file of `model.weights` is, "" for nowhere.
         """
         changes: dict[str, Scalar] = {"root": root, "public_root": public_root}
         if as_they_are:
             changes["download"] = False
         data = self.data.model_copy(update=changes)
-        return self.model_copy(update={"data": data}).starting_from(weights)
+        return self.model_copy(update={"data": data}).starting_from("")
 
     def starting_from(self, weights: str) -> "Config":
         """Return the same experiment with the file of `model.weights`, if any, in another place."""

@@ -16,6 +16,7 @@ from fedsim.common.randomness import Role, generator
 from fedsim.config.objects import GameRules
 from fedsim.config.training import TrainingConfig
 from fedsim.game.federation import Federation
+from fedsim.game.known_round import KnownRound
 from fedsim.game.round_game import RoundGame
 
 NOBODY = -1
@@ -101,27 +102,21 @@ def updates(
     return update.unflatten(0, (len(plans), trials))
 
 
-def trained(
-    rules: GameRules,
-    federation: Federation,
-    clients: Sequence[int],
-    parameters: Tensor,
-    game: RoundGame,
-) -> Tensor:
+def trained(seen: KnownRound, clients: Sequence[int]) -> Tensor:
     """Return the `updates` of some clients from their own records, unclipped.
 
     clients: the partitions, which are `alike`.
-    parameters: float32 [T, P].
     Returns: float64 [m, T, P].
     """
+    federation = seen.federation
     owned = [federation.owned_by(client) for client in clients]
     plans, before = [], 0
     for client, positions in zip(clients, owned, strict=True):
-        plan = planned(rules, client, game, len(positions))
+        plan = planned(seen.rules, client, seen.game, len(positions))
         plans.append(np.where(plan == NOBODY, NOBODY, plan + before))
         before += len(positions)
     records = federation.members(np.concatenate(owned))
-    return updates(rules.scheme.training, federation, parameters, *records, plans)
+    return updates(seen.rules.scheme.training, federation, seen.parameters, *records, plans)
 
 
 def planned(rules: GameRules, client: int, game: RoundGame, records: int) -> npt.NDArray[np.int64]:

@@ -16,11 +16,10 @@ from adversaries.attacks import membership_attacks
 from fedsim.config.federation import FederationConfig
 from fedsim.federation.client.inputs import Received
 from fedsim.federation.protocol import consent, messages, node_memory
-from fedsim.game.client import coins_of
 from fedsim.game.federation import initial_parameters
+from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms import vantages
 from fedsim.game.observers import at_server, own_rounds, participant, released_model
-from fedsim.game.observers.known_round import KnownRound
 from fedsim.game.observers.memory import LOSS_TRAJECTORY, POISON_SCORES, Memory
 from fedsim.game.observers.poison_scores import poison_scores
 from fedsim.privacy.trust.model import Vantage
@@ -62,7 +61,11 @@ def follow(
             node_memory.remember(received.context, AWAITING, arrays)
         else:
             of_round = KnownRound(
-                received.config, received.known, received.request.game, parameters, taking_part
+                received.config.game,
+                received.known,
+                received.request.game,
+                parameters,
+                taking_part,
             )
             memory = participant.expect(memory, of_round, received.partition, sent.double())
         _remember(received.context, memory, received.request.round)
@@ -228,13 +231,8 @@ def _expect_late(memory: Memory, received: Received) -> Memory:
     unknown = config.federation.trust.model.unknown_noise(
         Vantage.PARTICIPANT, clients, before.target_client, own, {int(name) for name in disclosed}
     )
-    of_round = KnownRound(
-        config,
-        known,
-        before.game,
-        torch.from_numpy(awaiting["model"]).to(known.device),
-        coins_of(config.game, known, before.game),
-    )
+    model = torch.from_numpy(awaiting["model"]).to(known.device)
+    of_round = KnownRound.drawn(config.game, known, before.game, model)
     return participant.expect(
         memory,
         of_round,

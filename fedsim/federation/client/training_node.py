@@ -28,13 +28,13 @@ from fedsim.game.client import (
     candidate_masks,
     candidate_sums,
     challenge_contributions,
-    coins_of,
     contribution,
     gradient_distances,
     local_step_size,
     local_steps,
     noise,
 )
+from fedsim.game.known_round import KnownRound, coins_of
 from fedsim.game.mechanisms import summing, vantages
 from fedsim.game.mechanisms.fixed_point import FixedPoint
 from fedsim.game.observers import at_server
@@ -69,11 +69,10 @@ def local_sensitivity(message: Message, context: Context) -> Message:
     received = prepared(message, context)
     why = "the norm of one record's gradient is asked for, which no noise protects"
     consent.check(context.node_config, dict.fromkeys(consent.UNPROTECTED, why))
-    config, known, request = received.config, received.known, received.request
-    present, absent = challenge_contributions(config.game, known, received.model, request.game)
+    present, absent = challenge_contributions(_known_round(received, received.model))
     norms = (present - absent).norm(dim=-1).cpu().numpy()
     answer = {messages.SENSITIVITY: messages.array_record(norms=norms)}
-    return messages.reply(message, received.partition, answer, round=request.round)
+    return messages.reply(message, received.partition, answer, round=received.request.round)
 
 
 def train(message: Message, context: Context) -> Message:
@@ -251,7 +250,8 @@ def _contribution(
         if masks is not None:
             replacement = game.replacement if target_client else None
             return candidate_sums(known, partition, model, masks, replacement)
-        total = contribution(rules, known, partition, model, game, worlds, coins[step - 1])
+        seen = _known_round(received, model, coins[step - 1])
+        total = contribution(seen, partition, worlds)
         if planted is not None:
             trials, norm = request.trial_numbers, rules.scheme.training.clipping_norm
             added = planted.total(trials, request.round, model.shape[1], norm)
@@ -259,6 +259,13 @@ def _contribution(
         return total if grid is None else grid.nearest(total)
 
     return contributed
+
+
+def _known_round(
+    received: Received, model: torch.Tensor, coins: torch.Tensor | None = None
+) -> KnownRound:
+    game = received.request.game
+    return KnownRound(received.config.game, received.known, game, model, coins)
 
 
 def _planted(received: Received) -> "Canaries | None":
@@ -362,7 +369,7 @@ def _measurement(
         (measured["noise"],) = noises
     if request.role != Role.TARGET_CLIENT:
         return measured
-    present, absent = challenge_contributions(config.game, received.known, parameters, request.game)
+    present, absent = challenge_contributions(_known_round(received, parameters))
     measured["present"] = present
     if config.privacy.neighbouring is Neighbouring.REPLACE:
         measured["absent"] = absent

@@ -22,19 +22,16 @@ from fedsim.config.objects import Scheme
 from fedsim.game.client import (
     challenge_contributions,
     clean_sum,
-    coins_of,
     common_part,
     local_step_size,
     local_steps,
 )
 from fedsim.game.federation import Federation
+from fedsim.game.known_round import KnownRound, coins_of
 from fedsim.game.mechanisms import summing
-from fedsim.game.observers.known_round import KnownRound
 from fedsim.game.observers.memory import HISTORY, POPULATION, POPULATION_LOSSES, Memory
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.mechanism import Neighbouring, aggregate_noise_multiplier
-from fedsim.privacy.participation.rule import Participation
-from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 
 
@@ -55,50 +52,38 @@ def expect(
     unknown_shares: of how many clients the adversary does not know the noise; None: of all others
     that join the round.
     """
-    config, federation, game, parameters = seen.config, seen.federation, seen.game, seen.parameters
-    bound = summing.sensitivity(config.scheme, game.noise_multiplier, parameters.shape[1])
-    multiplier = _unknown_multiplier(
-        config.federation.trust, config.participation, game, adversary, unknown_shares
-    )
-    if config.training.local_steps > 1:
+    scheme, game, parameters = seen.rules.scheme, seen.game, seen.parameters
+    bound = summing.sensitivity(scheme, game.noise_multiplier, parameters.shape[1])
+    multiplier = _unknown_multiplier(scheme, game, adversary, unknown_shares)
+    if scheme.training.local_steps > 1:
         known, difference = _replay(seen, adversary)
         std = parameters.new_tensor(multiplier * bound, dtype=torch.float64)
-        expected = of_local_steps(config.scheme, known + own_message, difference, std)
+        expected = of_local_steps(scheme, known + own_message, difference, std)
         return replace(memory, pending=expected, known=None, batch=None)
     # What the aggregate has in both worlds, and what the challenge adds in each.
-    known = common_part(
-        config.game,
-        federation,
-        set(range(config.federation.clients)) - {adversary, *missing},
-        parameters,
-        game,
-        seen.participation,
-    )
+    known = common_part(seen, set(range(scheme.federation.clients)) - {adversary, *missing})
     known += own_message
-    present, absent = challenge_contributions(config.game, federation, parameters, game)
+    present, absent = challenge_contributions(seen)
     if game.target_client in missing:
         present, absent = torch.zeros_like(present), torch.zeros_like(absent)
     pending = hypotheses(
         known,
         present,
-        absent if config.privacy.neighbouring is Neighbouring.REPLACE else None,
-        multiplier * _scale(config.privacy.sensitivity, bound, present, absent),
-        config.participation.rate,
+        absent if scheme.privacy.neighbouring is Neighbouring.REPLACE else None,
+        multiplier * _scale(scheme.privacy.sensitivity, bound, present, absent),
+        scheme.participation.rate,
     )
     # With x^' where it surely takes part: what is left then differs by g - g' alone.
-    common = known if config.participation.secret else known + absent
-    batch = _batch(config.privacy.unit, game, seen.participation)
+    common = known if scheme.participation.secret else known + absent
+    batch = _batch(scheme.privacy.unit, game, seen.participation)
     return replace(memory, pending=pending, known=common.float(), batch=batch)
 
 
 def _unknown_multiplier(
-    trust: Trust,
-    participation: Participation,
-    game: RoundGame,
-    adversary: int,
-    unknown_shares: int | None,
+    scheme: Scheme, game: RoundGame, adversary: int, unknown_shares: int | None
 ) -> float:
     """Return sigma of the noise that the adversary does not know, over the sensitivity."""
+    trust, participation = scheme.federation.trust, scheme.participation
     if unknown_shares is None:
         there = participation.participants(game.round)
         unknown_shares = len(
@@ -161,10 +146,10 @@ def replay_target(seen: KnownRound) -> tuple[Tensor, Tensor]:
     worlds = torch.arange(2 * trials, device=parameters.device) < trials
 
     def clean(theta: Tensor, step: int) -> Tensor:
-        coins = coins_of(seen.config.game, federation, game, step)
+        coins = coins_of(seen.rules, federation, game, step)
         if coins is not None:
             coins = coins.to(theta)
-            coins[:, game.the_record] = seen.config.participation.rate
+            coins[:, game.the_record] = seen.rules.scheme.participation.rate
             coins = coins.repeat(2, 1)
         client = game.target_client
         return clean_sum(federation, client, theta, record, replacement, worlds, coins)
@@ -172,8 +157,8 @@ def replay_target(seen: KnownRound) -> tuple[Tensor, Tensor]:
     both = local_steps(
         clean,
         parameters.repeat(2, 1),
-        seen.config.training.local_steps,
-        local_step_size(seen.config.scheme, game.round),
+        seen.rules.scheme.training.local_steps,
+        local_step_size(seen.rules.scheme, game.round),
     )
     return both[:trials], both[trials:]
 
@@ -185,14 +170,14 @@ def _replay(seen: KnownRound, adversary: int) -> tuple[Tensor, Tensor]:
     replay without noise instead, and the aggregate for Gaussian around their sums. What the noise
     of a step does to the gradients of later ones is left out: an attack, not an exact posterior.
     """
-    config, game, parameters = seen.config, seen.game, seen.parameters
-    steps, step_size = config.training.local_steps, local_step_size(config.scheme, game.round)
+    scheme, game, parameters = seen.rules.scheme, seen.game, seen.parameters
+    steps, step_size = scheme.training.local_steps, local_step_size(scheme, game.round)
     present, absent = replay_target(seen)
     known = absent.clone()
-    for client in sorted(set(range(config.federation.clients)) - {adversary, game.target_client}):
+    for client in sorted(set(range(scheme.federation.clients)) - {adversary, game.target_client}):
 
         def sum_of(theta: Tensor, step: int, client: int = client) -> Tensor:
-            coins = coins_of(config.game, seen.federation, game, step)
+            coins = coins_of(seen.rules, seen.federation, game, step)
             return clean_sum(seen.federation, client, theta, participation=coins)
 
         known += local_steps(sum_of, parameters, steps, step_size)

@@ -14,8 +14,9 @@ from torch import Tensor
 from adversaries.errors import InputError
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.training import TrainingConfig
-from fedsim.game.client import challenge_contributions, coins_of, common_part
+from fedsim.game.client import challenge_contributions, common_part
 from fedsim.game.federation import Federation, initial_parameters
+from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms import summing
 from fedsim.game.mechanisms.step import Step, join
 from fedsim.game.round_game import RoundGame
@@ -159,10 +160,12 @@ def sums(
     parameters: float32 [T, P], the models that the round begins with.
     Returns: float64 [T, P], three times; of a sampled target a share q of what it would add.
     """
-    rate, taking_part = rules.scheme.participation.rate, coins_of(rules, federation, game)
-    everybody = range(rules.scheme.federation.clients)
-    known = common_part(rules, federation, everybody, parameters, game, taking_part)
-    present, absent = challenge_contributions(rules, federation, parameters, game)
+    seen, rate = (
+        KnownRound.drawn(rules, federation, game, parameters),
+        rules.scheme.participation.rate,
+    )
+    known = common_part(seen, range(rules.scheme.federation.clients))
+    present, absent = challenge_contributions(seen)
     return known, rate * present, rate * absent
 
 
