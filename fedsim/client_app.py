@@ -10,8 +10,8 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedsim.audits.live import app as auditor
-from fedsim.federation.client.discretion import discreet
 from fedsim.federation.protocol import messages, versions
+from fedsim.federation.protocol.consent import discreet
 
 
 def same_version(

@@ -21,12 +21,12 @@ from fedsim.common.strict_json import strict_json
 from fedsim.config import Config, from_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.flower_private import DEPLOYMENT, RUNTIMES
-from fedsim.federation.runs import batches, interim, ledger, precision, spending
+from fedsim.federation.runs import batches, ledger, precision, spending
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import CARD, Arrays, RunDirectory
 from fedsim.federation.server import client_utility, model_training
 from fedsim.federation.server.batch import Batch
-from fedsim.federation.server.connection import connected
+from fedsim.federation.server.nodes import connected
 from fedsim.federation.server.plan import Plan, default_directory, prepare
 from fedsim.federation.server.polling import PollingGrid
 from fedsim.federation.server.strategy import DPSGD
@@ -104,7 +104,14 @@ def _train_model(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
     theta = model_training.train(grid, plan, known, directory)
     directory.log_event(phase="reporting")
-    saved_model.write(directory.path, plan.config, known.model, known.split.dataset, theta)
+    saved_model.write(
+        directory.path,
+        plan.config.model,
+        plan.config.data.public_schema,
+        known.model,
+        known.split.dataset,
+        theta,
+    )
     model_card.write(
         directory, plan.noise_multiplier, models.size(known.model), len(known.split.held_out)
     )
@@ -156,7 +163,7 @@ def _train(
         phase="training",
         rounds=plan.rounds,
         seconds=time.perf_counter() - start,
-        **interim.limits(config.scheme, plan.noise_multiplier),
+        **precision.limits(config.scheme, plan.noise_multiplier),
     )
     finished: list[range] = []
     odds: list[npt.NDArray[np.float64]] = []
@@ -179,7 +186,7 @@ def _train(
         finished.append(trials)
         odds.append(log_odds(config.audit.prior, findings["ratios"])[:, -1])
         accuracies += [findings["accuracies"]] if "accuracies" in findings else []
-        shown = interim.look(
+        shown = precision.look(
             config.audit.confidence,
             config.trials.pairing,
             worlds[: trials.stop],
@@ -249,10 +256,7 @@ def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDir
         evaluate_fn=after_round,
     )
     findings = strategy.findings(grid)
-    rounds = [
-        *result.train_metrics_clientapp.values(),
-        *result.evaluate_metrics_clientapp.values(),
-    ]
+    rounds = [*result.train_metrics_clientapp.values(), *result.evaluate_metrics_clientapp.values()]
     computing = sum(messages.scalar(metrics, "seconds") for metrics in rounds)
     utility = {"losses": np.stack(losses), "accuracies": np.stack(accuracies)} if evaluated else {}
     return {

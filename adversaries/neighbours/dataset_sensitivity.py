@@ -203,7 +203,8 @@ def _select_replaced(
     distance = dissimilarity.measure(measure, columns)
     # The faster variant serves where its error is bounded; a median would count its errors.
     rough = dissimilarity.COARSE.get(measure)
-    if choice == "median" or not _within_0_and_1(features, pool):
+    within = all(each.min() >= 0 and each.max() <= 1 for each in (features, pool))
+    if choice == "median" or not within:
         rough = None
     # A median needs the distances several times, and few enough are kept.
     searches = PASSES + 1 if choice == "median" and count > KEPT_PAIRS else 1
@@ -318,7 +319,3 @@ def _refuse_impossible(choice: str, top: int, pairs: int) -> None:
         raise InputError(f"challenge.choice is '{choice}'; give one of {', '.join(CHOICES)}")
     if not 1 <= top <= pairs:
         raise InputError(f"top is {top}, but there are {pairs} pairs; give 1 to {pairs}")
-
-
-def _within_0_and_1(*features: Features) -> bool:
-    return all(each.min() >= 0 and each.max() <= 1 for each in features)

@@ -215,7 +215,7 @@ def _median(tiles: Callable[[], Iterable[Tile]], count: int) -> float:
             digit = int(np.searchsorted(upto, ranks[which], side="right"))
             ranks[which] -= int(upto[digit - 1]) if digit else 0
             prefixes[which] = (prefix << RADIX) + digit
-    lower, upper = _of_keys(np.array(prefixes))
+    lower, upper = (np.array(prefixes) << UNUSED).view(np.float64)
     return float((lower + upper) / 2)
 
 
@@ -227,8 +227,3 @@ def _keys(distances: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Return whole numbers below 2**52 in the order of the rounded distances, which are not < 0."""
     # The bits of a float64 that is not negative, read as a whole number, are in its order.
     return np.abs(_rounded(distances)).view(np.int64) >> UNUSED
-
-
-def _of_keys(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Return the rounded distances of keys."""
-    return (keys << UNUSED).view(np.float64)

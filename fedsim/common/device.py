@@ -14,7 +14,7 @@ def resolve(name: str) -> torch.device:
     """Return the device of a name.
 
     name: "auto" (CUDA where there is one), "cpu" or "cuda".
-    Raises InputError if "cuda" without a CUDA device.
+    Raises InputError for "cuda" without a CUDA device.
     """
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError(
@@ -53,7 +53,7 @@ def check_precision(precision: Precision, device: torch.device) -> None:
     """Raise an error if the device does not know this precision.
 
     device: where the tensors live.
-    Raises InputError if TF32 elsewhere than on CUDA.
+    Raises InputError for TF32 elsewhere than on CUDA.
     """
     if precision == "tf32" and device.type != "cuda":
         raise InputError(

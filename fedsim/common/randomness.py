@@ -53,16 +53,17 @@ def key(seed: int, role: Role, *, trial: int = 0, round: int = 0, partition: int
 
 
 def generator(
-    seed: int, role: Role, *, trial: int = 0, round: int = 0, partition: int = SERVER
+    seed: int | None, role: Role, *, trial: int = 0, round: int = 0, partition: int = SERVER
 ) -> np.random.Generator:
-    """Return the generator of a random stream.
+    """Return the generator of a random stream, whose path is as `key` takes it.
 
-    seed: of the run, in [0, 2^64).
-    trial: number of the trial, 0 where the role has none.
-    round: number of the round, 0 where the role has none.
-    partition: of the client, or `SERVER`.
+    seed: of the run; None draws the key from the operating system's entropy instead of the seed
+    tree: what a deployment that protects people needs, and not reproducible.
     """
-    stream = key(seed, role, trial=trial, round=round, partition=partition)
+    if seed is None:
+        stream = secrets.randbits(128)
+    else:
+        stream = key(seed, role, trial=trial, round=round, partition=partition)
     return np.random.Generator(np.random.Philox(key=stream))
 
 
@@ -71,18 +72,12 @@ def gaussian_noise(
 ) -> npt.NDArray[np.float64]:
     """Return independent standard normals [T, size], a row for each trial; equal ones for equal.
 
-    seed: of the run; None draws the keys from the operating system's entropy instead of the seed
-    tree: what a deployment that protects people needs, and not reproducible.
+    seed: of the run; None for the operating system's entropy.
     partition: of the client, or `SERVER`.
     """
     noise = np.empty((len(trials), size))
     for row, trial in zip(noise, trials, strict=True):
-        # A key for each trial is what makes results independent of the batch of trials; ~10 us
-        # each.
-        stream = (
-            secrets.randbits(128)
-            if seed is None
-            else key(seed, Role.NOISE, trial=trial, round=round, partition=partition)
-        )
-        np.random.Generator(np.random.Philox(key=stream)).standard_normal(out=row)
+        # A key for each trial makes results independent of the batch of trials; ~10 us each.
+        stream = generator(seed, Role.NOISE, trial=trial, round=round, partition=partition)
+        stream.standard_normal(out=row)
     return noise

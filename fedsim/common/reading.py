@@ -97,7 +97,7 @@ def damage(refusal: Callable[[str], InputError]) -> Iterator[None]:
 
     An InputError, which says it better, is let through.
 
-    Raises InputError if what `refusal` made.
+    Raises what `refusal` made of the reason.
     """
     try:
         yield
@@ -170,7 +170,7 @@ def toml(path: Path) -> dict[str, Any]:
     """Return the tables of a TOML file.
 
     Raises FileNotFoundError if there is none.
-    Raises InputError if one line about what cannot be read, or is no TOML.
+    Raises InputError for what cannot be read, or is no TOML.
     """
     try:
         return toml_of(content(path, MOST_TOML))
@@ -194,7 +194,7 @@ def arrays(path: Path, only: Collection[str] | None = None) -> Arrays:
     """Return the named arrays of a .npz file.
 
     only: names of the wanted ones, of which those are returned that there are; None for all.
-    Raises DAMAGE if also where they hold objects, which are pickles.
+    Raises of `DAMAGE`, also where they hold objects, which are pickles.
     """
     with opened(path) as file:
         if file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:
@@ -252,10 +252,7 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
     return array
 
 
-HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def _limited(file: BinaryIO | gzip.GzipFile, most: int) -> bytes:

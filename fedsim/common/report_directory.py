@@ -112,7 +112,7 @@ def write_report(directory: Path, report: Mapping[str, Any], page: str) -> Path:
     directory: of the report, made if there is none.
     Raises InputError if the directory is a link.
     Raises OSError if it cannot be written.
-    Raises ValueError if a number that JSON has not.
+    Raises ValueError for a number that JSON has not.
     """
     private_files.make_directory(directory)
     text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)

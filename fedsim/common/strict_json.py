@@ -12,7 +12,7 @@ INFINITIES = "Infinity", "-Infinity"
 def real_json(number: float) -> float | str:
     """Return a number of a report as JSON has it: a plain float, or one of INFINITIES.
 
-    Raises ArithmeticError if NaN, which is never an answer.
+    Raises ArithmeticError for NaN, which is never an answer.
     """
     if math.isnan(number):
         raise ArithmeticError("a number of the report is not a number")
@@ -22,7 +22,7 @@ def real_json(number: float) -> float | str:
 def report_json(value: Any) -> Any:
     """Return nested data as report.json has them, in which infinity is one of INFINITIES.
 
-    Raises ArithmeticError if NaN, which is never an answer.
+    Raises ArithmeticError for NaN, which is never an answer.
     """
     return _encoded(value, real_json)
 
@@ -31,7 +31,7 @@ def strict_json(value: Any) -> Any:
     """Return nested data as strict JSON values, in which infinity is null.
 
     value: mappings, lists, tuples and scalars; infinity becomes None, a NumPy scalar a plain one.
-    Raises ArithmeticError if NaN, which is never an answer.
+    Raises ArithmeticError for NaN, which is never an answer.
     """
     return _encoded(value, _finite)
 

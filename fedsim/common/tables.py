@@ -1,9 +1,16 @@
-"""TOML tables as typed, validated data, and their complaints as one line."""
+"""TOML tables as typed, validated data, what their keys may hold, and complaints as one line."""
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+Scalar = bool | int | float | str
+"""What TOML and Flower's run config know."""
+
+PositiveInt = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
 class Table(BaseModel):

@@ -6,6 +6,7 @@ is declared in this room with its default; `[tool.flwr.app.config]` in `pyprojec
 defaults (a test compares them), since Flower refuses keys that an app does not declare.
 """
 
+from fedsim.common.tables import Scalar
 from fedsim.config.experiment import Config
 from fedsim.config.files import (
     KNOWN_KEYS,
@@ -22,7 +23,6 @@ from fedsim.config.files import (
 from fedsim.config.jobs import JOBS
 from fedsim.config.targets import overlaid
 from fedsim.config.training import TrainingConfig
-from fedsim.config.values import Scalar
 
 __all__ = [
     "JOBS",

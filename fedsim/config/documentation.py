@@ -14,12 +14,12 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from adversaries.errors import InputError
+from fedsim.common.tables import Scalar
 from fedsim.config import targets
 from fedsim.config.experiment import Config
 from fedsim.config.files import from_run_config, to_run_config
 from fedsim.config.needs import Need
 from fedsim.config.refused import REFUSED
-from fedsim.config.values import Scalar
 
 BOUNDS = {
     "ge": "at least {}",
@@ -113,7 +113,6 @@ def _accepted(name: str, value: Scalar) -> bool:
 
 
 def _in_range(name: str, value: Scalar) -> bool:
-    """Return whether a key may have a value, whatever the others are."""
     table, last = name.split(".")
     described: Any = Config.model_fields[table].annotation
     field = described.model_fields[last.replace("-", "_")]

@@ -4,8 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fedsim.common.tables import Table
-from fedsim.config.values import PositiveInt, Seed
+from fedsim.common.tables import PositiveInt, Seed, Table
 from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 

@@ -11,12 +11,11 @@ from pydantic import ValidationError
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.common.tables import explain
+from fedsim.common.tables import Scalar, explain
 from fedsim.config.experiment import Config
 from fedsim.config.federation import OWN
 from fedsim.config.jobs import JOBS
 from fedsim.config.targets import TABLE, TARGETS, overlaid
-from fedsim.config.values import Scalar
 
 HUGGING_FACE = "hf:"
 """What data.name begins with that is followed by the folder of a data set of Hugging Face."""
@@ -55,7 +54,7 @@ def from_run_config(values: Mapping[str, Any]) -> Config:
     """Return the configuration that a flat dotted map stands for.
 
     values: by dotted key; what is left out has its default.
-    Raises InputError if one line that names the key that is unknown or whose value does not do.
+    Raises InputError for a key that is unknown or whose value does not do.
     """
     # The types too: 1, 1.0 and true are equal, and not the same value of a key.
     items, types = tuple(values.items()), tuple(map(type, values.values()))
@@ -89,7 +88,7 @@ def load(
     path: the file; its stem is run.name unless that is given.
     overrides: by dotted key, put in place of what the file says; a target in place of any.
     job: what it is read for, a key of `JOBS`; None for what it says itself.
-    Raises InputError if one line about what cannot be read, is unknown or does not do.
+    Raises InputError for what cannot be read, is unknown or does not do.
     """
     if (path / "config.toml").is_file():
         raise InputError(

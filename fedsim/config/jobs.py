@@ -8,9 +8,9 @@ can draw again.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fedsim.common.tables import Scalar
 from fedsim.config.campaign import AuditConfig, TrialsConfig
 from fedsim.config.challenge import CanariesConfig, ChallengeConfig
-from fedsim.config.values import Scalar
 
 Values = Mapping[str, Any]
 """A configuration by dotted key, without what was left out."""

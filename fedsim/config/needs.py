@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from fedsim.config.values import Scalar
+from fedsim.common.tables import Scalar
 
 Tested = Scalar | tuple[str, ...]
 

@@ -4,9 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fedsim.common.tables import Table
+from fedsim.common.tables import Fraction, Table
 from fedsim.config.targets import TARGETS
-from fedsim.config.values import Fraction
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.noise import Noise
 

@@ -1,20 +1,11 @@
 """Which combinations of settings are refused, and why: one table, read from top to bottom.
 
 A new trust model, noise, challenge or audit that does not go with something adds its row here; what
-takes arithmetic is in `fedsim.config.experiment.LIMITS`. docs/reference/configuration.md shows the
+takes arithmetic is in `fedsim.config.experiment`. docs/reference/configuration.md shows the
 table.
 """
 
-from fedsim.config.needs import (
-    Need,
-    above,
-    at_least,
-    below,
-    differs,
-    equals,
-    even,
-    one_of,
-)
+from fedsim.config.needs import Need, above, at_least, below, differs, equals, even, one_of
 from fedsim.config.refused_challenges import OF_CHALLENGES
 from fedsim.config.refused_kinds import (
     BY_CANDIDATE,
@@ -86,10 +77,7 @@ REFUSED = (
     # --- Trials in pairs, and in both worlds
     Need(
         what=(equals("trials.worlds", "d-only"),),
-        needs=(
-            equals("trials.pairing", "independent"),
-            equals("trials.until-halfwidth", 0),
-        ),
+        needs=(equals("trials.pairing", "independent"), equals("trials.until-halfwidth", 0)),
         why="where nothing has an interval and no trial a partner",
         instead='trials.worlds = "both"',
     ),
@@ -147,10 +135,7 @@ REFUSED = (
             equals("privacy.unit", "client"),
             trusts(lambda model: model.server_draws),
         ),
-        needs=(
-            equals("federation.tolerated-dropouts", 0),
-            equals("federation.dropout-rate", 0),
-        ),
+        needs=(equals("federation.tolerated-dropouts", 0), equals("federation.dropout-rate", 0)),
         why="where nobody is told who joined, and a missing client would be named",
         instead='federation.trust = "distributed"',
     ),
@@ -245,10 +230,7 @@ REFUSED = (
     ),
     Need(
         what=(above("training.local-steps", 1),),
-        needs=(
-            equals("federation.colluding", 0),
-            equals("federation.tolerated-dropouts", 0),
-        ),
+        needs=(equals("federation.colluding", 0), equals("federation.tolerated-dropouts", 0)),
         why="accounted for clients that all answer and keep their noise to themselves",
         instead="training.local-steps = 1",
     ),

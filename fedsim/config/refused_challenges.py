@@ -4,10 +4,7 @@ Canaries, crafted challenges and groups, a pair that is given; clients' own reco
 """
 
 from fedsim.config.needs import Need, above, at_least, below, differs, equals, one_of
-from fedsim.config.refused_kinds import (
-    GAUSSIAN,
-    trusts,
-)
+from fedsim.config.refused_kinds import GAUSSIAN, trusts
 
 OF_CHALLENGES = (
     # --- Canaries

@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from fedsim.common.tables import Table
-from fedsim.config.values import PositiveInt
+from fedsim.common.tables import PositiveInt, Table
 
 DRAWN = ("", "glorot")
 """What `model.weights` may be besides a path: laws from which the first values are drawn."""

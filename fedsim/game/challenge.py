@@ -62,14 +62,8 @@ def choose(config: Config, progress: Progress | None = None) -> Challenge:
     are no secret to it. A pure function of the configuration, cached because a search through a
     large pool takes its time.
 
-    Args:
-        progress: is told the share of the search that is done.
-
-    Raises:
-        InputError: the configured challenge or adversary does not fit the data.
-
-    Source:
-        Bernau et al., Eq. 18 and Eq. 20.
+    Raises InputError if the configured challenge or adversary does not fit the data.
+    Source: Bernau et al., Eq. 18 and Eq. 20.
     """
     if config.run.job == "training":
         return NOBODY
@@ -153,9 +147,8 @@ def _choose_client(config: Config, known: Federation, progress: Progress | None)
             f"client {client} has {records} records, but the pool has {pool} to replace them by; "
             'raise data.pool or lower data.records, or set privacy.neighbouring = "add-remove"'
         )
-    return Challenge(
-        None, None, client, _seat(config.federation, config.privacy.unit, client), measure, distance
-    )
+    adversary = _seat(config.federation, config.privacy.unit, client)
+    return Challenge(None, None, client, adversary, measure, distance)
 
 
 def compared_features(

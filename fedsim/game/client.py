@@ -10,108 +10,80 @@ from fedsim.common.randomness import gaussian_noise
 from fedsim.config.federation import FederationConfig
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.game.federation import Federation
-from fedsim.game.round_game import RoundGame
+from fedsim.game.known_round import KnownRound
 from fedsim.learning.training.schedules import factor
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.noise.mechanism import Bools
 from fedsim.privacy.participation.sampling import groups
 
 
-def _canaries(
-    rules: GameRules,
-    federation: Federation,
-    clients: Collection[int],
-    parameters: Tensor,
-    trials: range,
-) -> Tensor | None:
+def _canaries(seen: KnownRound, clients: Collection[int]) -> Tensor | None:
     """Return what the canaries of some clients add to a sum, as of `one_run.planted`."""
-    if not rules.canaries.count:
+    if not seen.rules.canaries.count:
         return None
     from fedsim.game import one_run  # noqa: PLC0415  (for canaries alone)
 
-    return one_run.planted(rules, federation, clients, parameters, trials)
+    trials = seen.game.trials
+    return one_run.planted(seen.rules, seen.federation, clients, seen.parameters, trials)
 
 
-def contribution(
-    rules: GameRules,
-    federation: Federation,
-    client: int,
-    parameters: Tensor,
-    game: RoundGame,
-    worlds: Tensor | None = None,
-    participation: Tensor | None = None,
-) -> Tensor:
+def contribution(seen: KnownRound, client: int, worlds: Tensor | None = None) -> Tensor:
     """Return what a client adds to the sum of a round, by the unit of privacy.
 
     Its clipped gradients' sum, or its clipped update, and the canaries that are planted at it.
 
-    parameters: float32 [T, P], the models that the round begins with.
     worlds: bool [T], for the target client only: False where a trial trains on D'.
-    participation: bool [T, n], which records of D, or which clients, take part; None for all.
     Returns: float64 [T, P].
     """
-    if rules.scheme.privacy.unit == "client":
+    if seen.rules.scheme.privacy.unit == "client":
         from fedsim.game import client_level  # noqa: PLC0415  (for whole clients alone)
 
-        own = client_level.contribution(
-            rules, federation, client, parameters, game, worlds, participation
-        )
+        own = client_level.contribution(seen, client, worlds)
     else:
-        record, replacement = game.record, game.replacement
-        own = clean_sum(federation, client, parameters, record, replacement, worlds, participation)
-    added = _canaries(rules, federation, {client}, parameters, game.trials)
+        target = seen.game.record, seen.game.replacement
+        own = clean_sum(
+            seen.federation, client, seen.parameters, *target, worlds, seen.participation
+        )
+    added = _canaries(seen, {client})
     return own if added is None else own + added
 
 
-def challenge_contributions(
-    rules: GameRules, federation: Federation, parameters: Tensor, game: RoundGame
-) -> tuple[Tensor, Tensor]:
+def challenge_contributions(seen: KnownRound) -> tuple[Tensor, Tensor]:
     """Return what the challenge adds to the sum under D and under D'.
 
     A record's clipped gradients, or a client's clipped updates, by the unit of privacy; nothing
     where it is public that the target's client does not join.
 
-    parameters: float32 [T, P].
     Returns: float64 [T, P], twice.
     """
-    if game.target_client not in rules.scheme.participation.participants(game.round):
-        nothing = torch.zeros_like(parameters, dtype=torch.float64)
+    game, scheme = seen.game, seen.rules.scheme
+    if game.target_client not in scheme.participation.participants(game.round):
+        nothing = torch.zeros_like(seen.parameters, dtype=torch.float64)
         return nothing, nothing.clone()
-    if rules.scheme.privacy.unit == "client":
+    if scheme.privacy.unit == "client":
         from fedsim.game import client_level  # noqa: PLC0415  (for whole clients alone)
 
-        return client_level.challenge_contributions(rules, federation, parameters, game)
-    return challenge_gradients(federation, parameters, game.the_record, game.replacement)
+        return client_level.challenge_contributions(seen)
+    return challenge_gradients(seen.federation, seen.parameters, game.the_record, game.replacement)
 
 
-def common_part(
-    rules: GameRules,
-    federation: Federation,
-    clients: Collection[int],
-    parameters: Tensor,
-    game: RoundGame,
-    participation: Tensor | None,
-) -> Tensor:
-    """Return what some clients add to a sum in both worlds.
+def common_part(seen: KnownRound, clients: Collection[int]) -> Tensor:
+    """Return what some clients add to a sum in both worlds, float64 [T, P].
 
     Of the target client the other records count, where the target is a record; planted canaries
     do.
-
-    parameters: float32 [T, P].
-    participation: bool [T, n], which records of D, or which clients, take part, None for all; the
-    column of the challenge is not looked at.
-    Returns: float64 [T, P].
     """
-    if rules.scheme.privacy.unit == "client":
+    federation, game = seen.federation, seen.game
+    if seen.rules.scheme.privacy.unit == "client":
         from fedsim.game import client_level  # noqa: PLC0415  (for whole clients alone)
 
-        others = set(clients) - {game.target_client}
-        known = client_level.total(rules, federation, others, parameters, game, participation)
+        known = client_level.total(seen, set(clients) - {game.target_client})
     else:
         inside = np.isin(federation.client_of, sorted(clients))
         inside[game.the_record] = False
-        known = federation.clipped_sum(parameters, np.flatnonzero(inside), participation)
-    added = _canaries(rules, federation, clients, parameters, game.trials)
+        positions = np.flatnonzero(inside)
+        known = federation.clipped_sum(seen.parameters, positions, seen.participation)
+    added = _canaries(seen, clients)
     return known if added is None else known + added
 
 
@@ -162,9 +134,7 @@ def clean_sum(
 
 
 def candidate_masks(
-    candidates: int,
-    pac_prior: str,
-    seed: int,
+    rules: GameRules,
     federation: Federation,
     client: int,
     record: int | None,
@@ -173,7 +143,6 @@ def candidate_masks(
 ) -> Bools:
     """Return which of a client's records each candidate of the stated prior has.
 
-    pac_prior: the candidates: D and D'.
     record: position of the challenge record in D, None unless the client has it.
     replacement: position in the pool of what D' has in its place, None for nothing.
     adversary: whether the client is the adversary, who would recognise its own records, so that
@@ -184,8 +153,8 @@ def candidate_masks(
     from fedsim.privacy.noise.pac_release import halves, pair  # noqa: PLC0415  (PAC noise alone)
 
     positions = federation.owned_by(client)
-    if pac_prior == "halves" and not adversary:
-        return halves(seed, client, len(positions), candidates)
+    if rules.scheme.privacy.pac_prior == "halves" and not adversary:
+        return halves(rules.seed, client, len(positions), rules.candidates)
     if record is None:
         return np.ones((1, len(positions)), dtype=np.bool_)
     (column,) = np.flatnonzero(positions == record)
@@ -251,9 +220,8 @@ def challenge_gradients(
 
 
 def gradient_distances(
-    noise_seed: int | None,
+    rules: GameRules,
     bayesian_pairs: int,
-    neighbouring: Neighbouring,
     federation: Federation,
     client: int,
     parameters: Tensor,
@@ -268,22 +236,14 @@ def gradient_distances(
 
     bayesian_pairs: how many pairs of its records each client compares in a round, in the evaluated
     trials, for the Bayesian accountant.
-    neighbouring: whether that record or client is missing, or replaced by another.
     parameters: float32 [E, P], the models of the evaluated trials.
     Returns: float64 [E, m]; None where the client has fewer than two records.
     """
     positions = federation.owned_by(client)
     if len(positions) < 2:
         return None
-    drawn = groups(
-        noise_seed,
-        trials,
-        round,
-        client,
-        len(positions),
-        bayesian_pairs,
-        2 if neighbouring is Neighbouring.REPLACE else 1,
-    )
+    members = 2 if rules.scheme.privacy.neighbouring is Neighbouring.REPLACE else 1
+    drawn = groups(rules.noise_seed, trials, round, client, len(positions), bayesian_pairs, members)
     chosen = torch.from_numpy(drawn).to(parameters.device)
     features, labels = federation.members(positions)
     return federation.clipper.clipped_distances(parameters, features, labels, chosen)
@@ -347,11 +307,7 @@ def local_step_size(scheme: Scheme, round: int) -> float:
     eta_local m / (q n): the records that one client takes are q n/m of the public n on average,
     and with the server's learning rate the mean of the clients' models is the server's next one.
 
-    Args:
-        round: counts from 1.
-
-    Source:
-        FedAvg: McMahan et al., 2017, Algorithm 1.
+    Source: FedAvg: McMahan et al., 2017, Algorithm 1.
     """
     training = scheme.training
     return (

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from fedsim.config.objects import GameRules
 from fedsim.game import local_training
-from fedsim.game.federation import Federation
-from fedsim.game.round_game import RoundGame
+from fedsim.game.known_round import KnownRound
 
 
 @dataclass
@@ -28,16 +27,14 @@ class _Cohort:
     parameters: Tensor | None = None
     trained: dict[int, Tensor] = field(default_factory=dict)
 
-    def is_of(
-        self, rules: GameRules, known: Federation, game: RoundGame, parameters: Tensor
-    ) -> bool:
+    def is_of(self, seen: KnownRound) -> bool:
         """Whether a client's message is like those that the others trained for."""
-        played_with = rules, id(known)
+        played_with = seen.rules, id(seen.federation)
+        game = seen.game.round, seen.game.trials
         if self.parameters is None:
-            self.played_with, self.parameters = played_with, parameters
-            self.game = game.round, game.trials
-        same = self.game == (game.round, game.trials) and self.played_with == played_with
-        return same and self.parameters.equal(parameters)
+            self.played_with, self.parameters, self.game = played_with, seen.parameters, game
+        same = self.game == game and self.played_with == played_with
+        return same and self.parameters.equal(seen.parameters)
 
 
 _PLAYED: ContextVar[_Cohort | None] = ContextVar("played", default=None)
@@ -53,42 +50,32 @@ def played(clients: Iterable[int]) -> Iterator[None]:
         _PLAYED.reset(token)
 
 
-def sent(
-    rules: GameRules, federation: Federation, client: int, parameters: Tensor, game: RoundGame
-) -> Tensor:
+def sent(seen: KnownRound, client: int) -> Tensor:
     """Return what a client sends of its own data, float64 [T, P].
 
-    parameters: float32 [T, P].
     Raises FloatingPointError if a client's training diverges.
     """
     cohort = _PLAYED.get()
-    if cohort is None or not cohort.is_of(rules, federation, game, parameters):
-        (update,) = local_training.trained(rules, federation, [client], parameters, game)
+    if cohort is None or not cohort.is_of(seen):
+        (update,) = local_training.trained(seen, [client])
     else:
         if client not in cohort.trained:
-            _train_with(cohort, rules, federation, client, parameters, game)
+            _train_with(cohort, seen, client)
         update = cohort.trained.pop(client)
     # Clipped one by one: an update that is not finite is its own client's failure alone.
-    return local_training.clip(update, rules.scheme.training.clipping_norm)
+    return local_training.clip(update, seen.rules.scheme.training.clipping_norm)
 
 
-def _train_with(
-    cohort: _Cohort,
-    rules: GameRules,
-    federation: Federation,
-    client: int,
-    parameters: Tensor,
-    game: RoundGame,
-) -> None:
+def _train_with(cohort: _Cohort, seen: KnownRound, client: int) -> None:
     """Train a client, and those that wait and train as one batch with it."""
     waiting = cohort.waiting | {client}
-    groups = local_training.alike(federation, waiting, parameters)
+    groups = local_training.alike(seen.federation, waiting, seen.parameters)
     batch = next(group for group in groups if client in group)
     try:
-        found = local_training.trained(rules, federation, batch, parameters, game)
+        found = local_training.trained(seen, batch)
     except FloatingPointError:
         # Somebody's training diverges: from here on everybody trains, and fails, alone.
         cohort.waiting, batch = set(), [client]
-        found = local_training.trained(rules, federation, batch, parameters, game)
+        found = local_training.trained(seen, batch)
     cohort.trained |= dict(zip(batch, found, strict=True))
     cohort.waiting -= set(batch)

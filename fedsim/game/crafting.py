@@ -163,12 +163,7 @@ def direction(
     else:
         unit = torch.from_numpy(_stream(data_seed, DIRECTION).standard_normal(parameters))
         unit /= unit.norm()
-    return Crafted(record, direction=unit, opposed=replaces(neighbouring))
-
-
-def replaces(neighbouring: Neighbouring) -> bool:
-    """Return whether D' has something in the place of the challenge."""
-    return neighbouring is Neighbouring.REPLACE
+    return Crafted(record, direction=unit, opposed=neighbouring is Neighbouring.REPLACE)
 
 
 def _stream(data_seed: int, what: int) -> np.random.Generator:
@@ -203,12 +198,10 @@ def _clipbkd(rules: GameRules, split: Split, record: int) -> Image:
 
 
 def _mislabelled(rules: GameRules, split: Split, record: int) -> Image:
-    """Return the record as it is."""
     return split.members_records.features[record].copy()
 
 
 def _blank(rules: GameRules, split: Split, record: int) -> Image:
-    """Return a record of zeros."""
     return np.zeros_like(split.members_records.features[record])
 
 

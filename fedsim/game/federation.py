@@ -28,6 +28,7 @@ from fedsim.learning.training import models
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.cutting import Cut
 from fedsim.learning.training.models import Tuning
+from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
 
 if TYPE_CHECKING:
@@ -146,7 +147,6 @@ class Federation:
         return self.clipper.cut(*self._example(), trials, most, sampled, sums)
 
     def _example(self) -> tuple[Tensor, Tensor]:
-        """Return one record and its label."""
         features, labels = self.members(np.asarray([0]))
         return features[0], labels[0]
 
@@ -238,9 +238,7 @@ def initial_parameters(rules: GameRules, known: Federation, trials: range) -> Te
     if known.start is not None:
         return known.start.cpu().expand(len(trials), -1).contiguous()
     return models.initial_parameters(
-        partial(build_model, rules, known.split.dataset),
-        rules.seed,
-        rules.trials.streams(trials),
+        partial(build_model, rules, known.split.dataset), rules.seed, rules.trials.streams(trials)
     )
 
 
@@ -254,10 +252,10 @@ def _with_challenge(rules: GameRules, known: Federation) -> Federation:
         return known
     from fedsim.game import crafting  # noqa: PLC0415  (an audit's alone)
 
-    record = challenge.record
+    record, neighbouring = challenge.record, rules.scheme.privacy.neighbouring
     if challenge.kind != "record":
         record = crafting.place(
-            rules.challenge, rules.scheme.federation.adversary, rules.data_seed, client_of
+            challenge, rules.scheme.federation.adversary, rules.data_seed, client_of
         )
     theta = initial_parameters(rules, known, range(1))[0].to(known.device)
     if rules.model.initialisation == "worst-case":
@@ -270,25 +268,18 @@ def _with_challenge(rules: GameRules, known: Federation) -> Federation:
     if challenge.kind == "record":
         return known
     if challenge.kind == "gradient":
-        return replace(
-            known,
-            crafted=crafting.direction(
-                rules.challenge.coordinate,
-                rules.scheme.privacy.neighbouring,
-                rules.data_seed,
-                record,
-                theta.numel(),
-            ),
+        direction = crafting.direction(
+            challenge.coordinate, neighbouring, rules.data_seed, record, theta.numel()
         )
+        return replace(known, crafted=direction)
 
     def outputs(features: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         rows = torch.tensor(features)[None].to(known.device)
         return known.logits(theta[None], rows)[0, 0].double().cpu().numpy()
 
     crafted = crafting.craft(rules, known.split, record, outputs)
-    split = crafting.Planted.of(
-        known.split, crafted, crafting.replaces(rules.scheme.privacy.neighbouring)
-    )
+    replaced = neighbouring is Neighbouring.REPLACE
+    split = crafting.Planted.of(known.split, crafted, replaced)
     return replace(known, split=split, crafted=crafted)
 
 
@@ -302,7 +293,17 @@ def fit_batch(config: Config) -> Config:
     dataset = distribution.dataset(config)
     model = models.structural_model(partial(build_model, config.game, dataset), config.run.seed)
     memory = _memory(config.run.memory_limit, device.resolve(config.run.device))
-    each = _trial_bytes(config, model)
+    # For each parameter: the model, the aggregate and their messages, noise, optimiser, belief and
+    # residuals in float64, and the replies of the clients that are asked, the target and the
+    # adversary among them; under PAC noise also those of all candidates; for the attack on the
+    # released model a whole training, replayed.
+    clients = config.federation.clients
+    several = config.candidates if config.candidates > 1 else 0
+    attacked = measured(config.federation.vantage, config.audit.vantages)
+    replayed = config.training.rounds if Vantage.RELEASED_MODEL in attacked else 0
+    asked = min(math.ceil(config.federation.sampling_rate * clients) + 2, clients)
+    numbers = 160 + 16 * asked + several * (32 + 16 * asked) + 4 * replayed
+    each = models.size(model) * numbers
     if each > memory // 2:
         raise InputError(
             f"one trial of this model takes {readable(each)} between the rounds and as much again "
@@ -323,25 +324,5 @@ def fit_batch(config: Config) -> Config:
     return config.with_batch(batch)
 
 
-def _memory(memory_limit: int | None, where: torch.device) -> int:
-    limit = memory_limit
+def _memory(limit: int | None, where: torch.device) -> int:
     return spare(where) if limit is None else limit
-
-
-def _trial_bytes(config: Config, model: nn.Module) -> int:
-    """Return what a trial takes between the computations of gradients, in one process of them all.
-
-    For each parameter: the model, the aggregate and their messages, noise, optimiser, belief and
-    residuals in float64, and the replies of the clients; under PAC noise also those of all
-    candidates; for the attack on the released model a whole training, replayed.
-    """
-    several = config.candidates if config.candidates > 1 else 0
-    replayed = (
-        config.training.rounds
-        if Vantage.RELEASED_MODEL in measured(config.federation.vantage, config.audit.vantages)
-        else 0
-    )
-    # Of sampled clients those that are asked, the target and the adversary among them.
-    asked = math.ceil(config.federation.sampling_rate * config.federation.clients) + 2
-    asked = min(asked, config.federation.clients)
-    return models.size(model) * (160 + 16 * asked + several * (32 + 16 * asked) + 4 * replayed)

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from fedsim.common.blocks import slices
 from fedsim.common.randomness import Role, generator
-from fedsim.config.campaign import TrialsConfig
 from fedsim.config.objects import GameRules
 from fedsim.config.training import TrainingConfig
 from fedsim.game.federation import Federation
+from fedsim.game.known_round import KnownRound
 from fedsim.game.round_game import RoundGame
 
 NOBODY = -1
@@ -70,18 +70,13 @@ def updates(
     A descent direction, as a gradient is one: the server subtracts it. A step goes along the mean
     gradient of its batch, with momentum, and back towards theta by the proximal term.
 
-    Args:
-        parameters: theta, float32 [T, P].
-        features: [n, *shape], the clients' records one client after another.
-        labels: [n] integers.
-        plans: of each client as of `schedule`, into all n records, of one shape.
-
-    Returns:
-        float64 [m, T, P] of the m clients.
-
-    Source:
-        The proximal term: Li et al., "Federated optimization in heterogeneous networks" (2020),
-        Algorithm 2.
+    parameters: theta, float32 [T, P].
+    features: [n, *shape], the clients' records one client after another.
+    labels: [n] integers.
+    plans: of each client as of `schedule`, into all n records, of one shape.
+    Returns: float64 [m, T, P] of the m clients.
+    Source: The proximal term: Li et al., "Federated optimization in heterogeneous networks" (2020),
+    Algorithm 2.
     """
     trials = len(parameters)
     plan = torch.from_numpy(np.stack(plans)).to(parameters.device).expand(-1, trials, -1, -1)
@@ -107,42 +102,27 @@ def updates(
     return update.unflatten(0, (len(plans), trials))
 
 
-def trained(
-    rules: GameRules,
-    federation: Federation,
-    clients: Sequence[int],
-    parameters: Tensor,
-    game: RoundGame,
-) -> Tensor:
+def trained(seen: KnownRound, clients: Sequence[int]) -> Tensor:
     """Return the `updates` of some clients from their own records, unclipped.
 
     clients: the partitions, which are `alike`.
-    parameters: float32 [T, P].
     Returns: float64 [m, T, P].
     """
+    federation = seen.federation
     owned = [federation.owned_by(client) for client in clients]
     plans, before = [], 0
     for client, positions in zip(clients, owned, strict=True):
-        plan = planned(
-            rules.scheme.training, rules.trials, rules.seed, client, game, len(positions)
-        )
+        plan = planned(seen.rules, client, seen.game, len(positions))
         plans.append(np.where(plan == NOBODY, NOBODY, plan + before))
         before += len(positions)
     records = federation.members(np.concatenate(owned))
-    return updates(rules.scheme.training, federation, parameters, *records, plans)
+    return updates(seen.rules.scheme.training, federation, seen.parameters, *records, plans)
 
 
-def planned(
-    training: TrainingConfig,
-    trials: TrialsConfig,
-    seed: int,
-    client: int,
-    game: RoundGame,
-    records: int,
-) -> npt.NDArray[np.int64]:
+def planned(rules: GameRules, client: int, game: RoundGame, records: int) -> npt.NDArray[np.int64]:
     """Return the `schedule` of a client in a round."""
-    streams = trials.streams(game.trials)
-    return schedule(training, seed, streams, game.round, client, records)
+    streams = rules.trials.streams(game.trials)
+    return schedule(rules.scheme.training, rules.seed, streams, game.round, client, records)
 
 
 def clip(update: Tensor, clipping_norm: float) -> Tensor:

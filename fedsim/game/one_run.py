@@ -187,11 +187,10 @@ def directions(canary_count: int, seed: int, parameters: int) -> Iterator[tuple[
 
     Yields: which of the m canaries, and their directions, float64 [b, P].
     """
-    count = canary_count
-    if count * parameters <= KEPT:
-        yield slice(0, count), _kept(seed, count, parameters)
+    if canary_count * parameters <= KEPT:
+        yield slice(0, canary_count), _kept(seed, canary_count, parameters)
         return
-    yield from _directions(seed, count, parameters)
+    yield from _directions(seed, canary_count, parameters)
 
 
 def mislabelled(seed: int, canary_count: int, federation: Federation) -> tuple[Ints, Ints]:

@@ -37,7 +37,7 @@ class Accountant(ABC):
         """Return an epsilon >= 0 at which the mechanism is (epsilon, delta)-private, or inf.
 
         delta: in (0, 1).
-        Raises InputError unless 0 < delta < 1; the mechanism is not supported.
+        Raises InputError unless 0 < delta < 1 and the mechanism is supported.
         """
         self._check(mechanism)
         check_positive_delta(delta)
@@ -47,7 +47,7 @@ class Accountant(ABC):
         """Return a delta in (0, 1] at which the mechanism is (epsilon, delta)-private.
 
         epsilon: in [0, inf).
-        Raises InputError unless epsilon is finite and >= 0; the mechanism is not supported.
+        Raises InputError unless epsilon is finite and >= 0 and the mechanism is supported.
         """
         self._check(mechanism)
         if not 0 <= epsilon < math.inf:

@@ -305,7 +305,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
 def accountant(name: str) -> Accountant:
     """Return the accountant of this name.
 
-    Raises InputError if an unknown name, with the nearest valid one; code that was not allowed.
+    Raises InputError for an unknown name, with the nearest valid one; code that was not allowed.
 
     Args:
         name: one of `ACCOUNTANTS`, or a user's own "package.module:name".

@@ -53,18 +53,13 @@ def log_moments(
     records use one coin, and (P, Q) -> E_Q (P/Q)^(lambda + 1) is jointly convex; so the moment is
     at most (1-q) 1 + q exp(lambda (lambda + 1) |g - g'|^2/(2 sigma^2)), an upper bound.
 
-    Args:
-        orders: int [O], lambda >= 1.
-        distances: [...], d or |g - g'|: how far a record moves the sum.
-        sigma: the noise's standard deviation, of a shape that broadcasts with the distances; 0
-            gives infinity, unless the distance is 0 too.
-        sampling_rate: q of Poisson sampling, in (0, 1].
-
-    Raises:
-        InputError: orders, distances, noise or a rate out of range.
-
-    Source:
-        Theorem 3.
+    orders: int [O], lambda >= 1.
+    distances: [...], d or |g - g'|: how far a record moves the sum.
+    sigma: the noise's standard deviation, of a shape that broadcasts with the distances; 0 gives
+    infinity, unless the distance is 0 too.
+    sampling_rate: q of Poisson sampling, in (0, 1].
+    Raises InputError for orders, distances, noise or a rate out of range.
+    Source: Theorem 3.
     """
     chosen, each = _orders(orders), np.asarray(distances, dtype=np.float64)
     noise = np.asarray(sigma, dtype=np.float64)
@@ -101,17 +96,12 @@ def estimate(log_moments: Floats, steps: int, gamma: float = GAMMA) -> Floats:
     leave no doubt to add: the cost is c_j. The quantile is Student's, which presumes a mean of
     nearly normal errors; rare large moments that are not in the sample are beyond it.
 
-    Args:
-        log_moments: [..., n, O], c_j(lambda) of each record, n >= 2.
-        steps: T, how many are composed, at least 1.
-        gamma: the probability that the expectation is larger than what is estimated, in (0, 0.5].
-
-    Raises:
-        InputError: fewer than two records, from which no spread can be estimated; steps or a gamma
-            out of range.
-
-    Source:
-        Eq. 14.
+    log_moments: [..., n, O], c_j(lambda) of each record, n >= 2.
+    steps: T, how many are composed, at least 1.
+    gamma: the probability that the expectation is larger than what is estimated, in (0, 0.5].
+    Raises InputError for fewer than two records, from which no spread can be estimated; steps or a
+    gamma out of range.
+    Source: Eq. 14.
     """
     records = log_moments.shape[-2]
     if records < 2:
@@ -133,8 +123,7 @@ def estimate(log_moments: Floats, steps: int, gamma: float = GAMMA) -> Floats:
     with np.errstate(invalid="ignore", over="ignore"):
         excess = np.expm1(exponents - shift[..., None, :])
         total = shift + np.log1p(excess.mean(axis=-2) + doubt * excess.std(axis=-2))
-    cost: Floats = np.where(np.isfinite(top), total, np.inf) / steps
-    return cost
+    return np.where(np.isfinite(top), total, np.inf) / steps
 
 
 def step_costs(
@@ -177,20 +166,16 @@ def epsilons(
     estimates that may each fail is not charged: at the default gamma it would multiply a negligible
     term by the number of orders.
 
-    Args:
-        costs: [..., O], of all steps together; where every order's is infinite epsilon is.
-        orders: int [O], lambda >= 1.
-        delta: in (gamma_total, 1).
-        gamma_total: the probability that any step's estimator fails, in [0, 1).
-
-    Raises:
-        InputError: unless 0 <= gamma_total < delta < 1.
-
-    Source:
-        Theorem 2 and Eq. 16.
+    costs: [..., O], of all steps together; where every order's is infinite epsilon is.
+    orders: int [O], lambda >= 1.
+    delta: in (gamma_total, 1).
+    gamma_total: the probability that any step's estimator fails, in [0, 1).
+    Raises InputError unless 0 <= gamma_total < delta < 1.
+    Source: Theorem 2 and Eq. 16.
     """
     chosen = _orders(orders)
-    _check_gamma(gamma_total)
+    if not 0 <= gamma_total < 1:
+        raise InputError(f"gamma is {gamma_total}; give a probability of at least 0 and below 1")
     if not gamma_total < delta < 1:
         raise InputError(
             f"delta is {delta:g}; it must lie between {gamma_total:g}, the probability that the "
@@ -209,15 +194,9 @@ def delta_at_percentile(delta: float, percentile: float) -> float:
     x', so by Markov's inequality this probability is delta or more in at most the share
     delta_mu/delta of the distribution.
 
-    Args:
-        delta: for each record of the share.
-        percentile: the share of the distribution, in [0, 1).
-
-    Raises:
-        InputError: unless 0 <= percentile < 1.
-
-    Source:
-        Section 4.4.1.
+    percentile: the share of the distribution, in [0, 1).
+    Raises InputError unless 0 <= percentile < 1.
+    Source: Section 4.4.1.
     """
     if not 0 <= percentile < 1:
         raise InputError(
@@ -235,15 +214,9 @@ def _orders(orders: npt.ArrayLike) -> Ints:
     return chosen.astype(np.int64)
 
 
-def _check_gamma(gamma_total: float) -> None:
-    if not 0 <= gamma_total < 1:
-        raise InputError(f"gamma is {gamma_total}; give a probability of at least 0 and below 1")
-
-
 def _log_expm1(x: Floats) -> Floats:
     """Return log(e^x - 1) for x >= 0, exact at both ends; -inf at 0."""
-    found: Floats = x + np.log(-np.expm1(-x))
-    return found
+    return x + np.log(-np.expm1(-x))
 
 
 def _sampled(ratios: Floats, orders: Ints, rate: float) -> Floats:

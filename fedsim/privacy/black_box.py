@@ -129,15 +129,10 @@ def learn(results: Floats, budget: float) -> Noise:
     Half of the results give the directions; how far results move along them, and how far one is
     let, is taken from the other half, which the directions were not fitted to.
 
-    Args:
-        results: [m, d], m >= 16.
-        budget: in nats, > 0.
-
-    Raises:
-        InputError: too few results; results that are all the same, which need no noise.
-
-    Source:
-        Algorithm I of the slides (learning from your data and the processing).
+    results: [m, d], m >= 16.
+    budget: in nats, > 0.
+    Raises InputError for too few results, or results that are all the same, which need no noise.
+    Source: Algorithm I of the slides (learning from your data and the processing).
     """
     if len(results) < LEAST:
         raise InputError(f"{len(results)} simulated results are too few; give at least {LEAST}")
@@ -162,16 +157,11 @@ def learn(results: Floats, budget: float) -> Noise:
 def confident(noise: Noise, results: Floats, confidence: float) -> Noise:
     """Return noise that keeps its budget with a stated confidence over the simulations.
 
-    Args:
-        results: [n, d], of simulations that it was not learned from, n >= 2.
-        confidence: in (0, 1).
-
-    Raises:
-        InputError: fewer than two results, or a confidence out of range.
-
-    Source:
-        Algorithm II of the slides (confident release), by Maurer and Pontil, "Empirical Bernstein
-        bounds", 2009, Theorem 4, for the one number that the bound needs.
+    results: [n, d], of simulations that it was not learned from, n >= 2.
+    confidence: in (0, 1).
+    Raises InputError for fewer than two results, or a confidence out of range.
+    Source: Algorithm II of the slides (confident release), by Maurer and Pontil, "Empirical
+    Bernstein bounds", 2009, Theorem 4, for the one number that the bound needs.
     """
     if len(results) < 2:
         raise InputError("fewer than two simulated results are left to confirm the noise")
@@ -184,10 +174,7 @@ def confident(noise: Noise, results: Floats, confidence: float) -> Noise:
     # 1/2 E[told] is inversely proportional to the noise's variance, the limit along with it.
     factor = min(mean, noise.limit) / (2 * noise.budget)
     return replace(
-        noise,
-        variances=noise.variances * factor,
-        limit=noise.limit / factor,
-        confidence=confidence,
+        noise, variances=noise.variances * factor, limit=noise.limit / factor, confidence=confidence
     )
 
 

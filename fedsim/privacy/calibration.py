@@ -45,7 +45,7 @@ def epsilon_at_most(epsilon: float, delta: float, accountant_name: str = "pld") 
     delta: in (0, 1).
     accountant_name: one of `accounting.ACCOUNTANTS`.
     Returns: the requirement.
-    Raises InputError if a number out of range; an unknown accountant.
+    Raises InputError for a number out of range; an unknown accountant.
     """
     chosen_accountant = accountant(accountant_name)
     if not 0 <= epsilon < math.inf:
@@ -122,7 +122,7 @@ def noise_multiplier(
     steps: how many, at least 1.
     sampling_rate: probability that a record takes part in a step, in (0, 1].
     Returns: standard deviation of the noise over the sensitivity.
-    Raises InputError if values out of range; a mechanism that the accountant does not cover; a
+    Raises InputError for values out of range; a mechanism that the accountant does not cover; a
     target that no noise reaches or that needs none.
     """
 

@@ -16,8 +16,8 @@ def of_group(releases: Releases, records: int) -> Releases:
     """Return what stands between a vantage point and records that differ together.
 
     records: how many, at least 1.
-    Raises InputError if fewer than one; sampled steps, in which each of the records has a coin of
-    its own and the group's loss is no Gaussian mechanism's.
+    Raises InputError for fewer than one; for sampled steps, in which each of the records has a coin
+    of its own and the group's loss is no Gaussian mechanism's.
     """
     if records < 1:
         raise InputError(f"the group has {records} records; give at least 1")

@@ -124,14 +124,9 @@ _SEES = {
 def epsilon_of_rho_beta(rho_beta: float) -> float:
     """Return the epsilon that bounds the belief by rho_beta: ln(rho_beta / (1 - rho_beta)).
 
-    Args:
-        rho_beta: in [0.5, 1).
-
-    Raises:
-        InputError: unless 0.5 <= rho_beta < 1.
-
-    Source:
-        Eq. 10.
+    rho_beta: in [0.5, 1).
+    Raises InputError unless 0.5 <= rho_beta < 1.
+    Source: Eq. 10.
     """
     if not 0.5 <= rho_beta < 1:
         raise InputError(
@@ -144,16 +139,10 @@ def epsilon_of_rho_beta(rho_beta: float) -> float:
 def rho_beta_of_epsilon(epsilon: float, prior: float = 0.5) -> float:
     """Return the bound on the belief, 1 / (1 + e^-epsilon) from even odds.
 
-    Args:
-        epsilon: >= 0, may be infinite.
-        prior: the belief before anything was released, in (0, 1); the odds grow by e^epsilon at
-            most.
-
-    Raises:
-        InputError: unless epsilon >= 0 and 0 < prior < 1.
-
-    Source:
-        Theorem 1.
+    epsilon: >= 0, may be infinite.
+    prior: the belief before anything was released, in (0, 1); the odds grow by e^epsilon at most.
+    Raises InputError unless epsilon >= 0 and 0 < prior < 1.
+    Source: Theorem 1.
     """
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
@@ -180,7 +169,7 @@ def tail_probability(mechanism: Mechanism, epsilon: float) -> float | None:
 
     epsilon: >= 0, may be infinite.
     Returns: the probability; None where the loss distribution cannot be computed.
-    Raises InputError if epsilon below 0.
+    Raises InputError for epsilon below 0.
     """
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
@@ -201,7 +190,7 @@ def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
     the choice of e. 1, which limits nothing, at epsilon = 0.
 
     epsilon: >= 0, may be infinite.
-    Raises InputError if epsilon below 0.
+    Raises InputError for epsilon below 0.
     """
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
@@ -218,15 +207,10 @@ def theorem2_rho_alpha(epsilon: float, delta: float) -> float:
     It presumes the classic sigma = Delta sqrt(2 ln(1.25/delta)) / epsilon of a single step. Noise
     that is calibrated tightly is smaller, and the true advantage then larger than this.
 
-    Args:
-        epsilon: >= 0.
-        delta: in (0, 1).
-
-    Raises:
-        InputError: unless epsilon >= 0 and 0 < delta < 1.
-
-    Source:
-        Theorem 2 as printed.
+    epsilon: >= 0.
+    delta: in (0, 1).
+    Raises InputError unless epsilon >= 0 and 0 < delta < 1.
+    Source: Theorem 2 as printed.
     """
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
@@ -247,7 +231,7 @@ def bounds(mechanism: Mechanism, delta: float, accountant_name: str = "pld") -> 
 
     delta: in (0, 1).
     accountant_name: one of `accounting.ACCOUNTANTS`.
-    Raises InputError if no such accountant, or one that does not cover the mechanism.
+    Raises InputError for no such accountant, or one that does not cover the mechanism.
     """
     epsilon = accountant(accountant_name).epsilon(mechanism, delta)
     tight_epsilon = PLD.epsilon(mechanism, delta)
@@ -307,7 +291,7 @@ def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | 
 
     beliefs: [n], strictly between 0 and 1.
     Returns: the curve; None where the loss distributions cannot be computed.
-    Raises InputError if a belief out of range.
+    Raises InputError for a belief out of range.
     """
     values = np.atleast_1d(np.asarray(beliefs, dtype=np.float64))
     if not np.all((values > 0) & (values < 1)):
@@ -321,11 +305,7 @@ def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | 
 
 
 def epsilon_by_round(
-    releases: Releases,
-    vantage: Vantage,
-    delta: float,
-    accountants: Sequence[str],
-    points: int = 24,
+    releases: Releases, vantage: Vantage, delta: float, accountants: Sequence[str], points: int = 24
 ) -> tuple[npt.NDArray[np.int64], dict[str, Array]]:
     """Return rounds, and what epsilon is after each of them by each accountant.
 

@@ -147,9 +147,11 @@ def interval(mechanism: Mechanism) -> float:
 
 
 def _typical_deviation(kinds: Kinds) -> float:
-    """Return the root mean square over all steps of their loss's standard deviation."""
+    """Return roughly the root mean square over all steps of their loss's standard deviation."""
     counts = np.array([count for _, count in kinds], dtype=np.float64)
-    deviations = np.array([_deviation(*kind) for kind, _ in kinds])
+    deviations = np.array(
+        [min(1 / z, q * math.sqrt(math.expm1(min(50.0, z**-2)))) for (z, q), _ in kinds]
+    )
     return math.sqrt(float(counts @ deviations**2) / counts.sum())
 
 
@@ -200,11 +202,6 @@ def _kinds(mechanism: Mechanism) -> Kinds:
         coarse = Mechanism(sampled).coarsened(MOST_KINDS).groups
         kinds += [((step.noise_multiplier, step.sampling_rate), step.count) for step in coarse]
     return tuple(kinds)
-
-
-def _deviation(z: float, q: float) -> float:
-    """Return roughly the standard deviation of a step's loss."""
-    return min(1 / z, q * math.sqrt(math.expm1(min(50.0, z**-2))))
 
 
 def _largest_loss(z: float, q: float, neighbouring: Neighbouring) -> float:

@@ -31,7 +31,7 @@ class Neighbouring(StrEnum):
 class Steps:
     """Gaussian steps alike, each on a Poisson sample of the records if sampling_rate is below 1.
 
-    Raises InputError if values outside these ranges.
+    Raises InputError for values outside these ranges.
 
     Attributes:
         noise_multiplier: noise standard deviation over the sensitivity; 0 for no noise, else
@@ -64,7 +64,7 @@ class Steps:
 class Mechanism:
     """Gaussian steps one after the other, as one vantage point faces them.
 
-    Raises InputError if no steps at all, or more than 1e9.
+    Raises InputError for no steps at all, or more than 1e9.
 
     Attributes:
         groups: steps alike; how a later step is taken may depend on what earlier ones released, but
@@ -90,8 +90,7 @@ class Mechanism:
 
     def __hash__(self) -> int:
         """Return the hash, which is worked out once: of thousands of groups it takes a while."""
-        found: int = getattr(self, "_hash")  # noqa: B009  (set past the frozen dataclass)
-        return found
+        return getattr(self, "_hash")  # noqa: B009  (set past the frozen dataclass)
 
     @classmethod
     def alike(
@@ -226,7 +225,7 @@ def effective_noise_multiplier(
     leaves least.
     joining_rate: with which a client joins a round where only some do: as many as are expected
     together add the nominal noise (distributed).
-    Raises InputError if a number out of range; several local steps without local trust.
+    Raises InputError for a number out of range; several local steps without local trust.
     """
     check_noise_multiplier(noise_multiplier)
     share = _share(trust, vantage, clients, local_steps, participants, colluders, joining_rate)
@@ -270,7 +269,7 @@ def aggregate_noise_multiplier(
 
     sources: how many clients' noise is unknown, or under central trust 1 for the server's, 0 for
     none.
-    Raises InputError if a multiplier that is negative or not finite.
+    Raises InputError for a multiplier that is negative or not finite.
     """
     check_noise_multiplier(noise_multiplier)
     return noise_multiplier * trust.model.noise_share(clients, sources)

@@ -50,8 +50,15 @@ def anisotropic_variances(eigenvalues: Floats, budget: float) -> Floats:
     Returns: float64 [..., r].
     Raises InputError unless 0 < v < inf and no eigenvalue is negative.
     """
-    roots = np.sqrt(_nonnegative("eigenvalues", eigenvalues))
-    return roots * roots.sum(-1, keepdims=True) / (2 * _positive_budget(budget))
+    values = np.asarray(eigenvalues, dtype=np.float64)
+    if not np.all(values >= 0):
+        raise InputError("the eigenvalues must not be negative or NaN; give numbers of at least 0")
+    if not 0 < budget < math.inf:
+        raise InputError(
+            f"the budget of mutual information is {budget}; give a positive number of nats"
+        )
+    roots = np.sqrt(values)
+    return roots * roots.sum(-1, keepdims=True) / (2 * budget)
 
 
 # The covariance of stated candidates.
@@ -151,15 +158,10 @@ def success_bound(information: float, prior: float = 0.5) -> float:
 
     1 from MI = -ln p0 on. Precise to rounding in p, and in p - p0 (`advantage_bound`).
 
-    Args:
-        information: MI in nats, >= 0.
-        prior: p0, how often the best guess is right before the release, in (0, 1).
-
-    Raises:
-        InputError: unless MI >= 0 and 0 < p0 < 1.
-
-    Source:
-        The theorem of Xiao and Devadas for f = KL, of Bernoulli distributions.
+    information: MI in nats, >= 0.
+    prior: p0, how often the best guess is right before the release, in (0, 1).
+    Raises InputError unless MI >= 0 and 0 < p0 < 1.
+    Source: The theorem of Xiao and Devadas for f = KL, of Bernoulli distributions.
     """
     return 1.0 if math.isinf(_reach(information, prior)) else prior + _gain(information, prior)
 
@@ -255,7 +257,8 @@ def pair_information(
     prior: pi, how sure the adversary is of D beforehand, in (0, 1).
     Raises InputError unless z >= 0, 0 < q <= 1 and 0 < pi < 1.
     """
-    _check_step(sampling_rate)
+    if not 0 < sampling_rate <= 1:
+        raise InputError(f"the sampling rate is {sampling_rate}; give a number above 0, at most 1")
     _check_prior(prior)
     if not noise_multiplier >= 0:
         raise InputError(f"the noise multiplier is {noise_multiplier}; give a number of at least 0")
@@ -330,26 +333,6 @@ def _excess(x: float) -> float:
     return x * x * math.fsum(terms)
 
 
-def _nonnegative(name: str, values: npt.ArrayLike) -> Floats:
-    array = np.asarray(values, dtype=np.float64)
-    if not np.all(array >= 0):
-        raise InputError(f"the {name} must not be negative or NaN; give numbers of at least 0")
-    return array
-
-
-def _positive_budget(budget: float) -> float:
-    if not 0 < budget < math.inf:
-        raise InputError(
-            f"the budget of mutual information is {budget}; give a positive number of nats"
-        )
-    return budget
-
-
 def _check_prior(prior: float) -> None:
     if not 0 < prior < 1:
         raise InputError(f"the prior success is {prior}; give a probability between 0 and 1")
-
-
-def _check_step(sampling_rate: float) -> None:
-    if not 0 < sampling_rate <= 1:
-        raise InputError(f"the sampling rate is {sampling_rate}; give a number above 0, at most 1")

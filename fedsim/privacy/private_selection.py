@@ -48,7 +48,7 @@ def search_cost(mechanisms: Sequence[Mechanism], delta: float) -> SearchCost:
     """Return what it costs to search among these trainings.
 
     delta: in (0, 1).
-    Raises InputError if there are none; as of the accountants.
+    Raises InputError if there are none.
     """
     if not mechanisms:
         raise InputError("a search among no settings costs nothing; give at least one")
@@ -93,20 +93,13 @@ def repeated_truncated(orders: Array, divergences: Array, mean: float, shape: fl
 
         ε(λ) + (1 + η)(1 - 1/λ̂) ε(λ̂) + (1 + η) log(1/γ)/λ̂ + log(mean)/(λ - 1).
 
-    Args:
-        orders: [n], above 1, rising.
-        divergences: [n] of one result, in nats.
-        mean: of K, above 1.
-        shape: η, above -1; 0 is the logarithmic distribution, 1 the geometric one.
-
-    Returns:
-        [n], of what is seen: the best result alone.
-
-    Raises:
-        InputError: a mean of 1 or less.
-
-    Source:
-        Papernot and Steinke, 2022, Theorem 2.
+    orders: [n], above 1, rising.
+    divergences: [n] of one result, in nats.
+    mean: of K, above 1.
+    shape: η, above -1; 0 is the logarithmic distribution, 1 the geometric one.
+    Returns: [n], of what is seen: the best result alone.
+    Raises InputError for a mean of 1 or less.
+    Source: Papernot and Steinke, 2022, Theorem 2.
     """
     gamma = gamma_of_mean(mean, shape)
     others = (1 + shape) * np.min((1 - 1 / orders) * divergences - math.log(gamma) / orders)
@@ -120,17 +113,12 @@ def repeated_poisson(orders: Array, divergences: Array, deltas: Array, mean: flo
 
         ε(λ) + mean · δ̂ + log(mean)/(λ - 1), δ̂ the delta of one result at ε̂ = log(1 + 1/(λ - 1)).
 
-    Args:
-        orders: [n], above 1, rising.
-        divergences: [n] of one result, in nats.
-        deltas: [n], δ̂ at each order.
-        mean: of K, at least 1.
-
-    Returns:
-        [n], of what is seen: the best result alone, or that there is none.
-
-    Source:
-        Papernot and Steinke, 2022, Theorem 6.
+    orders: [n], above 1, rising.
+    divergences: [n] of one result, in nats.
+    deltas: [n], δ̂ at each order.
+    mean: of K, at least 1.
+    Returns: [n], of what is seen: the best result alone, or that there is none.
+    Source: Papernot and Steinke, 2022, Theorem 6.
     """
     return _rising(divergences + mean * deltas + math.log(mean) / (orders - 1))
 
@@ -138,15 +126,10 @@ def repeated_poisson(orders: Array, divergences: Array, deltas: Array, mean: flo
 def gamma_of_mean(mean: float, shape: float) -> float:
     """Return γ of the truncated negative binomial distribution that has a mean.
 
-    Args:
-        mean: above 1.
-        shape: η, above -1.
-
-    Raises:
-        InputError: a mean of 1 or less.
-
-    Source:
-        Papernot and Steinke, 2022, Definition 1.
+    mean: above 1.
+    shape: η, above -1.
+    Raises InputError for a mean of 1 or less.
+    Source: Papernot and Steinke, 2022, Definition 1.
     """
     if not mean > 1:
         raise InputError(f"the mean number of trainings is {mean}; give more than 1")

@@ -102,7 +102,7 @@ class Releases:
         """Return the first rounds alone.
 
         count: how many; all, if there are no more.
-        Raises InputError if fewer than one.
+        Raises InputError for fewer than one.
         """
         kept, left = [], count
         for alike in self.rounds:
@@ -160,7 +160,7 @@ def load(path: Path) -> Releases:
     """Return the releases that a TOML file with [[rounds]] describes.
 
     Returns: releases that every vantage point can face.
-    Raises InputError if one line about what cannot be read or is out of range.
+    Raises InputError for what cannot be read or is out of range.
     """
     try:
         tree = reading.toml(path)

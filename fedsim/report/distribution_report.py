@@ -11,8 +11,7 @@ from rich.console import RenderableType
 from fedsim.common import report_directory
 from fedsim.config import Config
 from fedsim.learning.data import Records, Split, distribution
-from fedsim.learning.data.cautions import cautions
-from fedsim.learning.data.distribution import DataDistribution
+from fedsim.learning.data.distribution import DataDistribution, cautions
 from fedsim.report.document import terminal
 from fedsim.report.document.blocks import (
     Block,

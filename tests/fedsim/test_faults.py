@@ -19,7 +19,6 @@ from fedsim.federation.protocol.secure_aggregation import CONFIGS, SecureAggrega
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
-from fedsim.federation.server import connection
 from fedsim.federation.server import nodes as node_module
 from fedsim.federation.server.acceptance import ClientFailedError
 from fedsim.federation.server.nodes import REGISTERED, connect
@@ -255,7 +254,7 @@ def test_a_partition_belongs_to_the_node_whose_key_is_its_clients(
     with pytest.raises(InputError, match=r"node 1000 claims partition 0.*is the one of node 1001;"):
         _run(config, directory)
     # A node that is nobody's is not believed, and stops nobody: the client may still come.
-    monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 0.1)
+    monkeypatch.setattr(node_module, "CONNECT_TIMEOUT", 0.1)
     directory.write_json(REGISTERED, keys | {"1": 77})
     with pytest.raises(
         InputError, match=r"2 of 3 .* without client 1;.*node 1001 claims partition 1, but its key"

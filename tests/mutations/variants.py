@@ -29,15 +29,17 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
-from fedsim.federation.server import acceptance, noise
-from fedsim.federation.server.batch import Batch, Received, Round
+from fedsim.federation.server import acceptance
+from fedsim.federation.server.batch import Received, Round
 from fedsim.federation.server.plan import preflight
+from fedsim.federation.server.strategy import DPSGD
 from fedsim.game import federation as federations
 from fedsim.game.federation import Federation
+from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms import privacy
-from fedsim.game.round_game import RoundGame
 from fedsim.learning.training.models import parameter_shapes
 from fedsim.privacy.noise import mechanism as noise_mechanism
+from fedsim.privacy.noise.mechanism import Noised
 from fedsim.privacy.participation import sampling
 from fedsim.report import page
 
@@ -205,15 +207,8 @@ Summed = Callable[[GameRules, Federation, Tensor, Tensor, Tensor], Tensor]
 def _contribution_as(total: Summed) -> AbstractContextManager[Any]:
     """Let every client, and not the adversary's replay of it, sum its gradients in another way."""
 
-    def contribution(
-        rules: GameRules,
-        federation: Federation,
-        client: int,
-        parameters: Tensor,
-        game: RoundGame,
-        worlds: Tensor | None = None,
-        participation: Tensor | None = None,
-    ) -> Tensor:
+    def contribution(seen: KnownRound, client: int, worlds: Tensor | None = None) -> Tensor:
+        federation, parameters, participation = seen.federation, seen.parameters, seen.participation
         positions = federation.owned_by(client)
         features, labels = federation.members(positions)
         unclipped = replace(federation.clipper, clipping_norm=math.inf)
@@ -222,8 +217,8 @@ def _contribution_as(total: Summed) -> AbstractContextManager[Any]:
         if participation is not None:
             weights *= participation[:, positions]
         if worlds is not None:
-            weights[:, np.flatnonzero(positions == game.record)[0]] *= worlds
-        return total(rules, federation, parameters, gradients, weights)
+            weights[:, np.flatnonzero(positions == seen.game.record)[0]] *= worlds
+        return total(seen.rules, federation, parameters, gradients, weights)
 
     return patch.object(training_node, "contribution", contribution)
 
@@ -287,15 +282,16 @@ def one_layer_unclipped() -> Iterator[None]:
 def weighted_mean_after_clipping() -> AbstractContextManager[Any]:
     """Weight the clients' sums by their sizes, as FedAvg does: m n_j/n in place of 1."""
 
-    def total(batch: Batch, round: Round, received: Received, *_: object) -> Rows:
-        known, clients = federations.load(batch.config), batch.config.federation.clients
+    def total(strategy: DPSGD, round: Round, received: Received) -> Rows:
+        config = strategy.batch.config
+        known, clients = federations.load(config), config.federation.clients
         summed = np.zeros(round.shape)
         for partition, record in received.records(messages.REPLY).items():
             size = len(known.owned_by(partition))
-            summed += messages.only(record) * (clients * size / batch.config.data.records)
+            summed += messages.only(record) * (clients * size / config.data.records)
         return summed
 
-    return patch.object(noise, "summed", total)
+    return patch.object(DPSGD, "_sum", total)
 
 
 @contextmanager
@@ -339,14 +335,15 @@ def divisor_of_the_data() -> AbstractContextManager[Any]:
 
     As Opacus does, which takes it from the loader: without the target the noise has another scale.
     """
-    added = noise.add
+    added = DPSGD._add_noise
 
-    def add(mechanism: noise.NoiseMechanism, batch: Batch, *rest: Any) -> noise.Noised:
-        noised, records = added(mechanism, batch, *rest), batch.config.data.records
+    def add(strategy: DPSGD, round: Round, received: Received, total: Rows) -> Noised:
+        noised, batch = added(strategy, round, received, total), strategy.batch
+        records = batch.config.data.records
         there = records - ~batch.worlds
         return replace(noised, total=noised.total * (records / there)[:, None])
 
-    return patch.object(noise, "add", add)
+    return patch.object(DPSGD, "_add_noise", add)
 
 
 @contextmanager

@@ -36,9 +36,9 @@ from fedsim.config import KNOWN_KEYS, Config, from_run_config
 from fedsim.federation.transcripts.records import ObservedRound, not_of_an_auditor
 from fedsim.game import federation
 from fedsim.game.canary import Canaries
+from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms.composition import adds_up
 from fedsim.game.observers import participant
-from fedsim.game.observers.known_round import KnownRound
 from fedsim.game.observers.memory import Memory
 from fedsim.game.observers.noise_watch import NoiseWatch, claimed_std, watchable
 from fedsim.game.round_game import RoundGame
@@ -341,7 +341,7 @@ def _remembered(
     taking_part = None if coins is None else torch.from_numpy(coins).to(known.device)
     memory = participant.expect(
         training.memory,
-        KnownRound(config, known, game, parameters, taking_part),
+        KnownRound(config.game, known, game, parameters, taking_part),
         NOBODY,
         torch.zeros(parameters.shape, dtype=torch.float64, device=known.device),
         set(range(config.federation.clients)) - set(present),

@@ -17,16 +17,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
-from flwr.app import Context, Message
+from flwr.app import Context
 from torch import Tensor
 
 from adversaries.errors import InputError
 from fedsim.config import Config
 from fedsim.config.campaign import AuditConfig
-from fedsim.config.objects import GameRules, Scheme
+from fedsim.config.objects import Scheme
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import Answer
+from fedsim.federation.client.inputs import Received
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.arrays import check_array
 from fedsim.federation.protocol.consent import MAX_TRIALS, RefusedError, Terms
@@ -53,13 +54,6 @@ ROLES = (Role.CLIENT, Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER)
 """What a node that holds records may be."""
 
 
-def _hosts(rules: GameRules, partition: int) -> bool:
-    """Whether the run plans canaries among a client's records."""
-    from fedsim.game import one_run  # noqa: PLC0415  (for canaries alone)
-
-    return partition in one_run.hosts(rules)
-
-
 def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
     """Return what the client who receives a request must have agreed to.
 
@@ -74,8 +68,11 @@ def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
             asked[consent.CANARIES] = f"challenge.kind is '{config.challenge.kind}'"
     if request.role == Role.ADVERSARY:
         asked[consent.ADVERSARY] = "this node is asked to be the adversary"
-    if config.canaries.count and _hosts(config.game, partition):
-        asked[consent.CANARIES] = "canaries are planted among this client's records"
+    if config.canaries.count:
+        from fedsim.game import one_run  # noqa: PLC0415  (for canaries alone)
+
+        if partition in one_run.hosts(config.game):
+            asked[consent.CANARIES] = "canaries are planted among this client's records"
     if reason := _told_bare(config.audit, request):
         asked |= dict.fromkeys(consent.UNPROTECTED, reason)
     elif reason := _hides_nothing(config.privacy, config.training.clipping) or _tells_of_others(
@@ -85,32 +82,33 @@ def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
     return asked
 
 
-def check(
-    message: Message, context: Context, config: Config, request: Request, known: Federation
-) -> None:
+def check(received: Received) -> None:
     """Check that the run's configuration plans a request.
 
     Raises RefusedError if it does not, or plans more trials than the node agreed to, or the
     integers of distributed trust are too coarse for the client's own budget.
     """
-    terms = consent.terms(context.node_config)
+    terms = consent.terms(received.context.node_config)
     if terms is None:
         return
-    _check_place(message, config.trials.count, config.training.rounds, request)
+    config, request, known = received.config, received.request, received.known
+    _check_place(received)
     if config.trials.count > terms.max_trials:
         raise RefusedError(
             f"trials.count is {config.trials.count}, but the client consented to {MAX_TRIALS} = "
             f"{terms.max_trials}, and every trial is a training of its own; who agrees to it sets "
             f"{MAX_TRIALS} = {config.trials.count} in the node's config"
         )
-    _check_role(config.run.job, request, known, messages.partition(context))
-    expected = _noise_multiplier(terms, context, config.scheme)
+    _check_role(config.run.job, request, known, received.partition)
+    expected = _agreed(terms, received.context)
+    if expected is None:
+        expected = privacy.noise_multiplier(config.scheme)
     if not math.isclose(request.noise_multiplier, expected, rel_tol=SAME):
         raise RefusedError(
             f"a noise multiplier of {request.noise_multiplier:g} is asked for, but the run's "
             f"configuration gives {expected:.6g}, and a client adds no other noise"
         )
-    _check_arrays(message, request, known)
+    _check_arrays(received)
     integers = config.federation.trust.model.summed_securely
     if integers and consent.EXPERIMENT not in terms.kinds:
         grid = fixed_point.agreed(config.scheme, expected, models.size(known.model))
@@ -121,12 +119,13 @@ def check(
             raise RefusedError(str(error)) from None
 
 
-def enter(context: Context, config: Config, request: Request, known: Federation) -> None:
-    """Enter the answer to a request in the client's own ledger."""
+def enter(received: Received) -> None:
+    """Enter the answer to a request in the client's own ledger, as `client_ledger.enter` does."""
+    context, config, request = received.context, received.config, received.request
     terms = consent.terms(context.node_config)
     if terms is None:
         return
-    agreed = client_ledger.agreed_multiplier(terms, str(context.run_id), _experiment(context))
+    agreed = _agreed(terms, context)
     expected = privacy.noise_multiplier(config.scheme) if agreed is None else agreed
     charged = consent.EXPERIMENT not in terms.kinds
     answer = Answer(
@@ -135,7 +134,7 @@ def enter(context: Context, config: Config, request: Request, known: Federation)
         config.run.name,
         str(context.node_id),
         _experiment(context),
-        records_digest(known, messages.partition(context)),
+        records_digest(received.known, received.partition),
         request.first_trial,
         request.trials,
         request.round,
@@ -145,25 +144,24 @@ def enter(context: Context, config: Config, request: Request, known: Federation)
         config.privacy.neighbouring,
         config.privacy.accountant,
     )
-    first = charged and agreed is None
-    earlier = client_ledger.attempted(terms, answer.experiment) if first else 0
-    ahead = _ahead(config.scheme, expected, request, earlier) if first else None
+    ahead = None
+    if charged and agreed is None:
+        earlier = client_ledger.attempted(terms, answer.experiment)
+        ahead = _ahead(config.scheme, expected, request, earlier)
     client_ledger.enter(terms, answer, ahead)
 
 
-def keep_model(context: Context, config: Config, request: Request, model: Tensor) -> None:
-    """Keep the model that a deployed client was sent in a training, for a report of its own.
-
-    model: float32 [1, P].
-    """
+def keep_model(received: Received, model: Tensor) -> None:
+    """Keep the model float32 [1, P] of a training, for a report of the deployed client's own."""
+    context, config, round = received.context, received.config, received.request.round
     terms = consent.terms(context.node_config)
     if terms is None or config.run.job != "training":
         return
     sent = model[0].cpu().numpy()
     try:
-        seen_models.keep(terms.state, str(context.run_id), config, request.round, sent)
+        seen_models.keep(terms.state, str(context.run_id), config, round, sent)
     except InputError as error:  # the answer is charged already, and leaves
-        LOG.warning("the report does without round %d: %s", request.round, error)
+        LOG.warning("the report does without round %d: %s", round, error)
 
 
 def released(scheme: Scheme, noise_multiplier: float, trials: int) -> Steps:
@@ -214,9 +212,8 @@ def _told_bare(audit: AuditConfig, request: Request) -> str | None:
     return None
 
 
-def _hides_nothing(privacy: PrivacyConfig, clipping: bool) -> str | None:
+def _hides_nothing(mechanism: PrivacyConfig, clipping: bool) -> str | None:
     """Return why the noise of a run protects nobody; None where it does."""
-    mechanism = privacy
     if not clipping:
         return "training.clipping is false, so that nothing bounds what a record adds"
     if mechanism.noise_source == "seed":
@@ -245,19 +242,21 @@ def _tells_of_others(
     )
 
 
-def _check_place(message: Message, trial_count: int, rounds: int, request: Request) -> None:
+def _check_place(received: Received) -> None:
     """Raise RefusedError unless trials and round are among those that the run plans."""
+    request, rounds = received.request, received.config.training.rounds
+    planned = received.config.trials.count
     numbers = (request.first_trial, request.trials, request.round, request.record)
     if any(type(number) is not int for number in numbers):
         raise RefusedError("trials, rounds and records are counted in whole numbers")
-    first, count, planned = request.first_trial, request.trials, trial_count
+    first, count = request.first_trial, request.trials
     if count < 1 or first < 0 or first + count > planned:
         raise RefusedError(
             f"{count} trial(s) from {first} on are asked for, but the run's configuration has "
             f"trials 0 to {planned - 1}"
         )
     # The final model comes after the last round.
-    last = rounds + message.metadata.message_type.startswith("evaluate")
+    last = rounds + received.message.metadata.message_type.startswith("evaluate")
     if not 1 <= request.round <= last:
         raise RefusedError(
             f"round {request.round} is asked for, but the run's configuration has rounds 1 to "
@@ -286,9 +285,10 @@ def _check_role(job: str, request: Request, known: Federation, partition: int) -
         raise RefusedError("this node is asked for a challenge about another client's records")
 
 
-def _check_arrays(message: Message, request: Request, known: Federation) -> None:
+def _check_arrays(received: Received) -> None:
     """Raise RefusedError unless the model is of the run's shape, finite and at most MOST_VALUE."""
-    shape = (request.trials, models.size(known.model))
+    message, request = received.message, received.request
+    shape = (request.trials, models.size(received.known.model))
     try:
         check_array(message, messages.MODEL, [shape], np.float32)
         if messages.WORLDS in message.content:
@@ -302,10 +302,9 @@ def _check_arrays(message: Message, request: Request, known: Federation) -> None
         raise RefusedError(f"invalid request: {error}") from None
 
 
-def _noise_multiplier(terms: Terms, context: Context, scheme: Scheme) -> float:
-    """Return the noise multiplier of this run as the client works it out."""
-    agreed = client_ledger.agreed_multiplier(terms, str(context.run_id), _experiment(context))
-    return privacy.noise_multiplier(scheme) if agreed is None else agreed
+def _agreed(terms: Terms, context: Context) -> float | None:
+    """Return the noise multiplier that the client worked out for this run before, if it did."""
+    return client_ledger.agreed_multiplier(terms, str(context.run_id), _experiment(context))
 
 
 def _experiment(context: Context) -> str:

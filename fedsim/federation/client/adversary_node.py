@@ -13,16 +13,13 @@ import torch
 from flwr.app import ArrayRecord, Context
 
 from adversaries.attacks import membership_attacks
-from fedsim.config.campaign import AuditConfig
 from fedsim.config.federation import FederationConfig
-from fedsim.federation.client import inputs
 from fedsim.federation.client.inputs import Received
 from fedsim.federation.protocol import consent, messages, node_memory
-from fedsim.game import participation
 from fedsim.game.federation import initial_parameters
+from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms import vantages
 from fedsim.game.observers import at_server, own_rounds, participant, released_model
-from fedsim.game.observers.known_round import KnownRound
 from fedsim.game.observers.memory import LOSS_TRAJECTORY, POISON_SCORES, Memory
 from fedsim.game.observers.poison_scores import poison_scores
 from fedsim.privacy.trust.model import Vantage
@@ -51,14 +48,27 @@ def follow(
     sent: [T, P], the adversary's own message.
     taking_part: bool [T, n], which records take part; None for all.
     """
-    if _sees_own_rounds(received.config.audit, received.config.federation):
+    if _sees_own_rounds(received):
         memory = _since_own_round(received, parameters)
         _remember(received.context, memory, received.request.round)
         first_trial = np.asarray(received.request.first_trial)
         awaiting = {"model": parameters.cpu().numpy(), FIRST_TRIAL: first_trial}
         node_memory.remember(received.context, AWAITING, awaiting)
-    elif _follows_rounds(received.config.federation.vantage, received.config.audit):
-        _expect(received, parameters, sent.double(), taking_part)
+    elif _follows_rounds(received):
+        memory = _recall(received)
+        if _waits(received.config.federation):
+            arrays = {"model": parameters.cpu().numpy(), "message": sent.double().cpu().numpy()}
+            node_memory.remember(received.context, AWAITING, arrays)
+        else:
+            of_round = KnownRound(
+                received.config.game,
+                received.known,
+                received.request.game,
+                parameters,
+                taking_part,
+            )
+            memory = participant.expect(memory, of_round, received.partition, sent.double())
+        _remember(received.context, memory, received.request.round)
     if _follows_losses(received):
         _watch_losses(received, parameters)
 
@@ -67,10 +77,10 @@ def conclude(received: Received) -> None:
     """Learn from the last aggregate and attack the final model."""
     context, config, known = received.context, received.config, received.known
     request = received.request
-    if _sees_own_rounds(config.audit, config.federation):
-        memory = _since_own_round(received, inputs.model(received.message, known))
+    if _sees_own_rounds(received):
+        memory = _since_own_round(received, received.model)
         _remember(context, memory, request.round)
-    elif _follows_rounds(config.federation.vantage, config.audit):
+    elif _follows_rounds(received):
         memory = _recall(received)
         # No round follows that its residual could be compared with.
         _remember(context, replace(memory, past=None), request.round)
@@ -78,17 +88,11 @@ def conclude(received: Received) -> None:
         config.federation.vantage, config.audit.vantages
     ) and not released_model.why_not(config.scheme):
         game = request.game.at(request.round - 1)
-        step = released_model.attack(
-            config.game, known, game, inputs.model(received.message, known)
-        )
-        node_memory.remember(
-            context,
-            RELEASED,
-            {name.replace("_", "-"): array for name, array in step.items()},
-        )
+        step = released_model.attack(config.game, known, game, received.model)
+        arrays = {name.replace("_", "-"): array for name, array in step.items()}
+        node_memory.remember(context, RELEASED, arrays)
     if not consent.protects(context.node_config):
-        attack = _attack_losses(received)
-        node_memory.remember(context, MEMBERSHIP, attack)
+        node_memory.remember(context, MEMBERSHIP, _attack_losses(received))
 
 
 def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRecord]:
@@ -113,15 +117,16 @@ def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRe
     return records
 
 
-def _follows_rounds(vantage: Vantage, audit: AuditConfig) -> bool:
-    """Whether the adversary itself keeps a belief from round to round."""
+def _follows_rounds(received: Received) -> bool:
+    """Return whether the adversary itself keeps a belief from round to round."""
+    vantage, audit = received.config.federation.vantage, received.config.audit
     follows = Vantage.PARTICIPANT in vantages.measured(vantage, audit.vantages)
     return follows and at_server.seat(audit.mode).follows
 
 
-def _sees_own_rounds(audit: AuditConfig, federation: FederationConfig) -> bool:
-    """Whether it is sampled as others are, and sees no model but those of its own rounds."""
-    return _follows_rounds(federation.vantage, audit) and federation.adversary_rounds == "own"
+def _sees_own_rounds(received: Received) -> bool:
+    """Return whether it is sampled as others are, and sees only the models of its own rounds."""
+    return _follows_rounds(received) and received.config.federation.adversary_rounds == "own"
 
 
 def _since_own_round(received: Received, model: torch.Tensor) -> Memory:
@@ -151,17 +156,11 @@ def _follows_losses(received: Received) -> bool:
 def _attack_losses(received: Received) -> dict[str, npt.NDArray[Any]]:
     """Return what attacks on the final model find, which sees losses of records as they are."""
     config, known, trials = received.config, received.known, received.request.trial_numbers
-    model = inputs.model(received.message, known)
-    attack = participant.infer_membership(
-        known,
-        _target(received),
-        model,
-        losses=bool(membership_attacks.chosen(config.audit.attacks)),
-    )
-    if _follows_losses(received):
-        watched = _watch_losses(received, model)
-        if watched is not None:
-            attack[LOSS_TRAJECTORY] = watched
+    model = received.model
+    losses = bool(membership_attacks.chosen(config.audit.attacks))
+    attack = participant.infer_membership(known, _target(received), model, losses=losses)
+    if _follows_losses(received) and (watched := _watch_losses(received, model)) is not None:
+        attack[LOSS_TRAJECTORY] = watched
     if (scores := poison_scores(config.game, known, trials, model)) is not None:
         attack[POISON_SCORES] = scores
     return attack
@@ -212,32 +211,14 @@ def _recall(received: Received) -> Memory:
     memory = Memory.from_arrays(arrays, known.device)
     if _waits(received.config.federation):
         memory = _expect_late(memory, received)
-    return participant.observe(memory, inputs.array(received.message, messages.AGGREGATE, known))
-
-
-def _expect(
-    received: Received,
-    parameters: torch.Tensor,
-    sent: torch.Tensor,
-    taking_part: torch.Tensor | None,
-) -> None:
-    """Learn from the aggregate of the round before, and get ready for that of this round."""
-    context, config, request = received.context, received.config, received.request
-    memory = _recall(received)
-    if _waits(config.federation):
-        awaiting = {"model": parameters.cpu().numpy(), "message": sent.cpu().numpy()}
-        node_memory.remember(context, AWAITING, awaiting)
-    else:
-        of_round = KnownRound(config, received.known, request.game, parameters, taking_part)
-        memory = participant.expect(memory, of_round, messages.partition(context), sent)
-    _remember(context, memory, request.round)
+    return participant.observe(memory, received.array(messages.AGGREGATE))
 
 
 def _expect_late(memory: Memory, received: Received) -> Memory:
     """Form the hypotheses about the aggregate of the round before, whose participants it names."""
     message, context = received.message, received.context
     config, known = received.config, received.known
-    own = messages.partition(context)
+    own = received.partition
     before = replace(received.request, round=received.request.round - 1)
     awaiting = node_memory.recall(context, AWAITING)
     clients = messages.participants(message.content)
@@ -250,13 +231,8 @@ def _expect_late(memory: Memory, received: Received) -> Memory:
     unknown = config.federation.trust.model.unknown_noise(
         Vantage.PARTICIPANT, clients, before.target_client, own, {int(name) for name in disclosed}
     )
-    of_round = KnownRound(
-        config,
-        known,
-        before.game,
-        torch.from_numpy(awaiting["model"]).to(known.device),
-        participation.coins(config.participation, config.trials, known, before.game),
-    )
+    model = torch.from_numpy(awaiting["model"]).to(known.device)
+    of_round = KnownRound.drawn(config.game, known, before.game, model)
     return participant.expect(
         memory,
         of_round,

@@ -205,7 +205,6 @@ def _check_budget(
 
 
 def _read(folder: Path) -> Journal[Answer]:
-    """Raises InputError."""
     return journal.read(
         folder / FILE,
         Answer.of,

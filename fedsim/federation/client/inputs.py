@@ -1,4 +1,4 @@
-"""What a client reads out of a request: models and sums."""
+"""A request as a client's node takes it in: the message, and the models and sums that it brings."""
 
 from dataclasses import dataclass
 
@@ -29,14 +29,17 @@ class Received:
     known: Federation
     request: Request
 
+    @property
+    def partition(self) -> int:
+        """The client's number."""
+        return messages.partition(self.context)
 
-def model(message: Message, known: Federation) -> torch.Tensor:
-    """Return the models float32 [T, P] that a message brings, on the federation's device."""
-    return array(message, messages.MODEL, known)
+    @property
+    def model(self) -> torch.Tensor:
+        """The models float32 [T, P] that the message brings, on the federation's device."""
+        return self.array(messages.MODEL)
 
-
-def array(message: Message, name: str, known: Federation) -> torch.Tensor:
-    """Return the array of a record that holds exactly one, on the federation's device."""
-    return torch.tensor(messages.only(messages.array_records(message.content)[name])).to(
-        known.device
-    )
+    def array(self, name: str) -> torch.Tensor:
+        """Return the array of a record that holds exactly one, on the federation's device."""
+        record = messages.array_records(self.message.content)[name]
+        return torch.tensor(messages.only(record)).to(self.known.device)

@@ -10,6 +10,7 @@ from fedsim.common import device
 from fedsim.config import Config, Scalar, from_run_config
 from fedsim.config.federation import OWN
 from fedsim.federation.client import admission
+from fedsim.federation.client.inputs import Received
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.consent import RefusedError
 from fedsim.federation.protocol.messages import Request
@@ -21,20 +22,19 @@ from fedsim.learning.data import schema as schemas
 LOG = logging.getLogger(__name__)
 
 
-def prepared(message: Message, context: Context) -> tuple[Config, Federation, Request]:
-    """Return the experiment, what this client knows, and what is asked, which its terms allow.
+def prepared(message: Message, context: Context) -> Received:
+    """Return what is asked, of which experiment, and what this client knows, if its terms allow it.
 
     Raises RefusedError if the node's owner did not agree to it, or the run does not plan it.
     """
-    config = configured(context)
+    config, partition = configured(context), messages.partition(context)
     request = Request.from_content(message.content)
-    partition = messages.partition(context)
     consent.check(context.node_config, admission.needed(config, request, partition))
-    known = known_to(config, partition)
-    admission.check(message, context, config, request, known)
-    if known.device.type == "cpu":
+    received = Received(message, context, config, known_to(config, partition), request)
+    admission.check(received)
+    if received.known.device.type == "cpu":
         device.single_threaded_kernels()
-    return config, known, request
+    return received
 
 
 def known_to(config: Config, partition: int) -> Federation:
@@ -71,21 +71,17 @@ def configured(context: Context) -> Config:
         config = config.reading_data_from(str(node.get(consent.DATA, "")), as_they_are=True)
     weights = str(node.get(consent.WEIGHTS, config.model.weights))
     digest = config.model.weights_sha256
-    if digest and not _same(weights, digest):
-        raise RefusedError(
-            f"this client has no copy of model.weights with SHA-256 {digest}; set "
-            f"{consent.WEIGHTS} in its node.toml to where it lies"
-        )
+    if digest:
+        from fedsim.learning.training import pretrained  # noqa: PLC0415  (for such models alone)
+
+        if not pretrained.same(weights, digest):
+            raise RefusedError(
+                f"this client has no copy of model.weights with SHA-256 {digest}; set "
+                f"{consent.WEIGHTS} in its node.toml to where it lies"
+            )
     if config.data.name == OWN:
         _check_schema(str(node.get(consent.SCHEMA, "")), config.data.public_schema)
     return config.starting_from(weights if digest else config.model.weights)
-
-
-def _same(weights: str, digest: str) -> bool:
-    """Whether a file of weights is here that has a digest."""
-    from fedsim.learning.training import pretrained  # noqa: PLC0415  (for such models alone)
-
-    return pretrained.same(weights, digest)
 
 
 def _check_reading(data_name: str, job: str, node: Mapping[str, Scalar]) -> None:

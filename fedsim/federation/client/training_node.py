@@ -11,37 +11,34 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import torch
-from flwr.app import ConfigRecord, Context, Message
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 
 from adversaries.errors import InputError
 from fedsim.common.randomness import Role as SeedRole
 from fedsim.common.randomness import generator
 from fedsim.config import from_run_config
 from fedsim.config.federation import OWN
-from fedsim.config.objects import GameRules, Scheme
-from fedsim.config.privacy import PrivacyConfig
-from fedsim.config.training import TrainingConfig
-from fedsim.federation.client import admission, inputs
-from fedsim.federation.client.disclosure import disclosed, distances
+from fedsim.federation.client import admission
 from fedsim.federation.client.inputs import Received
 from fedsim.federation.client.preparation import configured, known_to, prepared
 from fedsim.federation.protocol import consent, messages
-from fedsim.federation.protocol.messages import Request, Role
-from fedsim.game import federation, participation
+from fedsim.federation.protocol.messages import Role
+from fedsim.game import federation
 from fedsim.game.client import (
     candidate_masks,
     candidate_sums,
     challenge_contributions,
     contribution,
+    gradient_distances,
     local_step_size,
     local_steps,
     noise,
 )
-from fedsim.game.federation import Federation
-from fedsim.game.mechanisms import summing
+from fedsim.game.known_round import KnownRound, coins_of
+from fedsim.game.mechanisms import summing, vantages
 from fedsim.game.mechanisms.fixed_point import FixedPoint
 from fedsim.game.observers import at_server
-from fedsim.privacy.mechanism import sensitivity
+from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.noise.mechanism import Bools
 
 if TYPE_CHECKING:
@@ -69,14 +66,13 @@ def local_sensitivity(message: Message, context: Context) -> Message:
     Returns: a reply with |g - g'|, float64 [T].
     Raises RefusedError if the node's owner did not agree to it.
     """
-    config, known, request = prepared(message, context)
+    received = prepared(message, context)
     why = "the norm of one record's gradient is asked for, which no noise protects"
     consent.check(context.node_config, dict.fromkeys(consent.UNPROTECTED, why))
-    parameters = inputs.model(message, known)
-    present, absent = challenge_contributions(config.game, known, parameters, request.game)
+    present, absent = challenge_contributions(_known_round(received, received.model))
     norms = (present - absent).norm(dim=-1).cpu().numpy()
     answer = {messages.SENSITIVITY: messages.array_record(norms=norms)}
-    return messages.reply(message, messages.partition(context), answer, round=request.round)
+    return messages.reply(message, received.partition, answer, round=received.request.round)
 
 
 def train(message: Message, context: Context) -> Message:
@@ -94,55 +90,43 @@ def train(message: Message, context: Context) -> Message:
     """
     start = time.perf_counter()
     # What is asked, and whether the client's terms allow it.
-    config, known, request = prepared(message, context)
-    partition = messages.partition(context)
-    received = Received(message, context, config, known, request)
-    _may_drop_out(config.federation.dropout_rate, config.run.seed, request, partition)
-    parameters = inputs.model(message, known)
+    received = prepared(message, context)
+    config, request, partition = received.config, received.request, received.partition
+    _may_drop_out(received)
+    parameters = received.model
     if partition not in config.participation.participants(request.round):
         return _looked_on(received, parameters, start)
-    # Of each of its steps; drawn once, since no seed may repeat them.
+    # Draw the coins of each local step once: a seed must not be reused.
     coins = [
-        participation.coins(config.participation, config.trials, known, request.game, step)
+        coins_of(config.game, received.known, request.game, step)
         for step in range(1, config.training.local_steps + 1)
     ]
     disclosing = at_server.seat(config.audit.mode).reads_noise or request.role == Role.COLLUDER
     grid = summing.grid(config.scheme, request.noise_multiplier, parameters.shape[1])
     noises: list[torch.Tensor] = []
-    masks = _candidate_masks(
-        config.candidates, config.privacy, config.run.seed, known, partition, request
-    )
+    masks = _candidate_masks(received)
 
     def own_noise(step: int) -> torch.Tensor:
-        std = _noise_std(message, config.scheme, known, request, grid)
-        drawn = _drawn(config.game, request, partition, step, std, parameters.shape[1], grid)
+        drawn = _noise(received, step, parameters.shape[1], grid)
         if disclosing:
             noises.append(drawn)
         return drawn
 
-    contributed = _contribution(message, context, config.game, known, request, coins, masks, grid)
-    # Whatever happens from here on, it counts as answered.
-    admission.enter(context, config, request, known)
-    admission.keep_model(context, config, request, parameters)
+    contributed = _contribution(received, coins, masks, grid)
+    # From here on the request counts as answered, whatever happens.
+    admission.enter(received)
+    admission.keep_model(received, parameters)
     # A step without noise under central trust; else one noisy step, or several.
     drawing = None if config.federation.trust.model.server_draws else own_noise
     size, steps = local_step_size(config.scheme, request.round), config.training.local_steps
     reply, sent = _encoded(local_steps(contributed, parameters, steps, size, drawing), grid)
     content = {messages.REPLY: messages.array_record(sum=reply)}
-    content |= disclosed(config, known, request, partition, parameters, coins[0], noises, masks)
+    content |= disclosed(received, parameters, coins[0], noises, masks)
     if request.role == Role.ADVERSARY:
         from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
 
         adversary_node.follow(received, parameters, sent, coins[0])
-    content |= distances(
-        config.noise_seed,
-        config.audit,
-        config.privacy.neighbouring,
-        known,
-        request,
-        partition,
-        parameters,
-    )
+    content |= distances(received, parameters)
     seconds = _seconds(context, start)
     return messages.reply(message, partition, content, seconds=seconds, round=request.round)
 
@@ -150,19 +134,19 @@ def train(message: Message, context: Context) -> Message:
 def _looked_on(received: Received, parameters: torch.Tensor, start: float) -> Message:
     """Return the reply to a round that this client is shown, as the adversary, and does not join.
 
-    received: the message; parameters: [T, P], of it; start: of the clock.
+    parameters: [T, P], of the message; start: of the clock.
     """
-    message, config, request = received.message, received.config, received.request
+    request = received.request
     if request.role == Role.ADVERSARY:
-        sent = torch.zeros_like(parameters, dtype=torch.float64)
-        coins = participation.coins(
-            config.participation, config.trials, received.known, request.game
-        )
         from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
 
+        sent = torch.zeros_like(parameters, dtype=torch.float64)
+        coins = coins_of(received.config.game, received.known, request.game)
         adversary_node.follow(received, parameters, sent, coins)
-    partition, seconds = messages.partition(received.context), _seconds(received.context, start)
-    return messages.reply(message, partition, seconds=seconds, round=request.round)
+    seconds = _seconds(received.context, start)
+    return messages.reply(
+        received.message, received.partition, seconds=seconds, round=request.round
+    )
 
 
 def _seconds(context: Context, start: float) -> float:
@@ -173,22 +157,15 @@ def _seconds(context: Context, start: float) -> float:
     return 0.0 if consent.protects(context.node_config) else time.perf_counter() - start
 
 
-def _drawn(
-    rules: GameRules,
-    request: Request,
-    partition: int,
-    step: int,
-    std: torch.Tensor,
-    size: int,
-    grid: FixedPoint | None,
-) -> torch.Tensor:
+def _noise(received: Received, step: int, size: int, grid: FixedPoint | None) -> torch.Tensor:
     """Return the client's noise of one local step, float64 [T, P], rounded to the grid if any."""
+    config, request = received.config, received.request
     drawn = noise(
-        rules.noise_seed,
-        rules.trials.streams(request.trial_numbers),
-        rules.scheme.participation.step_number(request.round, step),
-        partition,
-        std,
+        config.noise_seed,
+        config.trials.streams(request.trial_numbers),
+        config.participation.step_number(request.round, step),
+        received.partition,
+        _noise_std(received, grid),
         size,
     )
     return drawn if grid is None else grid.nearest(drawn)
@@ -215,12 +192,12 @@ def evaluate(message: Message, context: Context) -> Message:
     Returns: a reply with the seconds that it took.
     """
     start = time.perf_counter()
-    config, known, request = prepared(message, context)
-    if request.role == Role.ADVERSARY:
+    received = prepared(message, context)
+    if received.request.role == Role.ADVERSARY:
         from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
 
-        adversary_node.conclude(Received(message, context, config, known, request))
-    return messages.reply(message, messages.partition(context), seconds=_seconds(context, start))
+        adversary_node.conclude(received)
+    return messages.reply(message, received.partition, seconds=_seconds(context, start))
 
 
 def findings(message: Message, context: Context) -> Message:
@@ -236,14 +213,15 @@ def findings(message: Message, context: Context) -> Message:
     return messages.reply(message, messages.partition(context), records)
 
 
-def _may_drop_out(dropout_rate: float, seed: int, request: Request, partition: int) -> None:
+def _may_drop_out(received: Received) -> None:
     """Raise RuntimeError if this client is to fail in this round; the adversary never does.
 
     One coin for all trials, which share the message.
     """
-    rate = dropout_rate
+    request, rate = received.request, received.config.federation.dropout_rate
     if not rate or request.role == Role.ADVERSARY:
         return
+    seed, partition = received.config.run.seed, received.partition
     coin = generator(seed, SeedRole.DROPOUT, round=request.round, partition=partition).random()
     if coin < rate:
         raise RuntimeError(
@@ -252,11 +230,7 @@ def _may_drop_out(dropout_rate: float, seed: int, request: Request, partition: i
 
 
 def _contribution(
-    message: Message,
-    context: Context,
-    rules: GameRules,
-    known: Federation,
-    request: Request,
+    received: Received,
     coins: Sequence[torch.Tensor | None],
     masks: Bools | None,
     grid: FixedPoint | None,
@@ -265,17 +239,19 @@ def _contribution(
 
     With masks it is a sum for each candidate; with a grid it is rounded to it.
     """
-    partition, game = messages.partition(context), request.game
+    known, request, game = received.known, received.request, received.request.game
+    partition, rules = received.partition, received.config.game
     target_client = request.role == Role.TARGET_CLIENT
-    told_worlds = target_client and messages.WORLDS in message.content
-    worlds = inputs.array(message, messages.WORLDS, known) if told_worlds else None
-    planted = _planted(rules.scheme.training, rules.scheme.privacy, context)
+    told_worlds = target_client and messages.WORLDS in received.message.content
+    worlds = received.array(messages.WORLDS) if told_worlds else None
+    planted = _planted(received)
 
     def contributed(model: torch.Tensor, step: int) -> torch.Tensor:
         if masks is not None:
-            there = game.replacement if target_client else None
-            return candidate_sums(known, partition, model, masks, there)
-        total = contribution(rules, known, partition, model, game, worlds, coins[step - 1])
+            replacement = game.replacement if target_client else None
+            return candidate_sums(known, partition, model, masks, replacement)
+        seen = _known_round(received, model, coins[step - 1])
+        total = contribution(seen, partition, worlds)
         if planted is not None:
             trials, norm = request.trial_numbers, rules.scheme.training.clipping_norm
             added = planted.total(trials, request.round, model.shape[1], norm)
@@ -285,17 +261,24 @@ def _contribution(
     return contributed
 
 
-def _planted(
-    training: TrainingConfig, privacy: PrivacyConfig, context: Context
-) -> "Canaries | None":
+def _known_round(
+    received: Received, model: torch.Tensor, coins: torch.Tensor | None = None
+) -> KnownRound:
+    game = received.request.game
+    return KnownRound(received.config.game, received.known, game, model, coins)
+
+
+def _planted(received: Received) -> "Canaries | None":
     """Return this client's canaries, None for none. Raises InputError.
 
     Only where one record's gradient is what clipping bounds: a client's clipped update with a
     canary on top would be longer than its bound.
     """
-    if (seed := context.node_config.get(consent.CANARY_SEED)) is None:
+    node, config = received.context.node_config, received.config
+    if (seed := node.get(consent.CANARY_SEED)) is None:
         return None
-    consent.check(context.node_config, {consent.CANARIES: "this node has a canary-seed"})
+    training, privacy = config.training, config.privacy
+    consent.check(node, {consent.CANARIES: "this node has a canary-seed"})
     simple = training.local_steps == 1 and training.clipping
     simple = simple and privacy.sensitivity == "global"
     if privacy.unit != "record" or privacy.noise.mechanism.own_law or not simple:
@@ -304,7 +287,7 @@ def _planted(
             "they need privacy.unit 'record', clipping, isotropic noise of global sensitivity and "
             "no local steps; drop it"
         )
-    count = context.node_config.get(consent.CANARY_COUNT, 1)
+    count = node.get(consent.CANARY_COUNT, 1)
     if type(count) is not int or count < 1:
         raise InputError(
             f"this node's config has {consent.CANARY_COUNT} = {count!r}; give 1 or more"
@@ -314,44 +297,105 @@ def _planted(
     return Canaries(int(seed), count)
 
 
-def _candidate_masks(
-    candidates: int,
-    privacy: PrivacyConfig,
-    seed: int,
-    known: Federation,
-    partition: int,
-    request: Request,
-) -> Bools | None:
+def _candidate_masks(received: Received) -> Bools | None:
     """Return which of this client's records each candidate has; None without candidates."""
-    if not privacy.noise.mechanism.by_candidate:
+    config, request = received.config, received.request
+    if not config.privacy.noise.mechanism.by_candidate:
         return None
     return candidate_masks(
-        candidates,
-        privacy.pac_prior,
-        seed,
-        known,
-        partition,
+        config.game,
+        received.known,
+        received.partition,
         request.game.record if request.role == Role.TARGET_CLIENT else None,
         request.game.replacement,
         request.role == Role.ADVERSARY,
     )
 
 
-def _noise_std(
-    message: Message,
-    scheme: Scheme,
-    known: Federation,
-    request: Request,
-    grid: FixedPoint | None,
-) -> torch.Tensor:
+def _noise_std(received: Received, grid: FixedPoint | None) -> torch.Tensor:
     """Return the standard deviation [T] of this client's noise, its share of it on a grid."""
+    scheme, request = received.config.scheme, received.request
     if grid is not None:
-        shape = (request.trials,)
-        return torch.full(shape, grid.share_std, dtype=torch.float64, device=known.device)
-    federation_ = scheme.federation
-    share = federation_.trust.model.noise_share(scheme.participation.expected_clients, 1)
-    own = request.noise_multiplier * share
-    if scheme.privacy.sensitivity == "local":
-        return own * inputs.array(message, messages.SENSITIVITY, known)
-    bound = sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
-    return torch.full((request.trials,), own * bound, dtype=torch.float64, device=known.device)
+        std = grid.share_std
+    else:
+        trust, clients = scheme.federation.trust.model, scheme.participation.expected_clients
+        std = request.noise_multiplier * trust.noise_share(clients, 1)
+        if scheme.privacy.sensitivity == "local":
+            return std * received.array(messages.SENSITIVITY)
+        std *= sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
+    return torch.full((request.trials,), std, dtype=torch.float64, device=received.known.device)
+
+
+def disclosed(
+    received: Received,
+    parameters: torch.Tensor,
+    taking_part: torch.Tensor | None,
+    noises: list[torch.Tensor],
+    masks: Bools | None,
+) -> dict[str, ArrayRecord]:
+    """Return the records beside a client's sum: an auditor's measurement, or a colluder's noise.
+
+    parameters: of the model, [T, P].
+    taking_part: bool [T, n], of the first step; None where every record takes part.
+    noises: of each step, [T, P]; empty where none is disclosed.
+    masks: which of the client's records each candidate has; None without candidates.
+    """
+    known, request = received.known, received.request
+    if not at_server.seat(received.config.audit.mode).reads_noise:
+        if request.role != Role.COLLUDER or not noises:
+            return {}
+        (noise_drawn,) = noises
+        return {messages.DISCLOSED: messages.array_record(noise=noise_drawn.cpu().numpy())}
+    measured = _measurement(received, parameters, taking_part, noises)
+    if masks is not None and request.role == Role.TARGET_CLIENT:
+        (column,) = (known.owned_by(received.partition) == request.record).nonzero()[0]
+        measured["membership"] = torch.from_numpy(masks[:, column])
+    if not measured:
+        return {}
+    arrays = {name: tensor.cpu().numpy() for name, tensor in measured.items()}
+    return {messages.MEASUREMENT: messages.array_record(**arrays)}
+
+
+def _measurement(
+    received: Received,
+    parameters: torch.Tensor,
+    taking_part: torch.Tensor | None,
+    noises: list[torch.Tensor],
+) -> dict[str, torch.Tensor]:
+    config, request = received.config, received.request
+    measured = {}
+    roles = (request.role == role for role in (Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER))
+    if noises and vantages.tells_noise(config.federation, config.audit.vantages, *roles):
+        (measured["noise"],) = noises
+    if request.role != Role.TARGET_CLIENT:
+        return measured
+    present, absent = challenge_contributions(_known_round(received, parameters))
+    measured["present"] = present
+    if config.privacy.neighbouring is Neighbouring.REPLACE:
+        measured["absent"] = absent
+    if taking_part is not None and config.participation.secret:
+        measured["participation"] = taking_part[:, request.game.unit]
+    return measured
+
+
+def distances(received: Received, parameters: torch.Tensor) -> dict[str, ArrayRecord]:
+    """Return the record that the Bayesian accountant asks of a client, if it asks anything.
+
+    parameters: of the model, [T, P].
+    """
+    config, request = received.config, received.request
+    evaluated = config.audit.evaluated(request.trial_numbers)
+    if not config.audit.bayesian_pairs or not evaluated:
+        return {}
+    found = gradient_distances(
+        config.game,
+        config.audit.bayesian_pairs,
+        received.known,
+        received.partition,
+        parameters[:evaluated],
+        request.trial_numbers[:evaluated],
+        request.round,
+    )
+    if found is None:
+        return {}
+    return {messages.DISTANCES: messages.array_record(distances=found.cpu().numpy())}

@@ -3,14 +3,24 @@
 A check in code that the server ships: it stops a run that goes beyond what was agreed to, and a
 server that asks for other things than its run's configuration says, but not a server that submits
 other code.
+
+Flower sends the text of every exception to the server. A text about a client's files, its folders
+or a computation on its records would be a release that no noise protects: see `discreet`.
 """
 
+import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedsim.config import Scalar
+from flwr.app import Context, Message
+
+from adversaries import registry
+from adversaries.errors import InputError
+from fedsim.config import Scalar, from_run_config
+
+LOG = logging.getLogger(__name__)
 
 KEY = "consent"
 
@@ -150,3 +160,29 @@ def _number(node_config: Mapping[str, Scalar], name: str, default: float) -> flo
     if isinstance(value, str | bool) or not 0 <= value < math.inf:
         raise RefusedError(f"the node's {name} is {value!r}; give a finite number of at least 0")
     return float(value)
+
+
+def discreet(
+    message: Message, context: Context, answer: Callable[[Message, Context], Message]
+) -> Message:
+    """Return the answer to a message; of what goes wrong, a protecting client tells refusals alone.
+
+    A refusal (`RefusedError`) is a function of the message, the run's configuration, the node's
+    terms and its ledger. Everything else goes to the client's own log.
+
+    Raises RefusedError if the client does not answer.
+    """
+    registry.allow(str(context.node_config.get(CODE, "")).split(","))
+    if not protects(context.node_config):
+        return answer(message, context)
+    try:
+        from_run_config(context.run_config)
+    except InputError as error:
+        raise RefusedError(f"the run's configuration is invalid: {error}") from None
+    try:
+        return answer(message, context)
+    except RefusedError:
+        raise
+    except Exception:
+        LOG.exception("this client did not answer a message")
+    raise RefusedError("this client did not answer; its own log says why")

@@ -33,9 +33,7 @@ from flwr.common.constant import (
 )
 from flwr.common.secure_aggregation.crypto.shamir import combine_shares
 from flwr.common.secure_aggregation.crypto.symmetric_encryption import generate_shared_key
-from flwr.common.secure_aggregation.secaggplus_constants import (
-    RECORD_KEY_CONFIGS as SECAGG_CONFIGS,
-)
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS as SECAGG_CONFIGS
 from flwr.common.secure_aggregation.secaggplus_constants import Key, Stage
 from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
 from flwr.compat.common import recorddict_compat
@@ -67,36 +65,8 @@ from starlette.types import ASGIApp
 
 from adversaries.errors import InputError
 
-__all__ = [
-    "DEPLOYMENT",
-    "EARLIEST",
-    "GONE",
-    "LATEST",
-    "NODE_UNAVAILABLE",
-    "RUNTIMES",
-    "SECAGG_CONFIGS",
-    "Key",
-    "Run",
-    "Runtime",
-    "Stage",
-    "array_from_bytes",
-    "assign_message_id",
-    "become_task",
-    "check_secagg_key",
-    "claim",
-    "combine_shares",
-    "empty_run",
-    "gives_tasks_to_anybody",
-    "refused_version",
-    "replies_are_own",
-    "secagg_input",
-    "secagg_mask",
-    "secagg_shared_key",
-    "secaggplus_mod",
-    "server_knows",
-    "signer",
-    "superlink_app",
-]
+__all__ = ["SECAGG_CONFIGS", "Key", "Run", "Stage", "combine_shares", "secaggplus_mod"]
+"""What is Flower's own and imported from here."""
 
 NODE_UNAVAILABLE = ErrorCode.NODE_UNAVAILABLE
 GONE = (NODE_UNAVAILABLE, ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.CLIENT_APP_CRASHED)

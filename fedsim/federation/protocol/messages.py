@@ -22,15 +22,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from flwr.app import (
-    Array,
-    ArrayRecord,
-    ConfigRecord,
-    Context,
-    Message,
-    MetricRecord,
-    RecordDict,
-)
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from fedsim.game.round_game import RoundGame
 

@@ -84,7 +84,9 @@ def sort_out(
             failed[partition] = failure(reply)
         else:
             try:
-                _check_partition(reply, partition)
+                claimed = messages.metric(reply, "partition")
+                if claimed != partition:
+                    raise ValueError(f"it says that it is of partition {claimed:g}")
                 _check_seconds(reply)
                 inspect(reply)
                 accepted[partition] = reply
@@ -208,17 +210,8 @@ def shown(name: str) -> str:
     return repr(brief(name, MOST_SHOWN))
 
 
-def _check_partition(reply: Message, partition: int) -> None:
-    claimed = messages.metric(reply, "partition")
-    if claimed != partition:
-        raise ValueError(f"it says that it is of partition {claimed:g}")
-
-
 def _check_seconds(reply: Message) -> None:
-    if (
-        messages.METRICS not in reply.content
-        or "seconds" not in (messages.metric_records(reply.content)[messages.METRICS])
-    ):
+    if "seconds" not in messages.metric_records(reply.content).get(messages.METRICS, {}):
         return
     seconds = messages.metric(reply, "seconds")
     if not 0 <= seconds <= MOST_SECONDS:

@@ -60,11 +60,6 @@ def enabled(secure_aggregation: str) -> bool:
     return secure_aggregation == "secagg+"
 
 
-def threshold(participation: Participation, round: int) -> int:
-    """Return how many clients' shares unmask: all that join but those that may be missing."""
-    return participation.shares(round)
-
-
 def client_mod(message: Message, context: Context, call_next: Handler) -> Message:
     """Return a client's answer, in which its sum is masked (a mod of the train handler).
 
@@ -157,7 +152,10 @@ class SecureSum:
         for request in requests.values():
             request[Key.STAGE] = Stage.SHARE_KEYS
         shared = self._stage(
-            requests, lambda node, answer: _encrypted_shares(answer, set(self._keys) - {node})
+            requests,
+            lambda node, answer: _by_node(
+                answer[Key.DESTINATION_LIST], answer[Key.CIPHERTEXT_LIST], set(self._keys) - {node}
+            ),
         )
         # Passed on between those who are left, with the request for the masked sum.
         forwarded: dict[int, tuple[list[int], list[bytes]]] = {node: ([], []) for node in shared}
@@ -197,7 +195,7 @@ class SecureSum:
         concerned = active | dead
         answers = self._stage(
             {node: ConfigRecord(dict(request)) for node in sorted(active)},
-            lambda _, answer: _shares(answer, concerned),
+            lambda _, answer: _by_node(answer[Key.NODE_ID_LIST], answer[Key.SHARE_LIST], concerned),
         )
         self.silent = {
             client: self._why(node)
@@ -272,12 +270,10 @@ class SecureSum:
         return dict(sorted(answers.items()))
 
     def _fail(self, node: int, reason: str) -> None:
-        """Enter a node as failed, unless it failed before."""
         asked = Message(RecordDict(), node, MessageType.TRAIN)
         self.failed.setdefault(node, Message(Error(code=0, reason=reason), reply_to=asked))
 
     def _why(self, node: int) -> str:
-        """Return why a node's answer is not there."""
         if node in self.failed:
             return failure(self.failed[node])
         return f"no answer within {self.timeout:g} s (federation.timeout)"
@@ -289,16 +285,6 @@ def _public_keys(_: int, answer: Any) -> list[bytes]:
         # Every other client would fail at a false one, and not by its client's name.
         flower.check_secagg_key(key)
     return keys
-
-
-def _encrypted_shares(answer: Any, others: Collection[int]) -> dict[int, bytes]:
-    """Return the shares of a client's secrets by the node that they are for."""
-    return _by_node(answer[Key.DESTINATION_LIST], answer[Key.CIPHERTEXT_LIST], others)
-
-
-def _shares(answer: Any, concerned: Collection[int]) -> dict[int, bytes]:
-    """Return the shares of others' secrets that a client gives away, by whose they are."""
-    return _by_node(answer[Key.NODE_ID_LIST], answer[Key.SHARE_LIST], concerned)
 
 
 def _by_node(nodes: Any, shares: Any, asked: Collection[int]) -> dict[int, bytes]:
@@ -372,7 +358,7 @@ def agreed_setup(
     return said | {
         Key.SAMPLE_NUMBER: clients,
         Key.SHARE_NUMBER: clients,
-        Key.THRESHOLD: threshold(participation, round),
+        Key.THRESHOLD: participation.shares(round),
         Key.CLIPPING_RANGE: float(1 << (bits - 1)),
         Key.TARGET_RANGE: 1 << bits,
         Key.MOD_RANGE: 1 << MODULUS_BITS,
@@ -410,10 +396,7 @@ def _check_unmask(
         for name in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)
     )
     everybody = [*active, *dead]
-    clients, needed = (
-        len(participation.participants(round)),
-        threshold(participation, round),
-    )
+    clients, needed = len(participation.participants(round)), participation.shares(round)
     if (
         len(set(everybody)) != len(everybody)
         or len(everybody) > clients

@@ -96,7 +96,6 @@ class Attempt:
 
     @property
     def _limited(self) -> "_Course":
-        """What privacy.stop-at limits."""
         return self._everything or self._training
 
     def charge(self, round: int, participants: Iterable[int]) -> None:
@@ -157,7 +156,6 @@ class Attempt:
         self.epsilon = max(spent[client][vantage] for client in honest)
 
     def _check(self, row: Row, client: int, epsilon: float) -> None:
-        """Raise BudgetExceededError where a row takes a client beyond the budget."""
         scheme, limit = self._scheme, self._scheme.privacy.stop_at or math.inf
         if epsilon <= limit:
             return

@@ -55,7 +55,7 @@ def mark(config: Config, directory: RunDirectory, trials: range) -> npt.NDArray[
 
     Returns: JSON as bytes, uint8 [n].
     """
-    return _bytes(experiment(config) | _place(directory, trials))
+    return _packed(experiment(config) | _place(directory, trials))
 
 
 def transcript_mark(
@@ -67,7 +67,7 @@ def transcript_mark(
 
     Returns: JSON as bytes, uint8 [n].
     """
-    return _bytes(_of_transcript(config) | _place(directory, trials))
+    return _packed(_of_transcript(config) | _place(directory, trials))
 
 
 def check_transcript(
@@ -91,13 +91,19 @@ def ranges(config: Config, directory: RunDirectory | None = None) -> list[range]
     directory: of the run, None for one that has not begun.
     Raises InputError if the file of a finished batch is damaged, or of another experiment.
     """
-    total, batches = config.trials.count, []
-    first = 0
-    while first < total:
+    batches, first = [], 0
+    while first < config.trials.count:
         size = config.trials.batch
-        if directory is not None and directory.has(directory.batch_file(first)):
-            size = _size(config, directory, first)
-        batches.append(range(first, min(first + size, total)))
+        if directory is not None and directory.has(file := directory.batch_file(first)):
+            found = directory.read_arrays(file, only=("worlds", EXPERIMENT))
+            with directory.reading(file):
+                mark, size = found[EXPERIMENT], len(found["worlds"])
+                if not size:
+                    raise ValueError("it has no trials")
+            then = _read(directory, file, mark, range(first, first + size))
+            where = f"trials {first} to {first + size - 1} were run"
+            _check(directory, file, then, experiment(config), where)
+        batches.append(range(first, min(first + size, config.trials.count)))
         first += size
     return batches
 
@@ -119,23 +125,6 @@ def rounds_of(directory: RunDirectory, batch: int) -> int:
         return int(findings["sensitivities"].shape[1])
 
 
-def _size(config: Config, directory: RunDirectory, first: int) -> int:
-    """Return how many trials the finished batch of trials has whose first trial this is.
-
-    Raises InputError where it was run elsewhere, or under another configuration.
-    """
-    file = directory.batch_file(first)
-    found = directory.read_arrays(file, only=("worlds", EXPERIMENT))
-    with directory.reading(file):
-        mark, size = found[EXPERIMENT], len(found["worlds"])
-        if not size:
-            raise ValueError("it has no trials")
-    then = _read(directory, file, mark, range(first, first + size))
-    where = f"trials {first} to {first + size - 1} were run"
-    _check(directory, file, then, experiment(config), where)
-    return size
-
-
 def _place(directory: RunDirectory, trials: range) -> dict[str, Any]:
     return {RUN: directory.identity, TRIALS: [trials.start, trials.stop]}
 
@@ -145,7 +134,7 @@ def _of_transcript(config: Config) -> dict[str, Any]:
     return experiment(config) | {"audit.prior": config.audit.prior} | budget
 
 
-def _bytes(values: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
+def _packed(values: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
     return np.frombuffer(json.dumps(values).encode(), dtype=np.uint8)
 
 
@@ -167,11 +156,7 @@ def _read(
 
 
 def _check(
-    directory: RunDirectory,
-    file: str,
-    then: Mapping[str, Any],
-    now: Mapping[str, Any],
-    what: str,
+    directory: RunDirectory, file: str, then: Mapping[str, Any], now: Mapping[str, Any], what: str
 ) -> None:
     """Raise InputError for the first key whose value changed, or that `file` does not tell."""
     for key, value in now.items():

@@ -15,15 +15,12 @@ from dataclasses import replace
 from adversaries.errors import InputError
 from fedsim.config import Config
 from fedsim.config.objects import Scheme
-from fedsim.config.privacy import PrivacyConfig
-from fedsim.config.training import TrainingConfig
 from fedsim.federation.runs import accounts, batches, ledger
 from fedsim.federation.runs.accounts import Account
 from fedsim.federation.runs.ahead import Ahead, affordable
 from fedsim.federation.runs.ledger_row import Row, planned_course, planned_kind
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms.composition import adds_up, epsilon_of, times
-from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.releases import Rounds
 
 ACCEPTED = "accepted.json"
@@ -44,42 +41,35 @@ def plan(
     source; or an interrupted batch released noise that cannot be drawn again.
     """
     rows = [] if directory is None else ledger.verified(directory)
-    _check_noise_source(config.privacy.noise_source, rows)
+    source, mechanism = config.privacy.noise_source, config.privacy.noise.mechanism
+    if others := {row.noise_source for row in rows} - {source}:
+        raise InputError(
+            f"privacy.noise-source is '{source}', but rounds of this run had noise from "
+            f"'{min(others)}', and the two do not add up; put it back in config.toml of the run "
+            "directory, or begin another run (run.out)"
+        )
     finished = batches.finished(config, directory) if directory else []
     left = [trials for trials in batches.ranges(config, directory) if trials.start not in finished]
-    _check_repeatable(config.privacy, {row.batch for row in rows} - set(finished))
+    interrupted = {row.batch for row in rows} - set(finished)
+    if mechanism.by_candidate and adds_up(source) and interrupted:
+        raise InputError(
+            f"the trials from {min(interrupted)} on were interrupted, and their {mechanism.title} "
+            "can neither be drawn again nor be counted in the mutual information; begin another "
+            'run (run.out), or use privacy.noise-source = "seed"'
+        )
+    scheme = config.scheme
     fixed = batches.rounds_of(directory, finished[0]) if directory and finished else None
-    rounds, kind = (
-        fixed or config.training.rounds,
-        planned_kind(config.training, config.participation, nominal),
-    )
+    rounds = fixed or config.training.rounds
+    kind = planned_kind(config.training, config.participation, nominal)
     if config.privacy.stop_at:
-        for ahead in _ahead(
-            config.participation,
-            config.privacy.noise_source,
-            config.training,
-            kind,
-            rows,
-            left,
-            rounds,
-            done,
-        ):
-            most = done + affordable(config.scheme, kind, rounds - done, ahead)
+        for ahead in _ahead(scheme, kind, rows, left, rounds, done):
+            most = done + affordable(scheme, kind, rounds - done, ahead)
             if most == 0 or (fixed is not None and most < fixed):
-                raise InputError(_too_dear(config.scheme, kind, fixed or 1, ahead))
+                raise InputError(_too_dear(scheme, kind, fixed or 1, ahead))
             rounds = most
-    if directory and adds_up(config.privacy.noise_source):
-        for ahead in _ahead(
-            config.participation,
-            config.privacy.noise_source,
-            config.training,
-            kind,
-            rows,
-            left,
-            rounds,
-            done,
-        ):
-            _check_accepted(config.scheme, kind, ahead, rounds - done, directory)
+    if directory and adds_up(source):
+        for ahead in _ahead(scheme, kind, rows, left, rounds, done):
+            _check_accepted(scheme, kind, ahead, rounds - done, directory)
     return rounds
 
 
@@ -101,20 +91,14 @@ def accept(directory: RunDirectory, epsilon: float) -> None:
 
 
 def _ahead(
-    participation: Participation,
-    noise_source: str,
-    training: TrainingConfig,
-    kind: Rounds,
-    rows: Sequence[Row],
-    left: Sequence[range],
-    rounds: int,
-    done: int,
+    scheme: Scheme, kind: Rounds, rows: Sequence[Row], left: Sequence[range], rounds: int, done: int
 ) -> list[Ahead]:
     """Return what is still to run: all of it together, or from the seed every batch by itself."""
+    participation = scheme.participation
     clients = participation.accounts
     if not left:
         return []
-    if adds_up(noise_source):
+    if adds_up(scheme.privacy.noise_source):
         account = accounts.together(rows)
         return [Ahead(sum(map(len, left)), [account.spent(client) for client in clients])]
     # A new attempt repeats these rounds' noise, but for rounds that are not the same again.
@@ -128,7 +112,8 @@ def _ahead(
     each = (kept.get(trials.start, Account()) for trials in left)
     courses: list[list[Rounds | None]] = []
     if participation.varying:
-        planned = planned_course(training, participation, kind.noise_multiplier, rounds)[done:]
+        planned = planned_course(scheme.training, participation, kind.noise_multiplier, rounds)
+        planned = planned[done:]
         courses = [[of if client in who else None for of, who in planned] for client in clients]
     return [Ahead(1, [account.spent(client) for client in clients], courses) for account in each]
 
@@ -152,28 +137,6 @@ def _check_accepted(
             f"epsilon {final:.4g} at delta {scheme.privacy.delta:g} towards the {vantage.value} "
             f"in the end, and not the {target:.4g} that it was configured for; to go on all the "
             f"same, add --accept-epsilon {math.ceil(final * 1000) / 1000:g}"
-        )
-
-
-def _check_noise_source(noise_source: str, rows: Sequence[Row]) -> None:
-    """Raise InputError for rounds with noise of another source: only that of the system is real."""
-    source = noise_source
-    if others := {row.noise_source for row in rows} - {source}:
-        raise InputError(
-            f"privacy.noise-source is '{source}', but rounds of this run had noise from "
-            f"'{min(others)}', and the two do not add up; put it back in config.toml of the run "
-            "directory, or begin another run (run.out)"
-        )
-
-
-def _check_repeatable(privacy: PrivacyConfig, interrupted: set[int]) -> None:
-    """Raise InputError where a batch of trials is to be begun anew whose noise is in no ledger."""
-    noise = privacy.noise.mechanism
-    if noise.by_candidate and adds_up(privacy.noise_source) and interrupted:
-        raise InputError(
-            f"the trials from {min(interrupted)} on were interrupted, and their {noise.title} "
-            "can neither be drawn again nor be counted in the mutual information; begin another "
-            'run (run.out), or use privacy.noise-source = "seed"'
         )
 
 

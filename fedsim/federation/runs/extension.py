@@ -32,7 +32,12 @@ def extend(directory: RunDirectory, trials: int) -> Config:
             f"'{directory.path}' has {given.count} trials already; give --trials a larger number"
         )
     first = given.first or given.count
-    if trials < (least := max(first, _held(config, directory))):
+    kept = [
+        each.stop
+        for each in batches.ranges(config, directory)
+        if directory.has(directory.batch_file(each.start))
+    ]
+    if trials < (least := max([first, *kept])):
         raise InputError(
             f"'{directory.path}' is to have {given.count} trials, {least} of which were planned at "
             f"first or have finished; give --trials at least {least}"
@@ -55,11 +60,3 @@ def extend(directory: RunDirectory, trials: int) -> Config:
     budget.plan(extended, privacy.noise_multiplier(extended.scheme), directory)
     directory.write_text("config.toml", configuration.dump(extended.placed_at("")))
     return extended
-
-
-def _held(config: Config, directory: RunDirectory) -> int:
-    """Return how many trials the finished batches hold, the first of which has number 0."""
-    found = batches.ranges(config, directory)
-    return max(
-        (each.stop for each in found if directory.has(directory.batch_file(each.start))), default=0
-    )

@@ -80,7 +80,8 @@ def read(directory: RunDirectory) -> list[Row]:
     Returns: empty for a run that released nothing yet.
     Raises InputError if the file is damaged anywhere but in an unfinished last line.
     """
-    return _current(_read(directory).entries)
+    rows = _read(directory).entries
+    return list({(row.batch, row.attempt, row.round): row for row in rows}.values())
 
 
 def verified(directory: RunDirectory) -> list[Row]:
@@ -129,13 +130,7 @@ def lacking(directory: RunDirectory) -> InputError:
     )
 
 
-def _current(rows: Iterable[Row]) -> list[Row]:
-    """Return the last row of every round of every attempt, in the order of the first ones."""
-    return list({(row.batch, row.attempt, row.round): row for row in rows}.values())
-
-
 def _read(directory: RunDirectory) -> Journal[Row]:
-    """Return the rows of a run. Raises InputError."""
     return journal.read(
         directory.path / FILE,
         Row.of,

@@ -290,7 +290,6 @@ def _refuse_several(path: Path) -> None:
 
 
 def _load(path: Path) -> Config:
-    """Return the configuration that a run was made with. Raises InputError."""
     try:
         return configuration.load(path)
     except InputError as error:

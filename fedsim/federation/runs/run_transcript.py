@@ -35,13 +35,7 @@ BY_CLIENT = ("client_accuracies", "own_model_accuracies", "client_weights")
 OF_FINAL_MODELS = ("balanced_accuracies", "areas_under_curve")
 """Measures of the final models that were evaluated, the second of two classes alone."""
 
-RATES = (
-    "true_positive_rate",
-    "false_positive_rate",
-    "accuracies",
-    *OF_FINAL_MODELS,
-    *BY_CLIENT,
-)
+RATES = ("true_positive_rate", "false_positive_rate", "accuracies", *OF_FINAL_MODELS, *BY_CLIENT)
 """Arrays of numbers from 0 to 1."""
 
 LENGTHS = (

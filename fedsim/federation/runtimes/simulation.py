@@ -29,6 +29,7 @@ from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.common.device import resolve
 from fedsim.config import Config
+from fedsim.config.campaign import RunConfig
 from fedsim.federation.runtimes import ports
 from fedsim.federation.runtimes.flower_command import (
     FlowerError,
@@ -68,8 +69,10 @@ def simulation(config: Config) -> Iterator[Submission]:
     Raises FlowerError if the SuperLink does not start or refuses the run.
     Yields: the run.
     """
+    # Ray has sockets in the run's temporary folder, whose paths must not be long.
+    folder = None if len(tempfile.gettempdir()) <= LONGEST_FOLDER else "/tmp"
     with (
-        tempfile.TemporaryDirectory(prefix="fedsim-", dir=_folder()) as temporary,
+        tempfile.TemporaryDirectory(prefix="fedsim-", dir=folder) as temporary,
         socket.socket() as bound,
     ):
         home = Path(temporary)
@@ -86,31 +89,26 @@ def simulation(config: Config) -> Iterator[Submission]:
         write_app(app)
         with _superlink(home, empty, bound):
             (home / "run.toml").write_text(configuration.dump(config), encoding="utf-8")
-            federation = " ".join(f"{key}={value}" for key, value in resources(config).items())
+            federation = " ".join(
+                f"{key}={value}"
+                for key, value in resources(config.run, config.federation.clients).items()
+            )
             yield submit(
                 home, CONNECTION, app, home / "run.toml", "--federation-config", federation
             )
 
 
-def resources(config: Config) -> dict[str, float]:
+def resources(run: RunConfig, clients: int) -> dict[str, float]:
     """Return Flower's federation config: how many clients, and what Ray gives each of them."""
     gpus = 0.0
-    if resolve(config.run.device).type == "cuda":
-        gpus = config.run.client_gpus or 1.0 / config.federation.clients
+    if resolve(run.device).type == "cuda":
+        gpus = run.client_gpus or 1.0 / clients
     return {
-        "num-supernodes": config.federation.clients,
-        "client-resources-num-cpus": config.run.client_cpus,
+        "num-supernodes": clients,
+        "client-resources-num-cpus": run.client_cpus,
         "client-resources-num-gpus": gpus,
         "init-args-num-cpus": os.cpu_count() or 1,
     }
-
-
-def _folder() -> str | None:
-    """Return where a run's temporary folder lies, if not in the usual place.
-
-    Ray has sockets in it, whose paths must not be long.
-    """
-    return None if len(tempfile.gettempdir()) <= LONGEST_FOLDER else "/tmp"
 
 
 def _ray(home: Path) -> dict[str, str]:

@@ -6,11 +6,13 @@ tolerates missing clients the round goes on without them, as what it then is. Wi
 is refused, and nothing of it released.
 """
 
+import math
 from collections.abc import Callable, Iterable
 
 import numpy as np
 from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
+from scipy.stats import chi2
 
 from fedsim.federation.protocol import messages, secure_aggregation
 from fedsim.federation.protocol.arrays import check_array
@@ -24,16 +26,21 @@ from fedsim.federation.protocol.replies import (
     sort_out,
 )
 from fedsim.federation.protocol.secure_aggregation import SecureSum
-from fedsim.federation.server.batch import Batch, Floats, Received, Round
+from fedsim.federation.server.batch import Array, Batch, Floats, Received, Round
 from fedsim.federation.server.requests import Sending
-from fedsim.federation.server.sum_bounds import LENIENT, longest_sum
-from fedsim.game import federation
+from fedsim.game import federation, one_run
 from fedsim.game.mechanisms import vantages
 from fedsim.game.observers import at_server
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.trust.model import Vantage
 
 LogEvent = Callable[..., None]
+
+CHANCE = 1e-15
+"""Probability with which honest noise is longer than its bound, in one trial and round."""
+
+LENIENT = 1 + 1e-4
+"""By what factor a float32 norm may be above its bound."""
 
 
 class ClientFailedError(RuntimeError):
@@ -146,9 +153,8 @@ def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | No
     """Return how far the target moves a sum, as its client says, float64 [T]."""
     batch = sending.batch
     config, client = batch.config, batch.challenge.client
-    content = Sending(batch, sending.round, sending.arrays, sending.spent).to_everybody(
-        Role.TARGET_CLIENT
-    )
+    alone = Sending(batch, sending.round, sending.arrays, sending.spent)
+    content = alone.to_everybody(Role.TARGET_CLIENT)
     query = Message(content, batch.nodes[client], f"{MessageType.QUERY}.sensitivity")
     replies = grid.send_and_receive([query], timeout=config.federation.timeout)
     most = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
@@ -215,20 +221,47 @@ def check_size(batch: Batch, round: Round, reply: Message) -> None:
         return
     norms = np.linalg.norm(sent.astype(np.float64), axis=-1)
     norms = norms.reshape(len(batch.trials), -1).max(axis=1)
-    most = longest_sum(
-        batch.config.game,
-        federation.load(batch.config),
-        batch.challenge,
-        int(messages.metric(reply, "partition")),
-        batch.noise_multiplier * round.sensitivities,
-        round.shape[-1],
-    )
+    partition = int(messages.metric(reply, "partition"))
+    most = _longest_sum(batch, partition, batch.noise_multiplier * round.sensitivities, sent)
     if (norms > most).any():
         worst = int(np.argmax(norms / most))
         raise ValueError(
             f"its sum has norm {norms[worst]:g}, but its records, clipped, and their noise "
             f"allow {most[worst]:g}"
         )
+
+
+def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -> Floats:
+    """Return how long the message of a client can be in every trial, noise included.
+
+    Of its records, clipped (n where the server does not read them), the copies of a crafted
+    challenge that only one world has, planted canaries, and one more for a canary of its own that
+    it need not speak of; at client level of the client's whole update and the canaries. A longer
+    message is invalid, and would become part of the model.
+
+    noise_std: [T], of the noise that each of the trials has in a step if clients add it.
+    sent: [..., P].
+    Returns: [T]; infinity where nothing is clipped.
+    """
+    config, training = batch.config, batch.config.training
+    if not training.clipping:
+        return np.full(noise_std.shape, np.inf)
+    parts = 1
+    if config.privacy.unit == "record":
+        known = federation.load(config)
+        parts += len(known.owned_by(partition)) if len(known.client_of) else config.data.records
+        if partition == batch.challenge.client:
+            parts += config.scheme.copies
+    if config.canaries.count:
+        parts += int((one_run.hosts(config.game) == partition).sum())
+    clean = training.local_steps * parts * training.clipping_norm * LENIENT
+    trust = config.federation.trust.model
+    if trust.server_draws:
+        return np.full(noise_std.shape, clean)
+    # |N(0, s² I)|² / s² is chi-squared with P degrees of freedom; the noises of L steps add up.
+    quantile = math.sqrt(training.local_steps * chi2.isf(CHANCE, sent.shape[-1]))
+    share = trust.noise_share(config.participation.expected_clients, 1)
+    return clean + share * noise_std * quantile * LENIENT
 
 
 def _asked_of(batch: Batch, partition: int) -> dict[str, set[str]]:

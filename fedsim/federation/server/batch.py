@@ -98,11 +98,7 @@ class Batch:
     def unknown_noise(self, vantage: Vantage, participants: tuple[int, ...]) -> frozenset[int]:
         """Return whose noise hides the target from a vantage: sources, as of `TrustModel`."""
         return self.config.federation.trust.model.unknown_noise(
-            vantage,
-            participants,
-            self.challenge.client,
-            self.challenge.adversary,
-            self.colluders,
+            vantage, participants, self.challenge.client, self.challenge.adversary, self.colluders
         )
 
     def towards(self, sources: frozenset[int]) -> float:
@@ -156,9 +152,9 @@ class Received:
         }
         return messages.array_record(**arrays) if arrays else None
 
-    def for_auditors(self, config: Config) -> ArrayRecord | None:
+    def for_auditors(self, auditor_sees: str) -> ArrayRecord | None:
         """Return every client's message by its number; None where auditors are sent the sum."""
-        if config.federation.auditor_sees == "sums":
+        if auditor_sees == "sums":
             return None
         sent = self.records(messages.REPLY)
         return messages.array_record(

@@ -12,6 +12,7 @@ from torch import Tensor
 from fedsim.config.objects import GameRules
 from fedsim.game import local_training
 from fedsim.game.federation import Federation
+from fedsim.game.known_round import KnownRound
 from fedsim.game.round_game import RoundGame
 
 Floats = npt.NDArray[np.float64]
@@ -61,7 +62,7 @@ def _own_models(
     """Return the accuracy of clients' own models on the held-out records, [c]."""
     found, game = np.empty(len(looked_at)), RoundGame(round + 1, range(1), 0.0, -1, None, None)
     for group in local_training.alike(known, looked_at, model):
-        updates = local_training.trained(rules, known, group, model, game)
+        updates = local_training.trained(KnownRound(rules, known, game, model), group)
         own = (model.double() - updates[:, 0]).float()
         _, correct = known.evaluate(own, *known.held_out())
         found[np.searchsorted(looked_at, group)] = correct.double().mean(1).cpu().numpy()

@@ -6,6 +6,7 @@ training is kept, so that a server that was killed goes on where it stopped.
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import torch
 from flwr.app import ArrayRecord
@@ -17,16 +18,80 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server import checkpoint
-from fedsim.federation.server.batch import Batch
-from fedsim.federation.server.connection import connected
+from fedsim.federation.server.batch import Batch, Floats, Received, Release
+from fedsim.federation.server.checkpoint import Checkpoint
+from fedsim.federation.server.nodes import connected
 from fedsim.federation.server.plan import Plan
-from fedsim.federation.server.resumable import ResumableDPSGD
+from fedsim.federation.server.strategy import DPSGD
 from fedsim.game import challenge, federation
 from fedsim.game.federation import Federation
+from fedsim.game.observers.noise_watch import NoiseWatch, claimed_std, watchable
 from fedsim.learning.training import quality
 
 DISMISS_TIMEOUT = 30.0
 """Seconds that an auditor has to fetch what it was sent last."""
+
+
+@dataclass
+class ResumableDPSGD(DPSGD):
+    """The aggregation strategy of a training whose state is kept.
+
+    It holds every message and every sum against the noise that they should have.
+
+    Attributes:
+        left_off: where it goes on; None from the beginning.
+        noise: what was found of it since then; None where it cannot be judged.
+    """
+
+    left_off: Checkpoint | None = None
+    noise: NoiseWatch | None = field(default=None, init=False)
+    _own_noise: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        config = self.batch.config
+        # Elsewhere a message has no noise, or a share that only the sum's makes whole.
+        trust = config.federation.trust.model
+        alone = not (trust.server_draws or trust.summed_securely)
+        self._own_noise = alone and trust.noise_share(config.federation.clients, 1) >= 1
+        clients = config.federation.clients if self._own_noise else 0
+        self.noise = (
+            NoiseWatch(clients)
+            if watchable(config.privacy, config.training, config.trials.count)
+            else None
+        )
+        if self.left_off is not None:
+            self._release = self.left_off.release
+            self._optimizer.resume(torch.tensor(self.left_off.model), self.left_off.optimizer)
+
+    @property
+    def done(self) -> int:
+        """The number of rounds that were done before this start."""
+        return 0 if self.left_off is None else self.left_off.round
+
+    def checkpoint(self, arrays: ArrayRecord, server_round: int) -> Checkpoint:
+        """Return all that the next round depends on.
+
+        server_round: Flower's number of the round, from 1 in every start.
+        """
+        assert self._release is not None
+        return Checkpoint(
+            self.done + server_round, messages.only(arrays), self._release, self._optimizer.state()
+        )
+
+    def _released(self, round: int, received: Received, total: Floats) -> Release:
+        """Round the sum to what clients are sent, and look at its noise."""
+        release = super()._released(round, received, total)
+        if self.noise is not None:
+            config, nominal = self.batch.config, self.batch.noise_multiplier
+            sent = received.records(messages.REPLY) if self._own_noise else {}
+            self.noise.observe(
+                release.aggregate[0],
+                claimed_std(config.scheme, nominal, len(received.replies)),
+                {client: messages.only(record)[0] for client, record in sent.items()},
+                claimed_std(config.scheme, nominal, 1),
+            )
+        return release
 
 
 def train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) -> torch.Tensor:
@@ -75,11 +140,6 @@ RECORDS_AT_ONCE = 256
 """Held-out records whose outputs are computed together."""
 
 
-def _told(directory: RunDirectory, number: int) -> bool:
-    """Return whether there is an event of a round."""
-    return any(event.get("round") == number for event, _ in directory.events())
-
-
 def _after_round(
     strategy: ResumableDPSGD, known: Federation, directory: RunDirectory
 ) -> Callable[[int, ArrayRecord], None]:
@@ -89,7 +149,8 @@ def _after_round(
     def after_round(server_round: int, arrays: ArrayRecord) -> None:
         number = strategy.done + server_round
         # Where a training goes on, its last round has its row and, unless a kill tore it, an event.
-        if not server_round and strategy.done and _told(directory, number):
+        resumed = not server_round and strategy.done
+        if resumed and any(event.get("round") == number for event, _ in directory.events()):
             return
         if server_round and (number % every == 0 or number == strategy.last_round):
             checkpoint.write(directory, strategy.checkpoint(arrays, server_round))

@@ -11,16 +11,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from adversaries.errors import InputError
 from fedsim.common import reading
+from fedsim.config import Config
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.flower_private import GONE
 from fedsim.federation.protocol.replies import failure, sort_out
 from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.game import federation
 
 IDENTIFY = f"{MessageType.QUERY}.identify"
 DIGEST = f"{MessageType.QUERY}.data"
@@ -33,6 +36,9 @@ POLL_INTERVAL = 0.5
 
 INTRODUCTION = 5.0
 """Seconds that nodes other than the clients' have, before the first round, to say who they are."""
+
+CONNECT_TIMEOUT = 300.0
+"""Seconds in which every client's node must have connected."""
 
 PATIENCE = 10.0
 """Seconds after which it is said which clients are not there yet."""
@@ -158,6 +164,32 @@ def registered_nodes(directory: RunDirectory) -> dict[int, int] | None:
         return {int(partition): int(node) for partition, node in found.items()}
     except reading.DAMAGE as error:
         raise InputError(f"cannot read {REGISTERED} in '{directory.path}': {error}") from None
+
+
+def connected(
+    grid: Grid, config: Config, directory: RunDirectory
+) -> tuple[dict[int, int], Auditors]:
+    """Return the node of every client, all of which hold the server's data, and the auditors.
+
+    directory: of the run; where it names the clients' nodes, no others are let in.
+    Raises InputError if too few clients answer in time, or one holds other data.
+    """
+    nodes, present, asked = connect(
+        grid,
+        config.federation.clients,
+        CONNECT_TIMEOUT,
+        registered_nodes(directory),
+        directory.log_event,
+    )
+    check_data(
+        grid,
+        nodes,
+        partial(federation.digest, config),
+        config.federation.timeout,
+        directory.log_event,
+    )
+    auditors = Auditors(nodes.values(), present, directory.log_event, asked)
+    return nodes, auditors
 
 
 def connect(

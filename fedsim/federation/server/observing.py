@@ -58,9 +58,11 @@ class Observations:
             )
             if vantage in vantages.EXACT and vantage in self._seat.vantages
         ]
-        unknown_noise = {
-            vantage: _unknown_noise(batch, round, received, vantage) for vantage in watched
-        }
+        unknown_noise = {}
+        for vantage in watched:
+            sources = batch.unknown_noise(vantage, received.participants)
+            noise_std = torch.from_numpy(batch.towards(sources) * round.sensitivities)
+            unknown_noise[vantage] = UnknownNoise(sources, noise_std)
         if not unknown_noise:
             return {}
         if batch.challenge.client not in received.replies:
@@ -125,7 +127,6 @@ def _seen(
 
 
 def _measured(batch: Batch, received: Received, noised: Noised) -> Measured:
-    """Return what clients and the server disclose to an oracle."""
     records = received.records(messages.MEASUREMENT)
     target = records[batch.challenge.client]
 
@@ -146,15 +147,6 @@ def _measured(batch: Batch, received: Received, noised: Noised) -> Measured:
         _tensor(target, "participation"),
         noises(),
     )
-
-
-def _unknown_noise(
-    batch: Batch, round: Round, received: Received, vantage: Vantage
-) -> UnknownNoise:
-    """Return what hides the target from a vantage that sees every round."""
-    sources = batch.unknown_noise(vantage, received.participants)
-    noise_std = torch.from_numpy(batch.towards(sources) * round.sensitivities)
-    return UnknownNoise(sources, noise_std)
 
 
 def _tensor(record: ArrayRecord, name: str) -> torch.Tensor | None:

@@ -97,8 +97,13 @@ def prepare(config: Config) -> Plan:
     Raises InputError for what is wrong with it.
     """
     check(config)
-    fitting = _fitting(config)
-    run_directory.check(Path(fitting.run.out), fitting)
+    path = Path(config.run.out)
+    if (path / "config.toml").is_file():
+        size = RunDirectory.open(path).config.trials.batch
+        fitting = config.with_batch(min(size, config.trials.batch))
+    else:
+        fitting = federation.fit_batch(config)
+    run_directory.check(path, fitting)
     return preflight(fitting)
 
 
@@ -132,7 +137,7 @@ def check(config: Config) -> None:
     if config.run.job == "training":
         return
     _check_aggregation(config.participation, config.federation, config.training.rounds)
-    at_server.check(config)
+    at_server.check(config.scheme, config.audit.mode)
     released_model.check(config.scheme)
     if config.canaries.count:
         one_run.check(config.canaries, federation.load(config))
@@ -175,12 +180,3 @@ def check_rounding(scheme: Scheme, nominal: float, parameters: int) -> None:
         )
         grid = fixed_point.agreed(scheme, nominal, parameters)
         fixed_point.check(grid, scheme.training.rounds, delta, worst)
-
-
-def _fitting(config: Config) -> Config:
-    """Return the experiment with batches that fit in memory, or that were found to, if smaller."""
-    path = Path(config.run.out)
-    if (path / "config.toml").is_file():
-        size = RunDirectory.open(path).config.trials.batch
-        return config.with_batch(min(size, config.trials.batch))
-    return federation.fit_batch(config)

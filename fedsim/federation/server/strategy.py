@@ -1,7 +1,7 @@
 """DP-SGD over a federation as a Flower strategy: Algorithm 1 of Bernau et al., T trials at once.
 
 A round is: charge, ask, accept, settle, sum, add noise, observe, release, step. What happens in
-each stands in `requests`, `acceptance`, `noise` and `observing`.
+each stands in `requests`, `acceptance` and `observing`.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,14 +17,15 @@ from fedsim.federation.protocol import messages, secure_aggregation
 from fedsim.federation.protocol.messages import Role
 from fedsim.federation.protocol.secure_aggregation import SecureSum
 from fedsim.federation.runs.attempt import Attempt
-from fedsim.federation.server import acceptance, noise
+from fedsim.federation.server import acceptance
 from fedsim.federation.server.acceptance import ClientFailedError
 from fedsim.federation.server.batch import Array, Batch, Floats, Received, Release, Round
 from fedsim.federation.server.nodes import Auditors
 from fedsim.federation.server.observing import Observations
 from fedsim.federation.server.requests import Sending
-from fedsim.game.mechanisms import summing
+from fedsim.game.mechanisms import fixed_point, summing
 from fedsim.learning.training.optimizers import ServerOptimizer
+from fedsim.privacy.noise.mechanism import Noised, NoiseMechanism, Summed, Trials
 
 
 @dataclass
@@ -50,9 +51,14 @@ class DPSGD(Strategy):
         self._round: Round | None = None
         self._release: Release | None = None
         self._secure: SecureSum | None = None
-        self._noise = noise.begin(self.batch)
+        self._noise = self._noise_mechanism()
         self._observations = Observations(self.batch)
         self._optimizer = ServerOptimizer(config.training, config.participation.divisor)
+
+    @property
+    def done(self) -> int:
+        """The number of rounds that were done before this start; Flower counts from 1 again."""
+        return 0
 
     @property
     def last_round(self) -> int:
@@ -70,10 +76,12 @@ class DPSGD(Strategy):
         config: Flower's, not looked at.
         Raises BudgetExceededError if the round would exceed privacy.stop-at.
         """
-        self._charge(server_round)
-        self._round = self._begin(server_round, arrays, grid)
-        asked = self.batch.asked(server_round)
-        requests = self._ask(MessageType.TRAIN, server_round, arrays, grid, asked)
+        number = self.done + server_round
+        if self.attempt is not None:
+            self.attempt.charge(number, self.batch.config.participation.charged(number))
+        self._round = self._begin(number, arrays, grid)
+        asked = self.batch.asked(number)
+        requests = self._ask(MessageType.TRAIN, number, arrays, grid, asked)
         return self._with_keys(requests, grid)
 
     def aggregate_train(
@@ -85,14 +93,23 @@ class DPSGD(Strategy):
         Raises ClientFailedError if a client is missing that may not be, or its sum is false.
         """
         assert self._round is not None
-        received = self._accept(self._round, replies)
-        self._settle(server_round, received)
-        total = self._sum(self._round, received)
-        noised = noise.add(self._noise, self.batch, self._round, received, total)
-        self._observations.observe(self._round, received, noised)
-        self._release = self._released(server_round, received, noised.total)
-        self._observations.score_canaries(self._round, self._release)
-        return self._step(self._round, self._release), _computing_time(received.replies)
+        begun = self._round
+        failed = () if self._secure is None else self._secure.failed.values()
+        received = acceptance.accept_round(
+            self.batch, begun, [*replies, *failed], self._secure, self.log_event
+        )
+        # The true noise of the round is in the ledger before its sum is released.
+        if self.attempt is not None:
+            self.attempt.settle(begun.number, received.replies)
+        noised = self._add_noise(begun, received, self._sum(begun, received))
+        self._observations.observe(begun, received, noised)
+        self._release = self._released(begun.number, received, noised.total)
+        self._observations.score_canaries(begun, self._release)
+        stepped = self._optimizer.step(
+            torch.tensor(begun.model), torch.from_numpy(self._release.aggregate), begun.number
+        )
+        model = messages.array_record(parameters=stepped.numpy())
+        return model, _computing_time(received.replies)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -105,11 +122,10 @@ class DPSGD(Strategy):
         arrays: the model, float32 [T, P].
         config: Flower's, not looked at.
         """
-        if server_round < self.last_round:
+        number = self.done + server_round
+        if number < self.last_round:
             return []
-        return self._ask(
-            MessageType.EVALUATE, server_round + 1, arrays, grid, self.batch.concluding
-        )
+        return self._ask(MessageType.EVALUATE, number + 1, arrays, grid, self.batch.concluding)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -118,7 +134,7 @@ class DPSGD(Strategy):
 
         Returns: the adversary's computing time; None before the last round.
         """
-        if server_round < self.last_round:
+        if self.done + server_round < self.last_round:
             return None
         answered = acceptance.accept(
             self.batch,
@@ -151,19 +167,14 @@ class DPSGD(Strategy):
         ]
         return [*observations, *self._observations.findings()]
 
-    def _charge(self, round: int) -> None:
-        if self.attempt is not None:
-            self.attempt.charge(round, self.batch.config.participation.charged(round))
-
     def _begin(self, number: int, arrays: ArrayRecord, grid: Grid) -> Round:
         """Fix what the noise of a round is a multiple of, and the form of its messages."""
         config, model = self.batch.config, messages.only(arrays)
         trials, size = model.shape
         local = config.privacy.sensitivity == "local"
         if local:
-            sensitivities = acceptance.ask_local_sensitivity(
-                self._sending(number, arrays), grid, self.log_event
-            )
+            sending = self._sending(number, arrays)
+            sensitivities = acceptance.ask_local_sensitivity(sending, grid, self.log_event)
         else:
             bound = summing.sensitivity(config.scheme, self.batch.noise_multiplier, size)
             sensitivities = np.full(trials, bound)
@@ -229,19 +240,51 @@ class DPSGD(Strategy):
                 left.append(request)
         return left
 
-    def _accept(self, round: Round, replies: Iterable[Message]) -> Received:
-        failed = () if self._secure is None else self._secure.failed.values()
-        return acceptance.accept_round(
-            self.batch, round, [*replies, *failed], self._secure, self.log_event
+    def _sum(self, round: Round, received: Received) -> Floats:
+        """Return the sum of the clients' messages, float64 of the round's shape.
+
+        Raises SecureAggregationError as `SecureSum.unmask` does.
+        """
+        secure = self._secure
+        if secure is not None and round.grid is not None:
+            by_node = {reply.metadata.src_node_id: reply for reply in received.replies.values()}
+            words = secure.unmask(by_node, round.shape)
+            if self.log_event is not None:
+                for client, why in secure.silent.items():
+                    self.log_event(silent=client, of="unmasking", reason=why)
+            return round.grid.values(words)
+        sums = [messages.only(record) for record in received.records(messages.REPLY).values()]
+        if round.grid is not None and sums:
+            return round.grid.values(fixed_point.summed(sums))
+        total: Floats = np.zeros(round.shape)
+        for each in sums:
+            total += each
+        return total
+
+    def _noise_mechanism(self) -> NoiseMechanism:
+        config, privacy = self.batch.config, self.batch.config.privacy
+        return privacy.noise.mechanism(
+            Trials(
+                streams=config.trials.streams(self.batch.trials),
+                worlds=self.batch.worlds,
+                rounds=config.training.rounds,
+                noise_seed=config.noise_seed,
+                secret_seed=config.run.seed,
+                server_draws=config.federation.trust.model.server_draws,
+                information=privacy.mutual_information,
+                prior=privacy.pac_prior,
+            )
         )
 
-    def _settle(self, round: int, received: Received) -> None:
-        """Enter the true noise of a round in the ledger, before its sum is released."""
-        if self.attempt is not None:
-            self.attempt.settle(round, received.replies)
+    def _add_noise(self, round: Round, received: Received, total: Floats) -> Noised:
+        """Return a round's sum with the server's noise; the sum may be overwritten."""
 
-    def _sum(self, round: Round, received: Received) -> Floats:
-        return noise.summed(self.batch, round, received, self._secure, self.log_event)
+        def measured() -> dict[str, Array]:
+            (record,) = received.records(messages.MEASUREMENT).values()
+            return messages.arrays_of(record)
+
+        stds = self.batch.noise_multiplier * round.sensitivities
+        return self._noise.add(Summed(round.number, total, stds, measured))
 
     def _released(self, round: int, received: Received, total: Floats) -> Release:
         """Round the sum to what clients are sent: the model is stepped with that, to the last bit.
@@ -254,17 +297,10 @@ class DPSGD(Strategy):
                 f"round {round}: the sum of the clients' messages is beyond what float32 can "
                 "hold, so that at least one of them is false; nothing of it is released"
             )
-        sent = received.for_auditors(self.batch.config)
+        sent = received.for_auditors(self.batch.config.federation.auditor_sees)
         return Release(aggregate, received.participants, received.disclosed, sent)
-
-    def _step(self, round: Round, release: Release) -> ArrayRecord:
-        stepped = self._optimizer.step(
-            torch.tensor(round.model), torch.from_numpy(release.aggregate), round.number
-        )
-        return messages.array_record(parameters=stepped.numpy())
 
 
 def _computing_time(replies: dict[int, Message]) -> MetricRecord:
-    """Return the clients' computing time together, in seconds."""
     seconds = sum(messages.metric(reply, "seconds") for reply in replies.values())
     return MetricRecord({"seconds": seconds})

@@ -68,10 +68,7 @@ def read(path: Path) -> Transcript:
 
 
 def follow(
-    path: Path,
-    *,
-    interval: float = 0.5,
-    stop: Callable[[], bool] = lambda: False,
+    path: Path, *, interval: float = 0.5, stop: Callable[[], bool] = lambda: False
 ) -> Iterator[ObservedRound]:
     """Yield the rounds of a transcript that is being written, each as soon as it is whole.
 
@@ -100,22 +97,17 @@ def wait_for_header(
     stop: returns True when waiting is to stop.
     Returns: false if it stopped before that.
     """
-    while not _has_header(path):
+    while True:
+        with opened(path) as file:
+            long_enough = os.fstat(file.fileno()).st_size >= len(MAGIC) + 4
+            if long_enough and next(Scan(file, path).records(), None) is not None:
+                return True
         if stop():
             return False
         time.sleep(interval)
-    return True
 
 
 def has_ended(path: Path) -> bool:
     """Return whether a recorder said that nothing follows."""
     with opened(path) as file:
         return any(record.kind == END for record in Scan(file, path).records(only=()))
-
-
-def _has_header(path: Path) -> bool:
-    """Whether the header of a transcript is whole. Raises InputError as `Reader` does."""
-    with opened(path) as file:
-        if os.fstat(file.fileno()).st_size < len(MAGIC) + 4:
-            return False
-        return next(Scan(file, path).records(), None) is not None

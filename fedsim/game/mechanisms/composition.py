@@ -60,22 +60,17 @@ def running_epsilon(scheme: Scheme, counts: Counts, total: Counts, vantage: Vant
         return epsilon_of(scheme, counts, vantage)
     within_total = counts <= total
     if scheme.participation.varying and scheme.participation.secret:
-        counts = _as_the_least_noise(counts, total)
+        shares = [kind.participants for kind in (*counts, *total)]
+        fewest = min((share for share in shares if share is not None), default=None)
+        alike: Counts = Counter()
+        for kind, count in counts.items():
+            alike[replace(kind, participants=fewest)] += count
+        counts = alike
     elif not within_total:
         return epsilon_of(scheme, counts, vantage)
     more = Counter({kind: rounded_up(count) for kind, count in counts.items()})
     found = epsilon_of(scheme, more, vantage)
     return min(found, epsilon_of(scheme, total, vantage)) if within_total else found
-
-
-def _as_the_least_noise(counts: Counts, total: Counts) -> Counts:
-    """Return rounds that differ in who took part as if as few had as ever do."""
-    shares = (kind.participants for kind in (*counts, *total))
-    fewest = min((share for share in shares if share is not None), default=None)
-    found: Counts = Counter()
-    for kind, count in counts.items():
-        found[replace(kind, participants=fewest)] += count
-    return found
 
 
 def at_vantages(scheme: Scheme, counts: Counts, total: Counts) -> dict[str, float]:

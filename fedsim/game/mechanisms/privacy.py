@@ -118,7 +118,6 @@ def describe(scheme: Scheme, nominal: float, vantage: Vantage | None = None) -> 
 
 
 def _releases(scheme: Scheme, nominal: float, history: History) -> Releases:
-    """Return the planned rounds of a client."""
     federation, training = scheme.federation, scheme.training
     rounds = tuple(
         Rounds(

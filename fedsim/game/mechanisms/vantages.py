@@ -11,13 +11,12 @@ EXACT = (Vantage.SERVER, Vantage.PARTICIPANT)
 """The vantage points that see every round, whose belief is the exact posterior."""
 
 
-def measured(configured_vantage: Vantage, vantages: str) -> tuple[Vantage, ...]:
+def measured(primary: Vantage, vantages: str) -> tuple[Vantage, ...]:
     """Return the vantage points whose beliefs are computed, the configured one first.
 
-    configured_vantage: where the adversary sits.
+    primary: the configured one.
     vantages: whose beliefs are computed: "configured" or "all".
     """
-    primary = configured_vantage
     if vantages == "configured":
         return (primary,)
     return (primary, *(vantage for vantage in Vantage if vantage is not primary))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from adversaries.errors import InputError
 from adversaries.registry import lookup
-from fedsim.config import Config
+from fedsim.config.objects import Scheme
 from fedsim.game.mechanisms import vantages
 from fedsim.game.observers.curious_server import CuriousServer
 from fedsim.game.observers.oracle import Oracle
@@ -43,23 +43,23 @@ def is_exact(local_steps: int, adversary_rounds: str, audit_mode: str, vantage: 
     return exact and seat(audit_mode).exact
 
 
-def check(config: Config) -> None:
+def check(scheme: Scheme, audit_mode: str) -> None:
     """Check that the adversary at the server knows what it needs, and looks where it is to.
 
     Raises InputError if it does not.
     """
-    found, primary = seat(config.audit.mode), config.federation.vantage
+    found, primary = seat(audit_mode), scheme.federation.vantage
     if not (
         primary in found.vantages
         or (primary is Vantage.PARTICIPANT and found.follows)
         or primary is Vantage.RELEASED_MODEL
     ):
         raise InputError(
-            f"federation.vantage is '{primary}', but audit.mode is '{config.audit.mode}', which "
+            f"federation.vantage is '{primary}', but audit.mode is '{audit_mode}', which "
             f"looks from the {' and the '.join(found.vantages)}; set federation.vantage to that"
         )
-    sampled = config.participation.secret
-    if sampled and config.noise_seed is None and not found.reads_noise:
+    participation = scheme.participation
+    if participation.secret and participation.setting.seed is None and not found.reads_noise:
         raise InputError(
             "privacy.noise-source is 'system' with training.sampling-rate below 1: the adversary's "
             "background knowledge, which of the other records take part, is known to their clients "

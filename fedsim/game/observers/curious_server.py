@@ -5,9 +5,8 @@ from collections.abc import Mapping
 import torch
 
 from fedsim.game import federation as data
-from fedsim.game import participation
+from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms.step import Step
-from fedsim.game.observers.known_round import KnownRound
 from fedsim.game.observers.seat import Seat, Seen
 from fedsim.privacy.trust.model import Vantage
 
@@ -30,13 +29,8 @@ class CuriousServer(Seat):
         message, within = seen.total, seen.participants
         if not config.federation.trust.model.summed_securely:
             message, within = seen.message(target), (target,)
-        of_round = KnownRound(
-            config,
-            known,
-            game,
-            torch.tensor(seen.model).to(known.device),
-            participation.coins(config.participation, config.trials, known, game),
-        )
+        model = torch.tensor(seen.model).to(known.device)
+        of_round = KnownRound.drawn(config.game, known, game, model)
         noise_std = seen.unknown_noise[Vantage.SERVER].noise_std.to(known.device)
         step = conclude(of_round, within, noise_std, torch.tensor(message).to(known.device))
         return {Vantage.SERVER: step}

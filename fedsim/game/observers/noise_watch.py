@@ -68,7 +68,7 @@ class NoiseWatch:
         All of them hold together, after every round, with this confidence.
 
         confidence: in (0, 1).
-        Raises InputError if an impossible confidence.
+        Raises InputError for an impossible confidence.
         """
         each = 1 - significance(confidence) / len(self._series)
         found = {name: one.limit(each) for name, one in self._series.items()}
@@ -82,7 +82,7 @@ class NoiseWatch:
         its own limit.
 
         confidence: in (0, 1).
-        Raises InputError if an impossible confidence.
+        Raises InputError for an impossible confidence.
         """
         threshold = -math.log(significance(confidence))
         found = zip(self._series, self._against.tolist(), strict=True)
@@ -101,7 +101,14 @@ class NoiseWatch:
 def alarms(accused: Sequence[str], limits: Mapping[str, float]) -> list[str]:
     """Return what has less noise than is claimed."""
     sure = f"with confidence {ALARM_CONFIDENCE:g}, whatever the records are"
-    return [f"{_subject(name)} {_less(limits[name])} ({sure})." for name in accused]
+    found = []
+    for name in accused:
+        who = "The released sums" if name == SUM else f"The messages of {name}"
+        less = "less noise than is claimed"
+        if limits[name] <= 1:
+            less = f"less than {limits[name]:.3g} times the noise that is claimed"
+        found.append(f"{who} have {less} ({sure}).")
+    return found
 
 
 def claimed_std(scheme: Scheme, noise_multiplier: float, sources: int) -> float:
@@ -126,15 +133,5 @@ def watchable(privacy: PrivacyConfig, training: TrainingConfig, trial_count: int
     return trial_count == 1 and training.local_steps == 1 and training.clipping and plain
 
 
-def _less(limit: float) -> str:
-    if limit > 1:
-        return "less noise than is claimed"
-    return f"less than {limit:.3g} times the noise that is claimed"
-
-
 def _of_client(client: int) -> str:
     return f"client-{client}"
-
-
-def _subject(name: str) -> str:
-    return "The released sums have" if name == SUM else f"The messages of {name} have"

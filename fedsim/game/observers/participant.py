@@ -18,7 +18,7 @@ from torch import Tensor
 from adversaries.attacks import membership
 from adversaries.attacks.posterior import Hypotheses, hypotheses, log_likelihood_ratio
 from adversaries.attacks.residuals import Residual, nothing, residual
-from fedsim.game import participation
+from fedsim.config.objects import Scheme
 from fedsim.game.client import (
     challenge_contributions,
     clean_sum,
@@ -27,13 +27,11 @@ from fedsim.game.client import (
     local_steps,
 )
 from fedsim.game.federation import Federation
+from fedsim.game.known_round import KnownRound, coins_of
 from fedsim.game.mechanisms import summing
-from fedsim.game.observers.known_round import KnownRound
 from fedsim.game.observers.memory import HISTORY, POPULATION, POPULATION_LOSSES, Memory
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.mechanism import Neighbouring, aggregate_noise_multiplier
-from fedsim.privacy.participation.rule import Participation
-from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 
 
@@ -54,48 +52,38 @@ def expect(
     unknown_shares: of how many clients the adversary does not know the noise; None: of all others
     that join the round.
     """
-    config, federation, game, parameters = seen.config, seen.federation, seen.game, seen.parameters
-    bound = summing.sensitivity(config.scheme, game.noise_multiplier, parameters.shape[1])
-    multiplier = _unknown_multiplier(
-        config.federation.trust, config.participation, game, adversary, unknown_shares
-    )
-    if config.training.local_steps > 1:
-        expected = _replayed_hypotheses(seen, adversary, own_message, multiplier * bound)
+    scheme, game, parameters = seen.rules.scheme, seen.game, seen.parameters
+    bound = summing.sensitivity(scheme, game.noise_multiplier, parameters.shape[1])
+    multiplier = _unknown_multiplier(scheme, game, adversary, unknown_shares)
+    if scheme.training.local_steps > 1:
+        known, difference = _replay(seen, adversary)
+        std = parameters.new_tensor(multiplier * bound, dtype=torch.float64)
+        expected = of_local_steps(scheme, known + own_message, difference, std)
         return replace(memory, pending=expected, known=None, batch=None)
     # What the aggregate has in both worlds, and what the challenge adds in each.
-    known = common_part(
-        config.game,
-        federation,
-        set(range(config.federation.clients)) - {adversary, *missing},
-        parameters,
-        game,
-        seen.participation,
-    )
+    known = common_part(seen, set(range(scheme.federation.clients)) - {adversary, *missing})
     known += own_message
-    present, absent = challenge_contributions(config.game, federation, parameters, game)
+    present, absent = challenge_contributions(seen)
     if game.target_client in missing:
         present, absent = torch.zeros_like(present), torch.zeros_like(absent)
     pending = hypotheses(
         known,
         present,
-        absent if config.privacy.neighbouring is Neighbouring.REPLACE else None,
-        multiplier * _scale(config.privacy.sensitivity, bound, present, absent),
-        config.participation.rate,
+        absent if scheme.privacy.neighbouring is Neighbouring.REPLACE else None,
+        multiplier * _scale(scheme.privacy.sensitivity, bound, present, absent),
+        scheme.participation.rate,
     )
     # With x^' where it surely takes part: what is left then differs by g - g' alone.
-    common = known if config.participation.secret else known + absent
-    batch = _batch(config.privacy.unit, game, seen.participation)
+    common = known if scheme.participation.secret else known + absent
+    batch = _batch(scheme.privacy.unit, game, seen.participation)
     return replace(memory, pending=pending, known=common.float(), batch=batch)
 
 
 def _unknown_multiplier(
-    trust: Trust,
-    participation: Participation,
-    game: RoundGame,
-    adversary: int,
-    unknown_shares: int | None,
+    scheme: Scheme, game: RoundGame, adversary: int, unknown_shares: int | None
 ) -> float:
     """Return sigma of the noise that the adversary does not know, over the sensitivity."""
+    trust, participation = scheme.federation.trust, scheme.participation
     if unknown_shares is None:
         there = participation.participants(game.round)
         unknown_shares = len(
@@ -108,39 +96,19 @@ def _unknown_multiplier(
     )
 
 
-def _replayed_hypotheses(
-    seen: KnownRound, adversary: int, own_message: Tensor, step_std: float
-) -> Hypotheses:
-    """Return the hypotheses about a sum over local steps; step_std: of the noise of each step."""
-    known, difference = _replay(seen, adversary)
-    std = seen.parameters.new_tensor(step_std, dtype=torch.float64)
-    return of_local_steps(
-        seen.config.training.local_steps,
-        seen.config.participation,
-        known + own_message,
-        difference,
-        std,
-    )
-
-
 def of_local_steps(
-    local_steps: int,
-    participation: Participation,
-    known: Tensor,
-    difference: Tensor,
-    step_std: Tensor,
+    scheme: Scheme, known: Tensor, difference: Tensor, step_std: Tensor
 ) -> Hypotheses:
     """Return the hypotheses about a sum over local steps whose path was replayed.
 
     The noise of all steps adds up, as if none of it had moved a later step. A sampled record is in
     the sum as often as its coins say, each time with its mean gradient along the replay.
 
-    local_steps: noisy steps that a client takes on its own model within a round.
     known: [T, P], the sum under D'.
     difference: [T, P], what D is expected to add, all steps together.
     step_std: of the noise of each step, [T] or a scalar.
     """
-    steps, rate = local_steps, participation.rate
+    steps, rate = scheme.training.local_steps, scheme.participation.rate
     noise_std = step_std * math.sqrt(steps)
     if rate == 1:
         return hypotheses(known, difference, None, noise_std)
@@ -178,11 +146,10 @@ def replay_target(seen: KnownRound) -> tuple[Tensor, Tensor]:
     worlds = torch.arange(2 * trials, device=parameters.device) < trials
 
     def clean(theta: Tensor, step: int) -> Tensor:
-        rule, drawn_from = seen.config.participation, seen.config.trials
-        coins = participation.coins(rule, drawn_from, federation, game, step)
+        coins = coins_of(seen.rules, federation, game, step)
         if coins is not None:
             coins = coins.to(theta)
-            coins[:, game.the_record] = rule.rate
+            coins[:, game.the_record] = seen.rules.scheme.participation.rate
             coins = coins.repeat(2, 1)
         client = game.target_client
         return clean_sum(federation, client, theta, record, replacement, worlds, coins)
@@ -190,8 +157,8 @@ def replay_target(seen: KnownRound) -> tuple[Tensor, Tensor]:
     both = local_steps(
         clean,
         parameters.repeat(2, 1),
-        seen.config.training.local_steps,
-        local_step_size(seen.config.scheme, game.round),
+        seen.rules.scheme.training.local_steps,
+        local_step_size(seen.rules.scheme, game.round),
     )
     return both[:trials], both[trials:]
 
@@ -203,16 +170,14 @@ def _replay(seen: KnownRound, adversary: int) -> tuple[Tensor, Tensor]:
     replay without noise instead, and the aggregate for Gaussian around their sums. What the noise
     of a step does to the gradients of later ones is left out: an attack, not an exact posterior.
     """
-    config, game, parameters = seen.config, seen.game, seen.parameters
-    steps, step_size = config.training.local_steps, local_step_size(config.scheme, game.round)
+    scheme, game, parameters = seen.rules.scheme, seen.game, seen.parameters
+    steps, step_size = scheme.training.local_steps, local_step_size(scheme, game.round)
     present, absent = replay_target(seen)
     known = absent.clone()
-    for client in sorted(set(range(config.federation.clients)) - {adversary, game.target_client}):
+    for client in sorted(set(range(scheme.federation.clients)) - {adversary, game.target_client}):
 
         def sum_of(theta: Tensor, step: int, client: int = client) -> Tensor:
-            coins = participation.coins(
-                config.participation, config.trials, seen.federation, game, step
-            )
+            coins = coins_of(seen.rules, seen.federation, game, step)
             return clean_sum(seen.federation, client, theta, participation=coins)
 
         known += local_steps(sum_of, parameters, steps, step_size)
@@ -251,7 +216,10 @@ def entered(memory: Memory, columns: Mapping[str, Tensor], past: Tensor | None =
     columns: [T] for each name of `HISTORY`.
     past: [T, P], the sum of the residuals so far; None where there are none.
     """
-    history = {name: _append(getattr(memory, name), columns[name]) for name in HISTORY}
+    history = {
+        name: torch.cat([getattr(memory, name), columns[name].cpu()[:, None]], dim=1)
+        for name in HISTORY
+    }
     return Memory(pending=None, known=None, past=past, batch=None, **history)
 
 
@@ -265,19 +233,14 @@ def infer_membership(
 
     The threshold is the mean loss over the members that are the same in both worlds.
 
-    Args:
-        target_records: the positions in D of the target's records: one, or all of a client's.
-        parameters: float32 [T, P], the final models.
-        losses: whether to return what attacks with shadow models compare besides.
-
-    Returns:
-        By name (`MEMBERSHIP`), for each trial: the true and false positive rates among single
-        records, and whether the challenge is taken for a member: whether its mean loss is at most
-        the threshold. With `losses` also the challenge's mean loss [T], and the losses [T, h] of
-        some records that no model was trained on.
-
-    Source:
-        Yeom et al.
+    target_records: the positions in D of the target's records: one, or all of a client's.
+    parameters: float32 [T, P], the final models.
+    losses: whether to return what attacks with shadow models compare besides.
+    Returns: by name (`MEMBERSHIP`), for each trial: the true and false positive rates among single
+    records, and whether the challenge is taken for a member: whether its mean loss is at most the
+    threshold. With `losses` also the challenge's mean loss [T], and the losses [T, h] of some
+    records that no model was trained on.
+    Source: Yeom et al.
     """
     certain = np.delete(np.arange(len(federation.client_of)), target_records)
     members, _ = federation.evaluate(parameters, *federation.members(certain))
@@ -304,9 +267,4 @@ def challenge_loss(
     Returns: float64 [T], in nats.
     """
     losses, _ = federation.evaluate(parameters, *federation.members(target_records))
-    mean: npt.NDArray[np.float64] = losses.mean(1).cpu().numpy()
-    return mean
-
-
-def _append(history: Tensor, column: Tensor) -> Tensor:
-    return torch.cat([history, column.cpu()[:, None]], dim=1)
+    return losses.mean(1).cpu().numpy()

@@ -22,14 +22,9 @@ def poison_scores(
     theta_k, u>, how far the model went down the vector u; of other records the negative loss
     (BACKDOORTEST, which prints the loss with the sign of a model that was not trained on it).
 
-    Args:
-        released: theta_k, float32 [T, P].
-
-    Returns:
-        float64 [T]; None where nothing was crafted.
-
-    Source:
-        Jagielski, Ullman and Oprea, 2020.
+    released: theta_k, float32 [T, P].
+    Returns: float64 [T]; None where nothing was crafted.
+    Source: Jagielski, Ullman and Oprea, 2020.
     """
     crafted = federation.crafted
     if crafted is None:

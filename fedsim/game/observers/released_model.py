@@ -14,9 +14,9 @@ from torch import Tensor
 from adversaries.errors import InputError
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.training import TrainingConfig
-from fedsim.game import participation
 from fedsim.game.client import challenge_contributions, common_part
 from fedsim.game.federation import Federation, initial_parameters
+from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms import summing
 from fedsim.game.mechanisms.step import Step, join
 from fedsim.game.round_game import RoundGame
@@ -88,8 +88,7 @@ def shares(answers: Floats) -> Floats:
     answers: [k, k] as of `responses`.
     """
     final: Floats = answers[-1]
-    bridge: Floats = answers @ final / (final @ final)
-    return bridge
+    return answers @ final / (final @ final)
 
 
 def attack(
@@ -135,14 +134,9 @@ def attack(
     # One Gaussian observation of all rounds together.
     distance = difference.norm(dim=-1)
     score = torch.linalg.vecdot(observed, difference) / variance
-    last = Step(
-        torch.where(distance == 0, 0.0, score),
-        distance / scale,
-        variance.sqrt() / scale,
-        distance / scale,
-        torch.zeros_like(distance),
-    )
-    nothing = torch.zeros_like(distance)
+    nothing, norm = torch.zeros_like(distance), distance / scale
+    score = torch.where(distance == 0, 0.0, score)
+    last = Step(score, norm, variance.sqrt() / scale, norm, nothing)
     before = Step(nothing, nothing, last.noise_stds, nothing, nothing)
     return join([*[before.learnt] * (rounds - 1), last.learnt])
 
@@ -166,13 +160,12 @@ def sums(
     parameters: float32 [T, P], the models that the round begins with.
     Returns: float64 [T, P], three times; of a sampled target a share q of what it would add.
     """
-    rate, taking_part = (
+    seen, rate = (
+        KnownRound.drawn(rules, federation, game, parameters),
         rules.scheme.participation.rate,
-        participation.coins(rules.scheme.participation, rules.trials, federation, game),
     )
-    everybody = range(rules.scheme.federation.clients)
-    known = common_part(rules, federation, everybody, parameters, game, taking_part)
-    present, absent = challenge_contributions(rules, federation, parameters, game)
+    known = common_part(seen, range(rules.scheme.federation.clients))
+    present, absent = challenge_contributions(seen)
     return known, rate * present, rate * absent
 
 

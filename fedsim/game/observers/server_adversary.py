@@ -12,8 +12,8 @@ from torch import Tensor
 
 from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio, ratio_without_noise
 from fedsim.game.client import challenge_contributions, common_part
+from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms.step import Step
-from fedsim.game.observers.known_round import KnownRound
 from fedsim.game.observers.participant import of_local_steps, replay_target
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -28,18 +28,15 @@ def conclude(seen: KnownRound, summed: Collection[int], noise_std: Tensor, messa
     step where clients take several.
     message: [T, P], what it received, less the noise that was disclosed to it.
     """
-    config, federation, game, parameters = seen.config, seen.federation, seen.game, seen.parameters
-    steps, rate = config.training.local_steps, config.participation.rate
-    if steps > 1:
+    scheme, rate = seen.rules.scheme, seen.rules.scheme.participation.rate
+    if scheme.training.local_steps > 1:
         with_record, known = replay_target(seen)
         present, absent = with_record - known, torch.zeros_like(known)
-        expected = of_local_steps(
-            config.training.local_steps, config.participation, known, present, noise_std
-        )
+        expected = of_local_steps(scheme, known, present, noise_std)
     else:
-        known = common_part(config.game, federation, summed, parameters, game, seen.participation)
-        present, absent = challenge_contributions(config.game, federation, parameters, game)
-        replaced = absent if config.privacy.neighbouring is Neighbouring.REPLACE else None
+        known = common_part(seen, summed)
+        present, absent = challenge_contributions(seen)
+        replaced = absent if scheme.privacy.neighbouring is Neighbouring.REPLACE else None
         expected = hypotheses(known, present, replaced, noise_std, rate)
     if bool(noise_std.any()):
         ratios = log_likelihood_ratio(expected, message)
@@ -53,13 +50,8 @@ def conclude(seen: KnownRound, summed: Collection[int], noise_std: Tensor, messa
             expected.sensitivity * distinguishable,
             rate,
         )
-    columns = (
-        ratios,
-        expected.sensitivity,
-        expected.noise_std,
-        expected.present_norm,
-        expected.absent_norm,
-    )
+    norms = expected.present_norm, expected.absent_norm
+    columns = (ratios, expected.sensitivity, expected.noise_std, *norms)
     return Step(*(column.cpu() for column in columns))
 
 

@@ -28,6 +28,13 @@ SHOWN_COLUMNS = 20
 """How many columns are named where there may be hundreds."""
 
 
+MOST_FEATURES = 20
+"""So many categories, or records, are never remarked on."""
+
+LARGEST_SHARE = 0.1
+"""More categories than this share of the records are probably names."""
+
+
 @dataclass(frozen=True, eq=False)
 class DataDistribution:
     """How many records of each label each client has.
@@ -55,8 +62,7 @@ class DataDistribution:
         So many equally frequent labels have the same entropy (Hill, 1973, the number of order 1).
         """
         shares = self.counts / self.sizes[:, None]
-        effective: Floats = np.exp(entr(shares).sum(axis=1))
-        return effective
+        return np.exp(entr(shares).sum(axis=1))
 
     @cached_property
     def label_skew(self) -> Floats:
@@ -65,8 +71,7 @@ class DataDistribution:
         The share of its records that would need another label for its mix to be that of D.
         """
         shares = self.counts / self.sizes[:, None]
-        distance: Floats = np.abs(shares - self._overall).sum(axis=1) / 2
-        return distance
+        return np.abs(shares - self._overall).sum(axis=1) / 2
 
     @cached_property
     def chance_skew(self) -> Floats:
@@ -80,8 +85,7 @@ class DataDistribution:
         N, K, n = int(self.sizes.sum()), self.counts.sum(axis=0), self.sizes[:, None]
         m = n * K // N  # in integers: a mean that is whole is not rounded below itself
         deviation = 2 * (K - m) * (n - m) * scipy.stats.hypergeom.pmf(m, N, K, n) / N
-        expected: Floats = (deviation / n).sum(axis=1) / 2
-        return expected
+        return (deviation / n).sum(axis=1) / 2
 
     def mean(self, skew: Floats) -> float:
         """Return the mean over clients, weighted by their records.
@@ -99,8 +103,7 @@ class DataDistribution:
 
     @cached_property
     def _overall(self) -> Floats:
-        shares: Floats = self.counts.sum(axis=0) / self.sizes.sum()
-        return shares
+        return self.counts.sum(axis=0) / self.sizes.sum()
 
 
 def held(config: Config, client: int | None = None) -> tuple[Split, Ints]:
@@ -134,9 +137,8 @@ def dataset(config: Config) -> Dataset:
     )
 
 
-def _own(data: DataConfig, weights: str, clients: tuple[int, ...]) -> tuple[Split, Ints]:
+def _own(source: DataConfig, weights: str, clients: tuple[int, ...]) -> tuple[Split, Ints]:
     """Return the own records of some clients as D, and the public ones as held out and pool."""
-    source = data
     paths = tuple(source.root.replace(CLIENT, str(client)) for client in clients)
     if len(clients) > 1 and len(set(paths)) < len(paths):
         raise InputError(
@@ -158,12 +160,11 @@ def _own(data: DataConfig, weights: str, clients: tuple[int, ...]) -> tuple[Spli
     return split, np.repeat(np.asarray(clients, dtype=np.int64), sizes)
 
 
-def draw(data_config: DataConfig, source: Dataset) -> Split:
+def draw(chosen: DataConfig, source: Dataset) -> Split:
     """Return the records of D, the pool and those held out.
 
     Raises InputError if it has too few records.
     """
-    chosen = data_config
     return data.split(source, chosen.records, chosen.held_out, chosen.pool, chosen.seed)
 
 
@@ -239,3 +240,39 @@ def hold(split: Split, client_of: Ints, clients: int) -> DataDistribution:
     cells = client_of * classes + split.members_records.labels
     counts = np.bincount(cells, minlength=clients * classes).reshape(clients, classes)
     return DataDistribution(counts)
+
+
+def cautions(dataset: Dataset) -> list[str]:
+    """Return sentences about rows that were left out and columns that look like identifiers.
+
+    A column of text whose categories are more than a tenth of the records, or one of whole numbers
+    that differ in every record, tells a record from all others and a model nothing.
+    """
+    found = []
+    if dataset.dropped:
+        whole = len(dataset.train)
+        found.append(
+            f"{dataset.dropped} of {whole + dataset.dropped} rows have a missing value and are "
+            "left out"
+        )
+    many = len(dataset.train) > MOST_FEATURES
+    most = max(MOST_FEATURES, LARGEST_SHARE * len(dataset.train))
+    for position, (name, values) in enumerate(dataset.columns.items()):
+        features = int((dataset.column_of == position).sum())
+        if name in dataset.categorical and features > most:
+            found.append(
+                f"column '{name}' has {features} different values, each a feature of its own: if "
+                f'it is an identifier, leave it out with data.exclude = "{name}"'
+            )
+        elif features and many and name not in dataset.categorical and _numbered(values):
+            found.append(
+                f"column '{name}' has another whole number in every row: if it is an identifier, "
+                f'leave it out with data.exclude = "{name}"'
+            )
+    return found
+
+
+def _numbered(values: npt.NDArray[Any]) -> bool:
+    """Whether every value is whole, and none occurs twice."""
+    numbers = values.astype(np.float64)
+    return bool((numbers == np.round(numbers)).all()) and len(np.unique(numbers)) == len(numbers)

@@ -91,7 +91,6 @@ def _quiet() -> Iterator[None]:
 def _arguments(
     scheme: str, made: Any, division: Division, generator: np.random.Generator
 ) -> dict[str, Any]:
-    """Return what a partitioner's class is called with. Raises InputError."""
     parameters = inspect.signature(made).parameters
     own = {
         "num_partitions": division.clients,

@@ -171,8 +171,7 @@ def _of_arrays(arrays: Arrays, schema: Schema, where: str) -> Raw:
 
     labels = arrays.get(LABELS)
     return Raw(
-        {FEATURES: arrays[FEATURES]},
-        None if labels is None else _as_text(npz.numbered(labels)),
+        {FEATURES: arrays[FEATURES]}, None if labels is None else _as_text(npz.numbered(labels))
     )
 
 
@@ -231,7 +230,6 @@ def _written(value: object) -> str:
 
 
 def _channels_first(images: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
-    """Return pictures [N, C, H, W]."""
     if images.dtype.kind not in "buif" or images.ndim not in (3, 4):
         raise InputError(
             f"{where} has {FEATURES} of {images.dtype} {images.shape}; give numbers [N, H, W], "

@@ -32,8 +32,7 @@ def _dirichlet(division: Division, generator: np.random.Generator) -> npt.NDArra
     shares = generator.dirichlet(np.full(division.clients, division.alpha), size=len(classes))
     upper = shares.cumsum(axis=1)[:, :-1]
     above = generator.random((len(division.labels), 1)) >= upper[class_of]
-    client_of: npt.NDArray[np.int64] = above.sum(axis=1, dtype=np.int64)
-    return client_of
+    return above.sum(axis=1, dtype=np.int64)
 
 
 def _quantity(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:

@@ -91,11 +91,8 @@ def clipped_sum(
     *,
     exact: bool = False,
 ) -> Tensor:
-    """Return one block of the clipped sum, [t, P].
+    """Return one block of the clipped sum, [t, P], of features and labels as a `Gradients` takes.
 
-    parameters: float32 [t, P].
-    features: [n, *shape], or [t, n, *shape] where each trial has its own.
-    labels: [n] or [t, n] integers.
     weights: [t, n]; None for all ones.
     exact: whether the sum is float64, and what is not finite is left out of it, as by `clipped`;
     else it is float32.
@@ -128,9 +125,6 @@ def clipped_sums(
 ) -> Tensor:
     """Return one block of the clipped sums of m selections, [t, m, P].
 
-    parameters: float32 [t, P].
-    features: [n, *shape].
-    labels: [n] integers.
     masks: [m, n], the weights of each selection's records.
     Raises FloatingPointError if a gradient is not finite.
     """
@@ -152,9 +146,6 @@ def clipped_gradients(
 ) -> Tensor:
     """Return the clipped gradient of every record of one block, float64 [t, n, P].
 
-    parameters: float32 [t, P].
-    features: [n, *shape], or [t, n, *shape] where each trial has its own.
-    labels: [n] or [t, n] integers.
     Raises FloatingPointError if a gradient is not finite.
     """
     with pool.lend() as gradients_of:

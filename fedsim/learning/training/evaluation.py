@@ -10,6 +10,7 @@ from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fedsim.common.blocks import Pool, run, slices
+from fedsim.learning.training import cutting
 from fedsim.learning.training.layerwise import LayerwiseModel, fallbacks
 from fedsim.learning.training.losses import correct, per_example
 from fedsim.learning.training.models import parameter_shapes, unflatten
@@ -55,11 +56,7 @@ def evaluate(
             losses[trials, records] = per_example(outputs.double(), targets)
             is_correct[trials, records] = correct(outputs, targets)
 
-    blocks = [
-        (trials, records)
-        for trials in slices(len(parameters), trials_at_once)
-        for records in slices(len(labels), records_at_once)
-    ]
+    blocks = cutting.blocks(len(parameters), trials_at_once, len(labels), records_at_once)
     for _ in run(block, blocks, threads):
         pass
     return losses, is_correct
@@ -98,8 +95,7 @@ def _by_torch_func(model: nn.Module) -> Forward:
     shapes = parameter_shapes(model)
 
     def logits(flat: Tensor, records: Tensor) -> Tensor:
-        output: Tensor = functional_call(model, unflatten(flat, shapes), (records,))
-        return output
+        return functional_call(model, unflatten(flat, shapes), (records,))
 
     def every(parameters: Tensor, records: Tensor) -> Tensor:
         with sdpa_kernel(SDPBackend.MATH):  # fused attention has no rule for several models

@@ -54,7 +54,6 @@ class Gradient(ABC):
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """Return sum_n w[T, n] g[T, n], added in the type of the weights.
 
-        weights: w, [T, n].
         Returns: [T, *shape], or flat as [T, size], in float32 or float64 like the weights.
         """
 
@@ -64,10 +63,7 @@ class Gradient(ABC):
 
     @abstractmethod
     def without(self, dropped: Tensor) -> "Gradient":
-        """Return the same gradients, with zeros for some, which need not be finite.
-
-        dropped: bool [T, n].
-        """
+        """Return the same gradients, zero where bool [T, n] is true; those may be infinite."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +81,7 @@ class Dense(Gradient):
         return _norms(self.values.flatten(2))
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Return the sum of the weighted gradients, [T, *shape].
-
-        weights: [T, n].
-        """
+        """Return the sum of the weighted gradients, [T, *shape]."""
         weights = weights[(...,) + (None,) * (self.values.dim() - 2)]
         return (weights * self.values).sum(1)  # float64 weights make the products float64
 
@@ -97,10 +90,7 @@ class Dense(Gradient):
         return self.values.flatten(2)
 
     def without(self, dropped: Tensor) -> "Dense":
-        """Return the values, with zeros for what is dropped.
-
-        dropped: bool [T, n].
-        """
+        """Return the values, with zeros for what is dropped."""
         return Dense(_zeroed(self.values, dropped))
 
 
@@ -135,10 +125,7 @@ class Products(Gradient):
         return (gram + GRAM_ROUNDING * lengths.sum(-1).square()).sum(-1).sqrt()
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Return the weighted sum [T, *shape], of the formed gradients or from the weighted errors.
-
-        weights: [T, n].
-        """
+        """Return the weighted sum [T, *shape], of formed gradients or from the weighted errors."""
         if self.formed_at_once:
             trials, records = weights.shape
             flat = self.products.reshape(trials, records, -1).to(weights)
@@ -170,10 +157,7 @@ class Products(Gradient):
         return self.arrange(self.products).flatten(2)
 
     def without(self, dropped: Tensor) -> "Products":
-        """Return products with errors of zero for what is dropped, and finite inputs.
-
-        dropped: bool [T, n].
-        """
+        """Return products with errors of zero for what is dropped, and finite inputs."""
         # Trials may share an input, and 0 times infinity is not 0.
         inputs = self.inputs.nan_to_num(0.0, 0.0, 0.0)
         return Products(inputs, _zeroed(self.errors, dropped), self.arrange)
@@ -216,10 +200,7 @@ class Rows(Gradient):
         return (gram + GRAM_ROUNDING * lengths.square()).sqrt()
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Return one table for each trial, with the weighted errors of all records, [T, rows, D].
-
-        weights: [T, n].
-        """
+        """Return a table for each trial, with the weighted errors of all records, [T, rows, D]."""
         values = self.errors * (weights[..., None] * self._taken)[..., None]
         return self._scatter(values.flatten(1, 2), self.indices.flatten(1))
 
@@ -231,10 +212,7 @@ class Rows(Gradient):
         return self._scatter(values, indices).unflatten(0, (trials, records)).flatten(2)
 
     def without(self, dropped: Tensor) -> "Rows":
-        """Return rows with errors of zero for what is dropped.
-
-        dropped: bool [T, n].
-        """
+        """Return rows with errors of zero for what is dropped."""
         return Rows(self.indices, _zeroed(self.errors, dropped), self.rows)
 
     @property
@@ -263,10 +241,7 @@ class Shared(Gradient):
         return _norms(self._formed)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Return the sum of the weighted gradients, [T, size].
-
-        weights: [T, n].
-        """
+        """Return the sum of the weighted gradients, [T, size]."""
         return (weights[:, None] @ self._formed.to(weights)).squeeze(1)
 
     def formed(self) -> Tensor:
@@ -274,10 +249,7 @@ class Shared(Gradient):
         return self._formed
 
     def without(self, dropped: Tensor) -> "Shared":
-        """Return the parts with zeros for what is dropped.
-
-        dropped: bool [T, n].
-        """
+        """Return the parts with zeros for what is dropped."""
         return Shared([part.without(dropped) for part in self.parts])
 
     @cached_property

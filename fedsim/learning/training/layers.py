@@ -52,13 +52,11 @@ def by_torch_func(
     """
 
     def run(values: dict[str, Tensor], rows: Tensor) -> Tensor:
-        output: Tensor = functional_call(layer, values, (rows,))
-        return output
+        return functional_call(layer, values, (rows,))
 
     def gradient(values: dict[str, Tensor], row: Tensor, error: Tensor) -> dict[str, Tensor]:
         pull = vjp(lambda own: run(own, row[None])[0], values)[1]
-        own: dict[str, Tensor] = pull(error)[0]
-        return own
+        return pull(error)[0]
 
     shared, seen = len(x) == 1, x.detach()
     held = {name: value.detach() for name, value in parameters.items()}

@@ -155,16 +155,14 @@ class LayerwiseModel:
         trials, records = self._size
         if not self._apart:
             try:
-                shared: Tensor = self._model(features)
-                return shared
+                return self._model(features)
             except RuntimeError:
                 if not self._some_frozen or trials == 1 or len(features) != records:
                     raise
             self._apart, self._calls = True, []
         if len(features) == records:
             features = features.repeat(trials, *[1] * (features.dim() - 1))
-        apart: Tensor = self._model(features)
-        return apart
+        return self._model(features)
 
     def _begin(self, parameters: Tensor, records: int) -> None:
         self._size = (len(parameters), records)

@@ -50,12 +50,8 @@ def _linear(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
 
 
 def _mlp(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
-    return nn.Sequential(
-        nn.Flatten(),
-        nn.Linear(_size(shape), hidden),
-        nn.ReLU(),
-        nn.Linear(hidden, classes),
-    )
+    layers = (nn.Linear(_size(shape), hidden), nn.ReLU(), nn.Linear(hidden, classes))
+    return nn.Sequential(nn.Flatten(), *layers)
 
 
 def _adult_mlp(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
@@ -210,14 +206,8 @@ def build(
 
 
 def _from_weights(
-    name: str,
-    shape: tuple[int, ...],
-    classes: int,
-    hidden: int,
-    batch_norm: str,
-    tuning: Tuning,
+    name: str, shape: tuple[int, ...], classes: int, hidden: int, batch_norm: str, tuning: Tuning
 ) -> nn.Module:
-    """Return a model that starts from a file, as of `build`."""
     from fedsim.learning.training import hugging_face, pretrained  # noqa: PLC0415  (for files alone)
 
     values: dict[str, Tensor] = {}
@@ -350,7 +340,13 @@ def refuse_random_layers(model: nn.Module) -> None:
         model: whose layers are looked at.
     """
     for name, layer in model.named_modules():
-        if _draws(layer):
+        # torchvision's stochastic depth is recognised by its name because the import is slow.
+        draws = isinstance(layer, nn.RReLU) or type(layer).__name__ == "StochasticDepth"
+        if isinstance(layer, _DropoutNd):
+            draws = layer.p > 0
+        elif isinstance(layer, nn.MultiheadAttention | nn.RNNBase):
+            draws = layer.dropout > 0
+        if draws:
             raise InputError(
                 f"layer '{name}' is {type(layer).__name__}, which draws random numbers, so that a "
                 "record has no one gradient; build the network without it, or with probability 0"
@@ -361,15 +357,6 @@ def _mixes_records(layer: nn.Module) -> bool:
     return isinstance(layer, _BatchNorm) or (
         isinstance(layer, _InstanceNorm) and layer.track_running_stats
     )
-
-
-def _draws(layer: nn.Module) -> bool:
-    if isinstance(layer, _DropoutNd):
-        return layer.p > 0
-    if isinstance(layer, nn.MultiheadAttention | nn.RNNBase):
-        return layer.dropout > 0
-    # torchvision's stochastic depth, recognised by its name because the import is slow.
-    return isinstance(layer, nn.RReLU) or type(layer).__name__ == "StochasticDepth"
 
 
 def _put(model: nn.Module, path: str, layer: nn.Module) -> None:

@@ -19,11 +19,11 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim.common import private_files, reading
 from fedsim.common.tables import Table, explain
-from fedsim.config import Config
+from fedsim.config.training import ModelConfig
 from fedsim.learning.data import Dataset, own_records
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.loaders import npz
-from fedsim.learning.data.loaders.validation import finite
+from fedsim.learning.data.loaders.dataset import finite
 from fedsim.learning.training import hugging_face, low_rank, models, pretrained, size_limit
 
 VALUES, DESCRIPTION = "model.safetensors", "model.toml"
@@ -98,13 +98,17 @@ class Description(Table):
 
 
 def write(
-    directory: Path, config: Config, structure: nn.Module, dataset: Dataset, theta: Tensor
+    directory: Path,
+    chosen: ModelConfig,
+    public_schema: str,
+    structure: nn.Module,
+    dataset: Dataset,
+    theta: Tensor,
 ) -> None:
     """Write a model's files.
 
     theta: float32 [P], the trained values.
     """
-    chosen = config.model
     description = Description(
         fedsim=fedsim.__version__,
         network=Network(
@@ -121,10 +125,16 @@ def write(
             classes=dataset.classes,
             features=list(dataset.attributes),
             data=dataset.name,
-            public_schema=config.data.public_schema,
+            public_schema=public_schema,
         ),
     )
-    values = _plain(structure, theta).state_dict()
+    # The trained network, with its adapters merged into the layers that they are of.
+    model = copy.deepcopy(structure).cpu()
+    trained = models.unflatten(theta.detach().cpu(), models.parameter_shapes(model))
+    with torch.no_grad():
+        for name, value in trained.items():
+            model.get_parameter(name).copy_(value)
+    values = low_rank.merge(model).state_dict()
     contiguous = {name: value.contiguous().clone() for name, value in values.items()}
     place = directory / PUBLIC
     private_files.make_directory(place)
@@ -134,16 +144,6 @@ def write(
     private_files.write(place / VALUES, save(contiguous, {"format": "pt"}))
     text = tomli_w.dumps(description.model_dump(mode="json", by_alias=True))
     private_files.write(place / DESCRIPTION, text.encode())
-
-
-def _plain(structure: nn.Module, theta: Tensor) -> nn.Module:
-    """Return the trained network, with its adapters merged into the layers that they are of."""
-    model = copy.deepcopy(structure).cpu()
-    trained = models.unflatten(theta.detach().cpu(), models.parameter_shapes(model))
-    with torch.no_grad():
-        for name, value in trained.items():
-            model.get_parameter(name).copy_(value)
-    return low_rank.merge(model)
 
 
 def describe(directory: Path) -> Description:

@@ -178,8 +178,7 @@ def log_likelihoods(observed: Floats, coordinates: Floats, variances: Floats) ->
     inverse = np.divide(1, variances, out=np.zeros_like(variances), where=variances > 0)
     # (y - a)^2 less y^2: what the candidates share would drown what sets them apart.
     apart = coordinates * (observed[:, None] - coordinates / 2)
-    likelihoods: Floats = (apart * inverse[:, None]).sum(-1)
-    return likelihoods
+    return (apart * inverse[:, None]).sum(-1)
 
 
 def log_odds(log_posterior: Floats, membership: Bools) -> Floats:
@@ -190,8 +189,7 @@ def log_odds(log_posterior: Floats, membership: Bools) -> Floats:
         membership: bool [m], which candidates have it.
     """
     sides = [logsumexp(log_posterior[:, membership == world], axis=1) for world in (True, False)]
-    odds: Floats = sides[0] - sides[1]
-    return odds
+    return sides[0] - sides[1]
 
 
 class Releases:

@@ -5,13 +5,12 @@ rounds: what the subsampled accountants assume, and batches of a fixed size or s
 Where D' has a record in another's place, it uses that record's coin.
 """
 
-import secrets
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.common.randomness import Role, key
+from fedsim.common.randomness import Role, generator
 
 
 def participation(
@@ -35,12 +34,7 @@ def participation(
         return None
     coins = np.empty((len(trials), records))
     for row, trial in zip(coins, trials, strict=True):
-        stream = (
-            secrets.randbits(128)
-            if seed is None
-            else key(seed, Role.SAMPLING, trial=trial, round=round)
-        )
-        np.random.Generator(np.random.Philox(key=stream)).random(out=row)
+        generator(seed, Role.SAMPLING, trial=trial, round=round).random(out=row)
     return coins < rate
 
 
@@ -84,9 +78,7 @@ def joined(seed: int | None, round: int, clients: int, rate: float) -> npt.NDArr
     Returns:
         bool [clients].
     """
-    stream = secrets.randbits(128) if seed is None else key(seed, Role.CLIENT_SAMPLING, round=round)
-    generator = np.random.Generator(np.random.Philox(key=stream))
-    return generator.random(clients) < rate
+    return generator(seed, Role.CLIENT_SAMPLING, round=round).random(clients) < rate
 
 
 def groups(
@@ -117,11 +109,6 @@ def groups(
     count = min(most, records // members)
     drawn = np.empty((len(trials), count * members), dtype=np.intp)
     for row, trial in zip(drawn, trials, strict=True):
-        stream = (
-            secrets.randbits(128)
-            if seed is None
-            else key(seed, Role.PAIRS, trial=trial, round=round, partition=partition)
-        )
-        generator = np.random.Generator(np.random.Philox(key=stream))
-        row[:] = generator.choice(records, row.size, replace=False)
+        stream = generator(seed, Role.PAIRS, trial=trial, round=round, partition=partition)
+        row[:] = stream.choice(records, row.size, replace=False)
     return drawn.reshape(len(trials), count, members)

@@ -18,7 +18,7 @@ class Look:
     Attributes:
         trials: how many.
         advantage: of the adversary so far; None where there is none to estimate.
-        interval: around it, which holds at every look together (`fedsim.federation.runs.interim`).
+        interval: around it, which holds at every look together (`federation.runs.precision`).
         belief: the largest in the record, of the trials that used it.
         accuracy: of the final models so far, the mean over those that were evaluated.
     """

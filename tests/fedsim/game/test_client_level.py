@@ -31,6 +31,7 @@ from fedsim.game.client_level import (
     contribution,
     replacements,
 )
+from fedsim.game.known_round import KnownRound
 from fedsim.game.local_training import NOBODY, alike, schedule, trained
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training import models
@@ -107,7 +108,7 @@ def test_the_update_is_that_of_plain_sgd_on_the_clients_records(
     known, theta = _federation(config)
     client, trials = 1, range(5, 9)
     positions = known.owned_by(client)
-    found = challenge_contributions(config.game, known, theta, _game(client, trials, 2))
+    found = challenge_contributions(KnownRound(config.game, known, _game(client, trials, 2), theta))
     plan = schedule(config.training, 0, trials, 2, client, len(positions))
     plan = np.broadcast_to(plan, (4, *plan.shape[1:]))
     worlds = [known.members(positions)]
@@ -141,16 +142,18 @@ def test_no_client_moves_the_sum_further_than_the_norm(norm: float, small: Make)
     config = small(CLIENT | {"training.clipping-norm": norm, "training.local-learning-rate": 5.0})
     known, theta = _federation(config)
     for j in range(3):
-        found = contribution(config.game, known, j, theta, _game(0, range(4)))
+        found = contribution(KnownRound(config.game, known, _game(0, range(4)), theta), j)
         assert float(found.norm(dim=1).max()) <= norm * (1 + 1e-12)
 
 
 def test_each_trial_sends_what_its_world_says(small: Make) -> None:
     config = small(CLIENT | {"privacy.neighbouring": "replace"})
     known, theta = _federation(config)
-    present, absent = challenge_contributions(config.game, known, theta, _game(0, range(4)))
+    present, absent = challenge_contributions(
+        KnownRound(config.game, known, _game(0, range(4)), theta)
+    )
     worlds = torch.tensor([True, False, True, False])
-    found = contribution(config.game, known, 0, theta, _game(0, range(4)), worlds)
+    found = contribution(KnownRound(config.game, known, _game(0, range(4)), theta), 0, worlds)
     for trial, world in enumerate(worlds):
         assert torch.equal(found[trial], present[trial] if world else absent[trial])
     assert not torch.allclose(present, absent)
@@ -182,7 +185,7 @@ def test_momentum_and_the_proximal_term_are_those_of_their_definitions(small: Ma
     changes = {"training.local-momentum": 0.8, "training.proximal-term": 0.5}
     config = small(CLIENT | changes | {"training.clipping-norm": 100.0})
     known, theta = _federation(config)
-    found = contribution(config.game, known, 1, theta, _game(0, range(4)))
+    found = contribution(KnownRound(config.game, known, _game(0, range(4)), theta), 1)
     positions = known.owned_by(1)
     features, labels = known.members(positions)
     plan = schedule(config.training, 0, range(4), 1, 1, len(positions))
@@ -197,7 +200,7 @@ def test_momentum_and_the_proximal_term_are_those_of_their_definitions(small: Ma
 def _sent(
     config: Config, known: federation.Federation, clients: list[int], theta: torch.Tensor
 ) -> torch.Tensor:
-    update = trained(config.game, known, clients, theta, _game(0, range(4)))
+    update = trained(KnownRound(config.game, known, _game(0, range(4)), theta), clients)
     return clip(update, config.training.clipping_norm)
 
 
@@ -214,7 +217,7 @@ def test_clients_train_together_as_each_does_alone(partition: str, small: Make) 
         assert len({sizes[j] for j in group}) == 1
         for j, found in zip(group, _sent(config, known, group, theta), strict=True):
             torch.testing.assert_close(found, alone[j], rtol=1e-4, atol=1e-6)
-    total = client_level.total(config.game, known, range(5), theta, _game(0, range(4)))
+    total = client_level.total(KnownRound(config.game, known, _game(0, range(4)), theta), range(5))
     torch.testing.assert_close(total, torch.stack(alone).sum(0), rtol=1e-4, atol=1e-6)
 
 
@@ -223,21 +226,24 @@ def test_one_process_trains_the_clients_that_are_asked_together(
 ) -> None:
     config = small(CLIENT | {"federation.clients": 6, "data.records": 60})
     known, theta = _federation(config)
-    alone = [contribution(config.game, known, j, theta, _game(0, range(4))) for j in range(6)]
+    alone = [
+        contribution(KnownRound(config.game, known, _game(0, range(4)), theta), j) for j in range(6)
+    ]
     batches: list[list[int]] = []
     original = local_training.trained
 
     def watched(*arguments: Any) -> torch.Tensor:
-        batches.append(list(arguments[2]))
+        batches.append(list(arguments[1]))
         return original(*arguments)
 
     monkeypatch.setattr(local_training, "trained", watched)
     with cohort.played([0, 2, 3, 5]):
         found = [
-            contribution(config.game, known, j, theta, _game(0, range(4))) for j in (0, 2, 3, 5)
+            contribution(KnownRound(config.game, known, _game(0, range(4)), theta), j)
+            for j in (0, 2, 3, 5)
         ]
         # Another model than that which the others trained from is trained from by itself.
-        other = contribution(config.game, known, 0, theta + 1, _game(0, range(4)))
+        other = contribution(KnownRound(config.game, known, _game(0, range(4)), theta + 1), 0)
     assert [sorted(each) for each in batches] == [[0, 2, 3, 5], [0]]
     for j, sent in zip((0, 2, 3, 5), found, strict=True):
         torch.testing.assert_close(sent, alone[j], rtol=1e-4, atol=1e-6)
@@ -251,15 +257,20 @@ def test_a_client_that_diverges_fails_alone(small: Make, monkeypatch: pytest.Mon
 
     def diverging(*arguments: Any) -> torch.Tensor:
         found = original(*arguments)
-        found[[client == 3 for client in arguments[2]]] = float("nan")
+        found[[client == 3 for client in arguments[1]]] = float("nan")
         return found
 
     monkeypatch.setattr(local_training, "trained", diverging)
+    seen = KnownRound(config.game, known, _game(0, range(4)), theta)
     with cohort.played(range(6)):
         for j in (0, 1, 2, 4, 5):
-            assert contribution(config.game, known, j, theta, _game(0, range(4))).isfinite().all()
+            assert (
+                contribution(KnownRound(config.game, known, _game(0, range(4)), theta), j)
+                .isfinite()
+                .all()
+            )
         with pytest.raises(FloatingPointError, match="its own training diverged"):
-            contribution(config.game, known, 3, theta, _game(0, range(4)))
+            contribution(seen, 3)
 
 
 @pytest.mark.parametrize("mode", HALF, ids=lambda mode: "-".join(mode.values()))
@@ -351,9 +362,11 @@ def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
     known = federation.load(config)
     game = _game(target_client, trials)
     rest = sum(
-        contribution(config.game, known, j, theta, game) for j in range(3) if j != target_client
+        contribution(KnownRound(config.game, known, game, theta), j)
+        for j in range(3)
+        if j != target_client
     )
-    present, absent = challenge_contributions(config.game, known, theta, game)
+    present, absent = challenge_contributions(KnownRound(config.game, known, game, theta))
     scale = torch.full((8,), 2.0 if mode["privacy.neighbouring"] == "replace" else 1.0)
     if mode["privacy.sensitivity"] == "local":
         scale = (present - absent).norm(dim=1)
@@ -396,8 +409,10 @@ def test_every_round_has_noise_of_its_own_and_of_the_stated_size(
         theta = torch.tensor(messages.only(before[messages.MODEL]))
         aggregate = torch.tensor(messages.only(after[messages.AGGREGATE])).double()
         game = _game(target_client, trials, round)
-        rest = client_level.total(config.game, known, {0, 1, 2} - {target_client}, theta, game)
-        pair = challenge_contributions(config.game, known, theta, game)
+        rest = client_level.total(
+            KnownRound(config.game, known, game, theta), {0, 1, 2} - {target_client}
+        )
+        pair = challenge_contributions(KnownRound(config.game, known, game, theta))
         noise = aggregate - rest - torch.where(worlds, *pair)
         std = 1.5 * (pair[0] - pair[1]).norm(dim=1, keepdim=True)
         drawn = torch.from_numpy(gaussian_noise(0, trials, round, SERVER, theta.shape[1]))

@@ -12,6 +12,7 @@ from fedsim.game import federation
 from fedsim.game.challenge import choose
 from fedsim.game.client import challenge_gradients, clean_sum, common_part
 from fedsim.game.federation import Federation, initial_parameters
+from fedsim.game.known_round import KnownRound
 from fedsim.game.round_game import RoundGame
 
 Make = Callable[..., Config]
@@ -170,7 +171,7 @@ def test_the_worlds_differ_by_every_copy_and_by_nothing_else(
     present, absent = challenge_gradients(known, theta, _place(config), chosen.replacement)
     torch.testing.assert_close(with_it - without, present - absent, rtol=1e-5, atol=1e-6)
     game = RoundGame(1, range(2), 1.0, chosen.client, chosen.record, chosen.replacement)
-    rest = common_part(config.game, known, [chosen.client], theta, game, None)
+    rest = common_part(KnownRound(config.game, known, game, theta), [chosen.client])
     torch.testing.assert_close(with_it, rest + present, rtol=1e-5, atol=1e-6)
     if kind == "record":
         (one,) = known.clipper.clipped_gradients(

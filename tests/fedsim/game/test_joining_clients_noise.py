@@ -24,6 +24,7 @@ from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.plan import preflight, prepare
 from fedsim.game import client_level, federation
+from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms import composition, fixed_point, privacy
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.accounting import PLD, accountant
@@ -89,8 +90,12 @@ def _sums(
     known, trials = federation.load(config), range(8)
     if config.privacy.unit == "client":
         game = RoundGame(round, trials, Z, TARGET, None, None)
-        rest = client_level.total(config.game, known, there - {TARGET}, theta, game)
-        return rest, client_level.contribution(config.game, known, TARGET, theta, game), None
+        rest = client_level.total(KnownRound(config.game, known, game, theta), there - {TARGET})
+        return (
+            rest,
+            client_level.contribution(KnownRound(config.game, known, game, theta), TARGET),
+            None,
+        )
     coins = sampling.participation(0, trials, round, len(known.client_of), RATE)
     assert coins is not None
     taken = torch.tensor(coins & np.isin(known.client_of, sorted(there)))

@@ -21,8 +21,9 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.plan import preflight
-from fedsim.game import client_level, federation, participation
+from fedsim.game import client_level, federation
 from fedsim.game.client_level import challenge_contributions
+from fedsim.game.known_round import KnownRound, coins_of
 from fedsim.game.mechanisms import privacy
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.accounting import accountant
@@ -102,14 +103,14 @@ def test_only_the_sampled_are_asked_and_the_posterior_is_that_of_the_densities(
     total = torch.zeros(8, dtype=torch.float64)
     for round, (before, after) in enumerate(itertools.pairwise(sent), start=1):
         game = RoundGame(round, trials, 1.5, 2, None, None)
-        coins = participation.coins(config.participation, config.trials, known, game)
+        coins = coins_of(config.game, known, game)
         assert coins is not None
         there = set(coins[0].nonzero()[:, 0].tolist()) - {2}
         assert grid.asked[round] == there | {2, adversary}
         theta = torch.tensor(messages.only(before[messages.MODEL]))
         aggregate = torch.tensor(messages.only(after[messages.AGGREGATE])).double()
-        rest = client_level.total(config.game, known, there, theta, game)
-        present, absent = challenge_contributions(config.game, known, theta, game)
+        rest = client_level.total(KnownRound(config.game, known, game, theta), there)
+        present, absent = challenge_contributions(KnownRound(config.game, known, game, theta))
         assert not absent.any()
         std = 1.5 * config.training.clipping_norm
         noise = torch.from_numpy(gaussian_noise(0, trials, round, SERVER, theta.shape[1]))

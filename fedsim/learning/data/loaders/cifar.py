@@ -29,14 +29,9 @@ def cifar10(source: Source) -> Dataset:
     The files of the binary version have no published checksum: their sizes are compared, and the
     number of images of each class. torchvision's have, and must be those.
 
-    Args:
-        source: its folder, and whether to download.
-
-    Raises:
-        InputError: a file is missing or not the original.
-
-    Source:
-        Krizhevsky, 2009.
+    source: its folder, and whether to download.
+    Raises InputError if a file is missing or not the original.
+    Source: Krizhevsky, 2009.
     """
     from torchvision import datasets  # noqa: PLC0415  (slow to import; has the checksums)
     from torchvision.datasets import utils  # noqa: PLC0415

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
-
 from adversaries.errors import InputError
 from fedsim.learning.data.loaders import originals, table
 from fedsim.learning.data.loaders.dataset import Dataset
@@ -36,13 +34,7 @@ def own(source: Source) -> Dataset:
             raise InputError(
                 f"data.exclude names '{column}', which is no feature of '{path}'; {known}"
             )
-    whole = table.complete(found)
-    if not whole:
-        raise InputError(f"no row of '{path}' is without missing values; give whole ones")
-    columns = {
-        name: np.asarray(values, dtype=np.str_)
-        for name, values in zip(names, zip(*whole, strict=True), strict=True)
-    }
+    columns, dropped = table.columns_of(names, found, path)
     for name, values in () if header else columns.items():
         numeric = [table.typed(some).dtype.kind != "U" for some in (values, values[1:])]
         if numeric == [False, True]:
@@ -50,7 +42,6 @@ def own(source: Source) -> Dataset:
                 f"column {name} of '{path}' has numbers under '{values[0]}': if that is a header, "
                 "name the labels' column with data.label as it does"
             )
-    dropped = len(found) - len(whole)
     return table.encode(source.name, path, columns, source.label, source.exclude, dropped)
 
 

@@ -1,7 +1,8 @@
-"""What a dataset is: labelled records, and where their features come from."""
+"""What a dataset is: labelled records, and what they must be like before anything is computed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +13,9 @@ from adversaries.errors import InputError
 Indices = npt.NDArray[np.intp] | npt.NDArray[np.int64]
 
 GREY_OR_COLOUR = (1, 3)
+
+MOST_CLASSES = 1000
+"""More are taken for a numeric column that was named as the label by mistake."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +45,6 @@ class Records:
         return Records(self.features[indices], self.labels[indices])
 
 
-def _no_columns() -> npt.NDArray[np.int64]:
-    return np.empty(0, dtype=np.int64)
-
-
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """A dataset.
@@ -71,7 +71,7 @@ class Dataset:
     kind: Literal["image", "tabular"]
     attributes: tuple[str, ...] = ()
     columns: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
-    column_of: npt.NDArray[np.int64] = field(default_factory=_no_columns)
+    column_of: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     categorical: frozenset[str] = frozenset()
     dropped: int = 0
 
@@ -112,3 +112,44 @@ def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
         classes=len(classes),
         columns={name: values[rows] for name, values in dataset.columns.items()},
     )
+
+
+def class_numbers(
+    values: npt.NDArray[Any], path: Path, label: str
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Return the class of each record, and the number of classes.
+
+    values: [N], the different ones of which, in order, are classes 0 and on.
+    Returns: int64 [N], and at least 2.
+    Raises InputError if there is one class, or there are too many.
+    """
+    classes, numbers = np.unique(values, return_inverse=True)
+    if len(classes) < 2:
+        raise InputError(
+            f"'{path}' has the same '{label}' for all {len(values)} records; name the labels' "
+            "column, or give data with two classes or more"
+        )
+    if len(classes) > MOST_CLASSES:
+        raise InputError(
+            f"'{label}' of '{path}' has {len(classes)} different values, more than "
+            f"{MOST_CLASSES} classes; name the labels' column, or group its values"
+        )
+    return numbers.astype(np.int64), len(classes)
+
+
+def finite(features: npt.NDArray[Any], path: Path) -> npt.NDArray[np.float32]:
+    """Return features as float32.
+
+    features: [N, ...].
+    Raises InputError if one is not a finite number.
+    """
+    with np.errstate(over="ignore"):
+        numbers = features.astype(np.float32)
+    wrong = ~np.isfinite(numbers)
+    if wrong.any():
+        row = int(np.argmax(wrong.reshape(len(wrong), -1).any(axis=1)))
+        raise InputError(
+            f"record {row} of '{path}' has a feature that is not a finite number in float32; "
+            "leave the record out, or fill it in"
+        )
+    return numbers

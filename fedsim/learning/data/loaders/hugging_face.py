@@ -1,7 +1,6 @@
 """A data set of Hugging Face from a local directory: pictures, lists of numbers, or a table."""
 
 import io
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,12 +34,19 @@ def own(source: Source) -> Dataset:
     """
     path = source.path
     files = _files(path)
-    with reading.damage(partial(_refusal, path)), arrow.limited(files):
+
+    def refusal(reason: str) -> InputError:
+        return InputError(f"'{path}' is damaged, or no data set of Hugging Face ({reason})")
+
+    with reading.damage(refusal), arrow.limited(files):
         found = _read(path, files)
         features, columns = _columns(source, found)
         values = _values(found, features, path, source.image_size) if features else None
     if values is None:
-        return _of_table(source, columns)
+        texts = [["" if value is None else str(value) for value in of] for of in columns.values()]
+        rows = [list(row) for row in zip(*texts, strict=True)]
+        table_columns, dropped = table.columns_of(columns, rows, path)
+        return table.encode(source.name, path, table_columns, source.label, source.exclude, dropped)
     arrays = {name: np.asarray(values) for name, values in columns.items()}
     return npz.of_arrays(source.name, path, values, arrays.pop(source.label), arrays)
 
@@ -80,7 +86,6 @@ def _columns(source: Source, found: "datasets.Dataset") -> tuple[str, dict[str, 
 
 
 def _files(path: Path) -> list[Path]:
-    """Return the files that are read. Raises InputError."""
     try:
         import datasets  # noqa: F401, PLC0415
         from PIL import Image  # noqa: F401, PLC0415  (nothing is imported in limited memory)
@@ -107,28 +112,22 @@ def _was_saved(path: Path) -> bool:
 
 
 def _read(path: Path, files: list[Path]) -> "datasets.Dataset":
-    """Return the one split, or that for training. Raises of `reading.DAMAGE`."""
+    """Return the one split, or that for training. Raises of `reading.DAMAGE`, or InputError."""
     import datasets  # noqa: PLC0415
     from pyarrow import concat_tables, parquet  # noqa: PLC0415
 
-    if _was_saved(path):
-        loaded = datasets.load_from_disk(str(path))
-        return _split(path, loaded) if isinstance(loaded, dict) else loaded
-    tables = [parquet.ParquetFile(file, pre_buffer=False) for file in files]
-    return datasets.Dataset(concat_tables([each.read(use_threads=False) for each in tables]))
-
-
-def _split(path: Path, splits: "datasets.DatasetDict") -> "datasets.Dataset":
-    if TRAIN not in splits and len(splits) > 1:
+    if not _was_saved(path):
+        tables = [parquet.ParquetFile(file, pre_buffer=False) for file in files]
+        return datasets.Dataset(concat_tables([each.read(use_threads=False) for each in tables]))
+    loaded = datasets.load_from_disk(str(path))
+    if not isinstance(loaded, dict):
+        return loaded
+    if TRAIN not in loaded and len(loaded) > 1:
         raise InputError(
-            f"'{path}' has the splits {', '.join(splits)} and none is called {TRAIN}; save the one "
+            f"'{path}' has the splits {', '.join(loaded)} and none is called {TRAIN}; save the one "
             "that is meant by itself"
         )
-    return splits[TRAIN] if TRAIN in splits else next(iter(splits.values()))
-
-
-def _refusal(path: Path, reason: str) -> InputError:
-    return InputError(f"'{path}' is damaged, or no data set of Hugging Face ({reason})")
+    return loaded[TRAIN] if TRAIN in loaded else next(iter(loaded.values()))
 
 
 def _is_scalar(kind: Any) -> bool:
@@ -181,18 +180,3 @@ def _picture(stored: Any, name: str, size: int) -> npt.NDArray[np.uint8]:
         image_folder.opened(io.BytesIO(stored["bytes"])) as picture,
     ):
         return image_folder.pixels(picture, name, size)
-
-
-def _of_table(source: Source, found: dict[str, list[Any]]) -> Dataset:
-    """Return the columns as of a file of comma-separated values. Raises InputError."""
-    texts = [["" if value is None else str(value) for value in found[name]] for name in found]
-    rows = [list(row) for row in zip(*texts, strict=True)]
-    whole = table.complete(rows)
-    if not whole:
-        raise InputError(f"no row of '{source.path}' is without missing values; give whole ones")
-    columns = {
-        name: np.asarray(values, dtype=np.str_)
-        for name, values in zip(found, zip(*whole, strict=True), strict=True)
-    }
-    dropped = len(rows) - len(whole)
-    return table.encode(source.name, source.path, columns, source.label, source.exclude, dropped)

@@ -8,9 +8,8 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.learning.data.loaders import originals
-from fedsim.learning.data.loaders.dataset import Dataset, Records
+from fedsim.learning.data.loaders.dataset import Dataset, Records, class_numbers
 from fedsim.learning.data.loaders.source import Source
-from fedsim.learning.data.loaders.validation import class_numbers
 
 TRAIN = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
 TEST = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -106,18 +105,10 @@ def read_idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
     The format: bytes 0, 0, 8 (uint8) and the number of dimensions; each dimension as a big-endian
     uint32; the data.
 
-    Args:
-        path: of the file, gzipped if it is named so.
-        dimensions: that it must have.
-
-    Returns:
-        uint8 of the shape that the file says.
-
-    Raises:
-        InputError: not all of it is as it says.
-
-    Source:
-        LeCun, The MNIST database.
+    path: of the file, gzipped if it is named so.
+    Returns: uint8 of the shape that the file says.
+    Raises InputError if not all of it is as it says.
+    Source: LeCun, The MNIST database.
     """
     content = originals.read(path)
     header = 4 + 4 * dimensions

@@ -8,9 +8,14 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.learning.data.loaders.dataset import GREY_OR_COLOUR, Dataset, Records
+from fedsim.learning.data.loaders.dataset import (
+    GREY_OR_COLOUR,
+    Dataset,
+    Records,
+    class_numbers,
+    finite,
+)
 from fedsim.learning.data.loaders.source import Source
-from fedsim.learning.data.loaders.validation import class_numbers, finite
 
 
 def own(source: Source) -> Dataset:
@@ -110,7 +115,6 @@ def numbered(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _images(values: npt.NDArray[Any], path: Path) -> npt.NDArray[np.float32]:
-    """Return images float32 [N, C, H, W] between 0 and 1."""
     if values.ndim == 3:
         values = values[:, None]
     elif values.shape[1] not in GREY_OR_COLOUR:

@@ -50,14 +50,12 @@ def find(
     raise InputError(f"{problem}; {advice}")
 
 
-def present(
-    source: Source, names: Sequence[str], folders: Sequence[str], endings: Sequence[str] = ENDINGS
-) -> bool:
+def present(source: Source, names: Sequence[str], folders: Sequence[str]) -> bool:
     """Return whether all files of some names are there, as `find` would find them.
 
     names: of the files, without endings.
     """
-    return None not in _look_up(source.path, names, folders, endings)
+    return None not in _look_up(source.path, names, folders, ENDINGS)
 
 
 def _look_up(

@@ -28,11 +28,8 @@ def purchase100(source: Source) -> Dataset:
     the same: features, and labels as numbers or one-hot. There is no published checksum; numbers of
     rows, products and clusters are compared.
 
-    Raises:
-        InputError: the file is missing or not the original.
-
-    Source:
-        Shokri et al., 2017.
+    Raises InputError if the file is missing or not the original.
+    Source: Shokri et al., 2017.
     """
     for name in FILES:
         if (source.path / name).is_file():

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.learning.data.loaders.dataset import Dataset, Records
-from fedsim.learning.data.loaders.validation import class_numbers
+from fedsim.learning.data.loaders.dataset import Dataset, Records, class_numbers
 
 MISSING = ("", "?", "na", "nan")
 """What stands for a missing value, in whichever case."""
@@ -68,9 +67,21 @@ def rows(text: str, path: Path) -> list[list[str]]:
     return found
 
 
-def complete(table: list[list[str]]) -> list[list[str]]:
-    """Return the rows in which no value is missing."""
-    return [row for row in table if not any(value.lower() in MISSING for value in row)]
+def columns_of(
+    names: Iterable[str], rows: list[list[str]], path: Path
+) -> tuple[dict[str, npt.NDArray[Any]], int]:
+    """Return the columns of text [N] by name, and how many rows had missing values.
+
+    Those rows are left out. Raises InputError if no row is without.
+    """
+    whole = [row for row in rows if not any(value.lower() in MISSING for value in row)]
+    if not whole:
+        raise InputError(f"no row of '{path}' is without missing values; give whole ones")
+    values = zip(*whole, strict=True)
+    columns = {
+        name: np.asarray(column, dtype=np.str_) for name, column in zip(names, values, strict=True)
+    }
+    return columns, len(rows) - len(whole)
 
 
 def typed(values: Iterable[str]) -> npt.NDArray[Any]:
@@ -81,16 +92,12 @@ def typed(values: Iterable[str]) -> npt.NDArray[Any]:
     """
     text = np.asarray(list(values), dtype=np.str_)
     different = set(text.tolist())
-    if not all(NUMBER.fullmatch(value) and not _too_long(value) for value in different):
+    whole = [match[1] for value in different if (match := WHOLE.fullmatch(value))]
+    # The length first: Python refuses to read thousands of digits.
+    too_long = any(len(d) > len(str(MOST_WHOLE)) or int(d) > MOST_WHOLE for d in whole)
+    if too_long or not all(NUMBER.fullmatch(value) for value in different):
         return text
-    whole = all(WHOLE.fullmatch(value) for value in different)
-    return text.astype(np.int64 if whole else np.float64)
-
-
-def _too_long(value: str) -> bool:
-    whole = WHOLE.fullmatch(value)
-    digits = whole[1] if whole else "0"
-    return len(digits) > len(str(MOST_WHOLE)) or int(digits) > MOST_WHOLE
+    return text.astype(np.int64 if len(whole) == len(different) else np.float64)
 
 
 def encode(

@@ -16,8 +16,8 @@ from fedsim.federation.client import client_ledger, training_node
 from fedsim.federation.runs import budget
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.model_training import ResumableDPSGD
 from fedsim.federation.server.plan import prepare
-from fedsim.federation.server.resumable import ResumableDPSGD
 from fedsim.report import model_card
 
 AUDITOR = 7777
@@ -97,12 +97,12 @@ def _command(*arguments: object) -> int:
 @pytest.fixture
 def one_adds_half(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the second client draw noise of half the standard deviation."""
-    really: Callable[..., torch.Tensor] = training_node._drawn
+    really: Callable[..., torch.Tensor] = training_node._noise
 
-    def drawn(config: Any, request: Any, partition: int, *others: Any) -> torch.Tensor:
-        return really(config, request, partition, *others) * (0.5 if partition == 1 else 1.0)
+    def drawn(received: Any, *others: Any) -> torch.Tensor:
+        return really(received, *others) * (0.5 if received.partition == 1 else 1.0)
 
-    monkeypatch.setattr(training_node, "_drawn", drawn)
+    monkeypatch.setattr(training_node, "_noise", drawn)
 
 
 @pytest.mark.slow
@@ -136,8 +136,8 @@ def test_the_honest_training_is_acquitted(
 def test_noise_that_an_honest_audit_would_have_seen_to_fall_short_is_seen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really: Callable[..., torch.Tensor] = training_node._drawn
-    monkeypatch.setattr(training_node, "_drawn", lambda *given: SEEN * really(*given))
+    really: Callable[..., torch.Tensor] = training_node._noise
+    monkeypatch.setattr(training_node, "_noise", lambda *given: SEEN * really(*given))
     _trained(tmp_path, {})
     status, report = _audit(tmp_path, capsys, "--claimed-epsilon", 99, "--claimed-delta", 0.001)
     assert status == 4

@@ -56,9 +56,8 @@ def test_a_client_compares_records_of_its_own_at_the_model_of_the_round(
     )
     client, trials = 1, range(2, 4)
     found = gradient_distances(
-        config.noise_seed,
+        config.game,
         config.audit.bayesian_pairs,
-        config.privacy.neighbouring,
         known,
         client,
         theta[2:],

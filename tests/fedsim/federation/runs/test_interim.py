@@ -9,7 +9,7 @@ from scipy.special import expit
 from adversaries.statistics import estimators
 from adversaries.statistics.design import Design
 from fedsim.config import Config
-from fedsim.federation.runs import interim
+from fedsim.federation.runs import precision
 
 
 def test_a_look_has_what_the_estimators_say_at_its_share_of_the_significance(
@@ -18,7 +18,7 @@ def test_a_look_has_what_the_estimators_say_at_its_share_of_the_significance(
     generator, config = np.random.default_rng(0), small()
     worlds, odds = np.arange(40) % 2 == 0, generator.normal(size=40)
     accuracies = [np.array([[0.0, 0.0], [0.5, 1.0]]), np.array([[0.0], [0.9]])]
-    found = interim.look(
+    found = precision.look(
         config.audit.confidence, config.trials.pairing, worlds, odds, accuracies, 3
     )
     expected = estimators.advantage(worlds, odds, 0.95, Design(share=1 / 12))
@@ -26,7 +26,7 @@ def test_a_look_has_what_the_estimators_say_at_its_share_of_the_significance(
     assert found["advantage_interval"] == [expected.interval.low, expected.interval.high]
     assert found["belief"] == expit(odds[worlds].max())
     assert found["accuracy"] == pytest.approx(0.8)
-    assert interim.look(
+    assert precision.look(
         config.audit.confidence, config.trials.pairing, worlds[:1], odds[:1], [], 1
     ).keys() == {"belief"}
 
@@ -45,7 +45,7 @@ def test_whoever_stops_at_the_worst_look_is_misled_as_rarely_as_stated(
         odds = generator.normal(size=240)
         looks = [(n, worlds[: 20 * n], odds[: 20 * n]) for n in range(1, 13)]
         ends = [
-            interim.look(config.audit.confidence, config.trials.pairing, w, o, [], n)[
+            precision.look(config.audit.confidence, config.trials.pairing, w, o, [], n)[
                 "advantage_interval"
             ]
             for n, w, o in looks
@@ -58,8 +58,8 @@ def test_whoever_stops_at_the_worst_look_is_misled_as_rarely_as_stated(
 
 
 def test_pac_noise_has_no_such_limits(small: Callable[..., Config]) -> None:
-    found = interim.limits(small().scheme, 1.0)
+    found = precision.limits(small().scheme, 1.0)
     assert 0 < found["rho_alpha"] < 1
     assert 0.5 < found["rho_beta"] < 1
     pac = {"privacy.noise": "pac", "privacy.mutual-information": 0.5, "privacy.rho-beta": 0.0}
-    assert interim.limits(small({**pac, "audit.mode": "oracle"}).scheme, 0.0) == {}
+    assert precision.limits(small({**pac, "audit.mode": "oracle"}).scheme, 0.0) == {}

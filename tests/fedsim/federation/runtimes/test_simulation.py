@@ -77,7 +77,7 @@ def test_clients_get_the_cores_and_the_fraction_of_a_gpu_that_they_are_given(
     config = from_run_config(
         {"federation.clients": 4, "run.client-cpus": 2, "run.client-gpus": asked}
     )
-    found = simulation.resources(config)
+    found = simulation.resources(config.run, config.federation.clients)
     assert found["num-supernodes"] == 4
     assert found["client-resources-num-cpus"] == 2
     assert found["client-resources-num-gpus"] == given

@@ -24,8 +24,8 @@ from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import CARD, Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import checkpoint
+from fedsim.federation.server.model_training import ResumableDPSGD
 from fedsim.federation.server.plan import prepare
-from fedsim.federation.server.resumable import ResumableDPSGD
 from fedsim.federation.server.strategy import DPSGD
 from fedsim.game import federation
 from fedsim.learning.data import distribution

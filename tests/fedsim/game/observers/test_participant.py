@@ -21,8 +21,8 @@ from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.game import client, federation
+from fedsim.game.known_round import KnownRound
 from fedsim.game.observers import participant
-from fedsim.game.observers.known_round import KnownRound
 from fedsim.game.observers.memory import Memory
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.accounting import PLD
@@ -198,7 +198,7 @@ def test_a_round_without_the_client_of_the_challenge_says_nothing(
     for missing in ((), (client,)):
         memory = Memory.empty(2)
         memory = participant.expect(
-            *(memory, KnownRound(config, known, game, theta, None), me, theta.double()),
+            *(memory, KnownRound(config.game, known, game, theta, None), me, theta.double()),
             missing=missing,
             unknown_shares=2 - len(missing),
         )

@@ -11,8 +11,8 @@ from torch import Tensor
 from fedsim.config import Config
 from fedsim.game import federation
 from fedsim.game.client import challenge_gradients
+from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms.step import Step
-from fedsim.game.observers.known_round import KnownRound
 from fedsim.game.observers.server_adversary import conclude
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training import models
@@ -30,7 +30,7 @@ def _concluded(config: Config, noise: float, theta: Tensor, message: Tensor) -> 
     target_client = int(known.client_of[RECORD])
     game = RoundGame(1, range(TRIALS), noise, target_client, RECORD, None)
     return conclude(
-        KnownRound(config, known, game, theta, None),
+        KnownRound(config.game, known, game, theta, None),
         clients if config.federation.trust is Trust.DISTRIBUTED else [target_client],
         torch.full((TRIALS,), noise, dtype=torch.float64),
         message,

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from fedsim.learning.data import load
-from fedsim.learning.data.cautions import cautions
+from fedsim.learning.data.distribution import cautions
 
 
 def test_identifiers_and_rows_with_gaps_are_named(tmp_path: Path) -> None:

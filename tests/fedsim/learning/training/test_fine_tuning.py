@@ -163,7 +163,14 @@ def test_a_saved_model_needs_neither_adapters_nor_the_file_that_it_started_from(
     theta = federation.initial_parameters(config.game, known, range(1))
     torch.testing.assert_close(known.logits(theta, features)[0], started(features))
     theta += 0.1
-    saved_model.write(tmp_path, config, known.model, known.split.dataset, theta[0])
+    saved_model.write(
+        tmp_path,
+        config.model,
+        config.data.public_schema,
+        known.model,
+        known.split.dataset,
+        theta[0],
+    )
     path.unlink()
     loaded = saved_model.load(tmp_path)
     assert saved_model.describe(tmp_path).network.lora_rank == 2

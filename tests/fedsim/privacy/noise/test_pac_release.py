@@ -273,9 +273,7 @@ def test_a_client_sums_every_candidate_as_if_it_were_alone(small: Make) -> None:
     config = small(HALVES | {"run.max-memory": "40MB"})
     known, parameters = federation.load(config), torch.randn(5, 650, generator=_generator())
     masks = client.candidate_masks(
-        config.candidates,
-        config.privacy.pac_prior,
-        config.run.seed,
+        config.game,
         known,
         0,
         None,
@@ -299,9 +297,7 @@ def test_the_pair_of_the_target_client_is_its_sum_in_either_world(
     parameters = torch.randn(4, 650, generator=_generator())
     where = (known, chosen.client, parameters)
     masks = client.candidate_masks(
-        config.candidates,
-        config.privacy.pac_prior,
-        config.run.seed,
+        config.game,
         known,
         chosen.client,
         chosen.record,

@@ -15,7 +15,7 @@ from fedsim.privacy.participation.sampling import groups, participation
 
 
 def test_at_rate_one_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(sampling, "key")
+    monkeypatch.delattr(sampling, "generator")
     assert participation(0, range(3), 1, 10, 1.0) is None
 
 

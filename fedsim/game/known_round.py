@@ -1,0 +1,47 @@
+"""A round as somebody sees it who knows D and D': what clients compute and adversaries expect."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedsim.config.objects import GameRules
+from fedsim.game.federation import Federation
+from fedsim.game.round_game import RoundGame
+
+
+@dataclass(frozen=True)
+class KnownRound:
+    """The model that was sent, and what its receiver knows of the round.
+
+    Attributes:
+        rules: what the game is played with.
+        federation: its data and model, as far as background knowledge covers them.
+        game: the round, its trials and the challenge.
+        parameters: float32 [T, P], the model as it was sent.
+        participation: bool [T, n], which records of D take part, or which clients where privacy is
+            a client's, None for all; an adversary does not look at the challenge's column.
+    """
+
+    rules: GameRules
+    federation: Federation
+    game: RoundGame
+    parameters: Tensor
+    participation: Tensor | None = None
+
+    @classmethod
+    def drawn(
+        cls, rules: GameRules, federation: Federation, game: RoundGame, parameters: Tensor
+    ) -> "KnownRound":
+        """Return the round with the coins of its first step."""
+        return cls(rules, federation, game, parameters, coins_of(rules, federation, game))
+
+
+def coins_of(rules: GameRules, known: Federation, game: RoundGame, step: int = 1) -> Tensor | None:
+    """Return which records of D, or which clients, take part in a local step of a round.
+
+    Returns: bool [T, n], or [T, m] of clients; None if all do.
+    """
+    streams, rule = rules.trials.streams(game.trials), rules.scheme.participation
+    drawn = rule.coins(streams, game.round, step, game.target_client, known.client_of)
+    return None if drawn is None else torch.from_numpy(drawn).to(known.device)
