@@ -186,7 +186,12 @@ def write(
         InputError: an address is none, for scripts read them; nodes would refuse the operator's own
             certificate; no wheel can be made of this fedsim; or the directory exists.
     """
-    _check_addresses(address, listen)
+    if not is_host(address):
+        raise InputError(f"the server's address {address!r} is no host name and no IPv4 address")
+    if not _is_address(listen):
+        raise InputError(
+            f"--listen {listen!r} is not an IP address, for example 0.0.0.0 for all interfaces"
+        )
     program = wheel.running()
     created = now or datetime.now(UTC)
     kit = Kit(
@@ -211,16 +216,6 @@ def write(
             write_file(place / "ca" / "ca.crt", authority.public)
         _write_machines(place, kit, pair, trusted, listen, program)
     return kit
-
-
-def _check_addresses(address: str, listen: str) -> None:
-    """Raise InputError for addresses that are none."""
-    if not is_host(address):
-        raise InputError(f"the server's address {address!r} is no host name and no IPv4 address")
-    if not _is_address(listen):
-        raise InputError(
-            f"--listen {listen!r} is not an IP address, for example 0.0.0.0 for all interfaces"
-        )
 
 
 @contextmanager
@@ -260,7 +255,20 @@ def _write_machines(
     """Write what is of all machines, and the folder of each."""
     write_instructions(directory, kit, program)
     values = _values(kit, program)
-    _write_server(directory / "server", pair, trusted, {**values, "LISTEN": listen})
+    place = directory / "server"
+    write_file(place / "server.key", pair.private)
+    write_file(place / "server.crt", pair.public)
+    write_file(place / "ca.crt", trusted)
+    superlink, known_by = certificates.loopback(certificates.AUTHORITY_DAYS)
+    write_file(place / "superlink.key", superlink.private)
+    write_file(place / "superlink.crt", superlink.public)
+    write_file(place / "superlink-ca.crt", known_by)
+    write_file(
+        place / "settings.env",
+        templates.fill(templates.SERVER_SETTINGS, {**values, "LISTEN": listen}),
+    )
+    example = configurations.path("deployment")
+    write_file(place / example.name, example.read_bytes())
     for index, machine in enumerate(kit.nodes):
         key = certificates.node_key()
         write_file(directory / "server" / "keys" / f"{machine}.pub", key.public + b"\n")
@@ -356,21 +364,6 @@ def _values(kit: Kit, program: wheel.Wheel) -> dict[str, str]:
         "SHA256": program.sha256,
         "COPIES": copies,
     }
-
-
-def _write_server(
-    place: Path, pair: certificates.Pair, trusted: bytes, values: Mapping[str, str]
-) -> None:
-    write_file(place / "server.key", pair.private)
-    write_file(place / "server.crt", pair.public)
-    write_file(place / "ca.crt", trusted)
-    superlink, known_by = certificates.loopback(certificates.AUTHORITY_DAYS)
-    write_file(place / "superlink.key", superlink.private)
-    write_file(place / "superlink.crt", superlink.public)
-    write_file(place / "superlink-ca.crt", known_by)
-    write_file(place / "settings.env", templates.fill(templates.SERVER_SETTINGS, values))
-    example = configurations.path("deployment")
-    write_file(place / example.name, example.read_bytes())
 
 
 def _write_node(

@@ -1,9 +1,10 @@
 """The audit of a Flower app: what it claims, what theory says of it, and what an attack proves."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,22 @@ import numpy.typing as npt
 
 import fedsim
 from adversaries.errors import InputError
-from adversaries.statistics import estimators, lower_bounds
+from adversaries.statistics import estimators, gaussian, lower_bounds
 from adversaries.statistics.estimators import Advantage
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound, significance
-from fedsim.audits.app import attack, power, training
+from fedsim.audits.app import attack, training
 from fedsim.audits.app import guarantee as theory
-from fedsim.audits.app.configuration import Configuration, claim_of
+from fedsim.audits.app.configuration import Configuration, Observation, claim_of
 from fedsim.audits.app.guarantee import Guarantee
 from fedsim.audits.app.measurement import App
+from fedsim.audits.app.process import opened
 from fedsim.audits.app.rules import findings
 from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.finding import Finding, alarms
-from fedsim.audits.judgement.judge import Evidence, Judgement, judge
+from fedsim.audits.judgement.judge import Evidence, Finding, Judgement, alarms, judge
 from fedsim.audits.judgement.report import Judged
+from fedsim.audits.run import detectable
 from fedsim.common.strict_json import strict_json
+from fedsim.config import Scalar
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
@@ -226,10 +229,10 @@ def audit(
     given = worlds, scores, delta, unlike
     seen_below = 0.0
     if vantage is Vantage.PARTICIPANT:
-        seen_below = power.by_watching(configuration.observation)
+        seen_below = by_watching(configuration.observation)
     if unlike is None:
         with_update = int(worlds.sum())
-        attacked = power.by_attack(guarantee, claim, with_update, worlds.size - with_update)
+        attacked = by_attack(guarantee, claim, with_update, worlds.size - with_update)
         seen_below = max(seen_below, attacked)
     shown, sure = _bounds(*given, confidence), _bounds(*given, ALARM_CONFIDENCE)
     return AppAudit(
@@ -309,3 +312,110 @@ def _not_normal(configuration: Configuration, guarantee: Guarantee | None) -> st
     if own or {*theory.realised_shares(seen, configuration.rounds)} != {1.0}:
         return "the noise is not the one that was configured, or is made by the app's own code"
     return None
+
+
+def by_watching(seen: Observation | None) -> float:
+    """Return the share of the configured noise below which its size would have been objected to.
+
+    In a round of the honest run, whose noise is measured on all parameters; 0 where it is not.
+    """
+    if seen is None or not seen.noise_ratios or seen.seeded:
+        return 0.0
+    tail = significance(ALARM_CONFIDENCE) / 2 / len(seen.noise_ratios)
+    return detectable.by_energy(seen.noise_coordinates, tail)
+
+
+def by_attack(
+    guarantee: Guarantee | None, claim: Claim | None, with_update: int, without: int
+) -> float:
+    """Return the share of the noise of theory below which the attack would have convicted.
+
+    By the Gaussian bound, one of two that judge together; 0 without a claim, and where theory does
+    not know the noise.
+    """
+    if guarantee is None or claim is None or claim.epsilon <= 0 or 0 in guarantee.on_models:
+        return 0.0
+    whole = claim.scope is Scope.RUN
+    rounds = guarantee.on_models if whole else (max(guarantee.on_models),)
+    signal = math.sqrt(sum(z**-2 for z in rounds))
+    limit = gaussian.mu_of_epsilon(claim.epsilon, claim.delta)
+    tail = significance(ALARM_CONFIDENCE) / 2
+    return detectable.by_separation(signal, limit, with_update, without, tail)
+
+
+ROUNDS_KEY = "num-server-rounds"
+"""The key under which Flower's own templates declare the number of rounds."""
+
+TRIALS = 300
+"""How often an app is run under attack, unless somebody says."""
+
+LONGEST_TIME = 1e6
+"""Seconds; a socket takes no time much longer, and nobody waits for it."""
+
+
+def audit_directory(
+    app: Path,
+    *,
+    trials: int = TRIALS,
+    rounds: int | None = None,
+    clients: int = 5,
+    run_config: Mapping[str, Scalar] | None = None,
+    claim: Claim | None = None,
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+    confidence: float = 0.95,
+    seed: int = 0,
+    time_limit: float = 3600.0,
+    show: Callable[[str], None] = lambda line: None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> AppAudit:
+    """Return the audit of the app in a directory.
+
+    The app's code runs in a process of its own, with the user's rights.
+
+    Args:
+        app: the directory of the app's pyproject.toml
+        rounds: its num-server-rounds; None for its own
+        run_config: keys of its run configuration that are to be otherwise
+        claim: what is claimed of it; None for what the app claims itself
+        neighbouring: a client sends its update or none, or another update
+        confidence: of every interval
+        seed: of every random number
+        time_limit: seconds that one run of it may take
+        show: is told each line that the app prints
+
+    Raises:
+        InputError: for options out of range or that contradict each other, and a directory that
+            holds no Flower app.
+        AppFailedError: if the app fails.
+    """
+    if clients < 2:
+        raise InputError(f"--clients {clients} is no federation; give at least 2")
+    if not time_limit > 0:
+        raise InputError(f"in {time_limit:g} s no app runs; give a longer time limit")
+    if time_limit > LONGEST_TIME:
+        raise InputError(
+            f"{time_limit:g} s is no limit; give a time limit of {LONGEST_TIME:.0f} s at most"
+        )
+    check(trials, confidence, seed)
+    overrides = _overrides(run_config or {}, rounds)
+    with opened(app, clients, overrides, time_limit, show) as audited:
+        return audit(
+            audited,
+            trials=trials,
+            seed=seed,
+            claim=claim,
+            neighbouring=neighbouring,
+            confidence=confidence,
+            progress=progress,
+        )
+
+
+def _overrides(run_config: Mapping[str, Scalar], rounds: int | None) -> dict[str, Scalar]:
+    """Return the run configuration with so many rounds. Raises InputError for less than one."""
+    overrides = dict(run_config)
+    if rounds is not None:
+        overrides[ROUNDS_KEY] = rounds
+    asked = overrides.get(ROUNDS_KEY, 1)
+    if isinstance(asked, int | float) and asked < 1:
+        raise InputError(f"in {asked} rounds nothing is released; give at least 1")
+    return overrides

@@ -22,14 +22,15 @@ from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp import RdpAccountant
 from flwr.serverapp.strategy import Strategy
 
-from fedsim.audits.app import introspection, rehearsal, training
+from fedsim.audits.app import introspection, scripted_reply, training
 from fedsim.audits.app.configuration import Statement, Training
 from fedsim.audits.app.loading import FlowerApp, Train, loaded, patched
 from fedsim.audits.app.measurement import Execution, Round, Script, Vector, direction
+from fedsim.audits.app.process import ORDER, REQUEST, Answer
 from fedsim.audits.app.scripted_reply import flat, flat_record, scripted
 from fedsim.audits.recorded import client_noise
-from fedsim.audits.sandbox import seeding
-from fedsim.audits.sandbox.errors import AppFailedError
+from fedsim.audits.sandbox import channel
+from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.config import Scalar
 from fedsim.federation.runtimes.inprocess import RUN_ID, SERVER_NODE, InProcessGrid
 
@@ -68,7 +69,7 @@ class AuditedApp:
         grid = _AuditGrid(self, recorder, self._app)
         context = Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(self._app.run_config))
         self._seed = seed
-        seeding.set_seeds(seed)
+        channel.set_seeds(seed)
         quiet = contextlib.redirect_stdout(io.StringIO() if script else sys.stderr)
         try:
             with _hooks(recorder, grid), quiet, _without_logs():
@@ -101,14 +102,19 @@ class AuditedApp:
         if script is None:
             if self._recorder.random is None:
                 again = self._seed + 1
-                answer = rehearsal.rehearsed(call_next, message, context, again)
+                answer = scripted_reply.rehearsed(call_next, message, context, again)
                 reply, self._recorder.random = answer
             else:
                 reply = call_next(message, context)
             if not reply.has_error():
                 self._templates[kind, partition] = copy.deepcopy(reply.content)
             return reply
-        template = self._template(kind, partition)
+        # A client that was not sampled in the honest run answers as another one did.
+        known = [of for of in self._templates if of[0] == kind]
+        if not known:
+            raise AppFailedError("no client replied in the honest run")
+        wanted = (kind, partition)
+        template = copy.deepcopy(self._templates[wanted if wanted in self._templates else known[0]])
         return Message(scripted(template, message, script, partition), reply_to=message)
 
     def remembered(self, message: Message, context: Context) -> Message | None:
@@ -131,14 +137,6 @@ class AuditedApp:
         kind = message.metadata.message_type
         if not kind.startswith("train") and not reply.has_error():
             self._templates[kind, _partition(context)] = copy.deepcopy(reply.content)
-
-    def _template(self, kind: str, partition: int) -> RecordDict:
-        # A client that was not sampled in the honest run answers as another one did.
-        known = [of for of in self._templates if of[0] == kind]
-        if not known:
-            raise AppFailedError("no client replied in the honest run")
-        wanted = (kind, partition)
-        return copy.deepcopy(self._templates[wanted if wanted in self._templates else known[0]])
 
 
 @contextlib.contextmanager
@@ -236,7 +234,13 @@ class _Recorder:
 
         def observed(server_round: int, replies: Iterable[Message]) -> Any:
             seen, self._replies = self._replies, {}
-            weights = self._weights(seen)
+            key = introspection.weighting_key(self._strategy) if self._strategy else ""
+            weights = {}
+            for partition, content in seen.items():
+                for metrics in content.metric_records.values():
+                    weight = metrics.get(key)
+                    if isinstance(weight, int | float):
+                        weights[partition] = float(weight)
             shifts = self._message(seen)
             before = float(getattr(wrapper, "clipping_norm", np.nan))
             result = aggregate(server_round, list(replies))
@@ -300,16 +304,6 @@ class _Recorder:
     def _replace(self, strategy: Strategy, aggregate_train: Any) -> None:
         self._replaced.append((strategy, strategy.__dict__.get("aggregate_train")))
         strategy.aggregate_train = aggregate_train  # type: ignore[method-assign]
-
-    def _weights(self, seen: dict[int, RecordDict]) -> dict[int, float]:
-        key = introspection.weighting_key(self._strategy) if self._strategy else ""
-        found = {}
-        for partition, content in seen.items():
-            for metrics in content.metric_records.values():
-                weight = metrics.get(key)
-                if isinstance(weight, int | float):
-                    found[partition] = float(weight)
-        return found
 
     def _message(self, seen: dict[int, RecordDict]) -> tuple[float, float]:
         if self.script is None or self.script.target not in seen:
@@ -405,3 +399,21 @@ def _without_logs() -> Iterator[None]:
         yield
     finally:
         log.setLevel(level)
+
+
+def main() -> None:
+    """Answer until nobody asks any more."""
+    channel.serve(_answers)
+
+
+def _answers(first: bytes, asked: Iterator[bytes]) -> Iterator[Answer]:
+    order = ORDER.validate_json(first, strict=True)
+    with opened(Path(order.directory), order.clients, order.overrides) as app:
+        yield Answer(name=app.name)
+        for each in asked:
+            request = REQUEST.validate_json(each, strict=True)
+            yield Answer(execution=app.execute(request.seed, request.script))
+
+
+if __name__ == "__main__":
+    main()

@@ -106,5 +106,5 @@ def opened(
         InputError: as `loading.loaded`.
         AppFailedError: loading takes too long, or ends the process.
     """
-    with started("fedsim.audits.app.worker", "app", time_limit, show) as channel:
+    with started("fedsim.audits.app.execution", "app", time_limit, show) as channel:
         yield AppProcess(Order(str(directory), clients, dict(overrides)), channel)

@@ -13,7 +13,7 @@ from fedsim.audits.app import guarantee as theory
 from fedsim.audits.app import training
 from fedsim.audits.app.configuration import Configuration, claim_of, local_claim
 from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.finding import Finding
+from fedsim.audits.judgement.judge import Finding
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.trust.model import Vantage
 

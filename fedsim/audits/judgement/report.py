@@ -7,8 +7,7 @@ from typing import Any
 
 from adversaries.statistics.intervals import LowerBound
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.judge import Judgement
-from fedsim.audits.judgement.verdict import Verdict
+from fedsim.audits.judgement.judge import Judgement, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)

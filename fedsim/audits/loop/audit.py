@@ -13,11 +13,9 @@ from adversaries.statistics import estimators, lower_bounds
 from adversaries.statistics.estimators import Advantage
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
-from fedsim.audits.app.audit import check
-from fedsim.audits.app.directory import LONGEST_TIME
+from fedsim.audits.app.audit import LONGEST_TIME, check
 from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.finding import Finding, alarms
-from fedsim.audits.judgement.judge import Evidence, Judgement, judge
+from fedsim.audits.judgement.judge import Evidence, Finding, Judgement, alarms, judge
 from fedsim.audits.judgement.report import Judged
 from fedsim.audits.loop import guarantee, scoring
 from fedsim.audits.loop.guarantee import Observation

@@ -152,5 +152,5 @@ def opened(order: Order, time_limit: float, show: Callable[[str], None]) -> Iter
         InputError: there is no such function or data.
         AppFailedError: loading takes too long, or ends the process.
     """
-    with started("fedsim.audits.loop.worker", "loop", time_limit, show) as channel:
+    with started("fedsim.audits.loop.running", "loop", time_limit, show) as channel:
         yield LoopProcess(order, channel)

@@ -7,7 +7,7 @@ function and one entry in `RULES`.
 import math
 from collections.abc import Callable
 
-from fedsim.audits.judgement.finding import Finding
+from fedsim.audits.judgement.judge import Finding
 from fedsim.audits.loop.guarantee import Observation
 
 
@@ -156,26 +156,22 @@ def _clipping(seen: Observation) -> Finding | None:
 def _adaptive(seen: Observation) -> Finding | None:
     """What is clipped at follows the data; the noise of Opacus's count pays for a part of it."""
     if not any(step.adaptive for step in seen.steps):
-        return _own_adaptive(seen)
+        if "clipping norm" not in seen.varied:
+            return None
+        return Finding(
+            "alarm",
+            "adaptive-clipping",
+            "the clipping norm of one and the same step is another in other runs: it follows the "
+            "data, and no accountant was told",
+            "fix the clipping norm or its schedule beforehand, or add noise to what it follows and "
+            "account for that",
+        )
     return Finding(
         "alarm",
         "adaptive-clipping",
         "the clipping norm follows the share of unclipped gradients, whose denominator, the true "
         "size of the batch, has no noise and is in no accountant",
         "divide by the expected size of a batch, or fix the clipping norm",
-    )
-
-
-def _own_adaptive(seen: Observation) -> Finding | None:
-    if "clipping norm" not in seen.varied:
-        return None
-    return Finding(
-        "alarm",
-        "adaptive-clipping",
-        "the clipping norm of one and the same step is another in other runs: it follows the "
-        "data, and no accountant was told",
-        "fix the clipping norm or its schedule beforehand, or add noise to what it follows and "
-        "account for that",
     )
 
 

@@ -6,7 +6,8 @@ the direction is, what is decided of other runs by it is valid.
 """
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.audits.loop import contract
-from fedsim.audits.loop.carried import carried
-from fedsim.audits.loop.contract import Function
+from fedsim.audits.loop.contract import Function, carried, loaded
 from fedsim.audits.loop.measurement import Features, Seen
 from fedsim.audits.loop.noise import NoiseSums, summed, total
+from fedsim.audits.loop.process import ORDER, REQUEST, Answer, Request
 from fedsim.audits.loop.watching import Watch, wrap
-from fedsim.audits.loop.worlds import Data, Pair
-from fedsim.audits.sandbox.errors import AppFailedError
-from fedsim.audits.sandbox.seeding import set_seeds
+from fedsim.audits.loop.worlds import Data, Pair, drawn, pairs
+from fedsim.audits.sandbox import channel
+from fedsim.audits.sandbox.channel import AppFailedError, set_seeds
+from fedsim.privacy.mechanism import Neighbouring
 
 Floats = npt.NDArray[np.float64]
 
@@ -231,3 +233,47 @@ class Trials:
                 found |= dict(zip(part, parts, strict=True))
         self.noise = total(noises)
         return [found[place] for place in range(len(worlds))]
+
+
+def main() -> None:
+    """Answer until nobody asks any more."""
+    channel.serve(answers)
+
+
+def answers(first: bytes, asked: Iterator[bytes]) -> Iterator[Answer]:
+    """Yield the answer to an order, then that to every request.
+
+    Args:
+        asked: requests, each a line of JSON.
+
+    Raises:
+        InputError: there is no such function or data.
+        AppFailedError: the loop fails.
+    """
+    order = ORDER.validate_json(first, strict=True)
+    # Opacus warns in every run of what a rule says once.
+    warnings.simplefilter("ignore")
+    function = loaded(order.function)
+    data = drawn(order.data, order.records, order.seed)
+    worlds = pairs(data, order.target, Neighbouring(order.neighbouring), order.seed)
+    loop = Loop(function, Watch())
+    trials = Trials(loop, worlds)
+    yield Answer(pairs=tuple(each.name for each in worlds), many=function.many)
+    for each in asked:
+        yield _answer(REQUEST.validate_json(each, strict=True), loop, trials, worlds)
+
+
+def _answer(request: Request, loop: Loop, trials: Trials, worlds: tuple[Pair, ...]) -> Answer:
+    if request.kind == "observe":
+        here = worlds[request.pair]
+        made = {"twin": here.twin, "stranger": here.stranger}.get(request.world)
+        data = getattr(here, request.world) if made is None else made()
+        return Answer(seen=tuple(loop.observed(data, seed) for seed in request.seeds))
+    if request.kind == "pilots":
+        return Answer(distance=trials.pilot(request.pair, request.seeds))
+    features = tuple(trials.features(request.pair, request.worlds, request.seeds))
+    return Answer(features=features, noise=trials.noise)
+
+
+if __name__ == "__main__":
+    main()

@@ -94,8 +94,13 @@ def measured(
     short = claim is not None and epsilon is not None and epsilon > claim
     if short and observation.noise_off is None:
         assert claim is not None
+        low, high = least, 1.0  # the shares of the noise between which epsilon is the claim
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            above = (guarantee.epsilon(observation, delta, middle) or math.inf) > claim
+            low, high = (middle, high) if above else (low, middle)
         needed = noise.freedom_for(
-            _share(observation, delta, claim, least),
+            high,
             tail / len(sums.sizes),
             (1 - noise.POWER) / len(sums.sizes),
         )
@@ -110,17 +115,6 @@ def measured(
         runs=round(runs),
         runs_more=math.ceil(more) if math.isfinite(more) else math.inf,
     )
-
-
-def _share(observation: Observation, delta: float, claim: float, least: float) -> float:
-    """Return the share of the configured noise at which epsilon is the claim; 1 if none below."""
-    low, high = least, 1.0
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        above = (guarantee.epsilon(observation, delta, middle) or math.inf) > claim
-        low, high = (middle, high) if above else (low, middle)
-    # The last of the interval is not told apart from all of the noise.
-    return high if high < 1 else 1.0
 
 
 def not_judged(

@@ -85,7 +85,7 @@ def report(
             name: LowerBound(**asdict(bound))
             for name, bound in _bounds(kind, mine, guesses, delta, confidence).items()
         },
-        estimate=_estimate(mine, delta, confidence),
+        estimate=estimators.client_canary_estimate(*mine, delta, confidence),
         spread={
             name: _spread(there, limit)
             for name, found in everybody.items()
@@ -106,10 +106,6 @@ def leading(kind: str) -> str:
     that the trade-off curve is Gaussian, and orthogonal canaries do not interfere.
     """
     return "order" if one_run.KINDS[kind].orthogonal else "f_dp"
-
-
-def _estimate(mine: Mine, delta: float, confidence: float) -> estimators.CanaryEstimate:
-    return estimators.client_canary_estimate(*mine, delta, confidence)
 
 
 def canary_mu(releases: Releases) -> float:

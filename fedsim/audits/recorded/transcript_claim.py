@@ -15,10 +15,9 @@ from typing import Any
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement import judge as judgement
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.finding import Finding
-from fedsim.audits.judgement.judge import Evidence
+from fedsim.audits.judgement.judge import Evidence, Finding
 from fedsim.audits.recorded.client_noise import Reported
-from fedsim.audits.recorded.noise_shape import ALIKE
+from fedsim.audits.recorded.noise_level import ALIKE
 from fedsim.audits.recorded.transcript_findings import Measured
 from fedsim.federation.transcripts.records import UNITS
 

@@ -10,7 +10,8 @@ from adversaries.statistics.agreement import Comparison
 from adversaries.statistics.design import Design
 from adversaries.statistics.estimators import Advantage
 from adversaries.statistics.trials import Bools, Floats
-from fedsim.audits.measurements import bounds_audit, membership_audit, prediction
+from fedsim.audits.measurements import membership_audit, prediction
+from fedsim.audits.measurements.bounds_audit import BoundsAudit
 from fedsim.audits.results.theory import Prediction
 from fedsim.audits.run import cautions, guarantee
 from fedsim.audits.run.guarantee import Guarantee
@@ -148,7 +149,12 @@ class AuditedRun:
     @cached_property
     def comparisons(self) -> list[Comparison]:
         """What trusts the claimed noise beside what does not."""
-        return bounds_audit.comparisons_of(self.config, self.prediction, self.transcript)
+        return self.proven.comparisons(self.prediction)
+
+    @cached_property
+    def proven(self) -> BoundsAudit:
+        """What the trials prove of epsilon at the configured vantage."""
+        return BoundsAudit(self.config, self.mechanism, self.transcript, self.delta)
 
     @cached_property
     def advantage(self) -> Advantage:

@@ -16,7 +16,6 @@ from adversaries.statistics.forecast import trial_mu
 from adversaries.statistics.gaussian_bounds import gaussian_bound, lessened
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.lower_bounds import clopper_pearson_bound, clopper_pearson_split
-from fedsim.audits.measurements import bounds_audit
 from fedsim.audits.measurements.check import Check
 from fedsim.audits.results import measured
 from fedsim.audits.results.measured import Crafted
@@ -63,8 +62,8 @@ def measure(run: AuditedRun) -> Crafted | None:
                 copies,
                 delta,
                 confidence,
-                not_normal=bounds_audit.not_normal(config, run.transcript),
-                not_gaussian=bounds_audit.refused(config).get("mu_gdp"),
+                not_normal=run.proven.not_normal,
+                not_gaussian=run.proven.refused.get("mu_gdp"),
                 played=run.played,
             ).items()
         },

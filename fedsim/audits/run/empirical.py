@@ -39,9 +39,9 @@ def measure(run: AuditedRun) -> Empirical:
     loss = run.final - logit(config.audit.prior)
     level = run.played.level(run.confidence)
     exceeded = estimators.delta_prime(worlds, loss, run.bounds.epsilon, level)
-    mechanism, transcript = run.mechanism, run.transcript
-    proven = bounds_audit.bounds_of(config, mechanism, transcript, run.delta, run.confidence)
-    norms = transcript["sensitivities"]
+    proven = run.proven.bounds(run.confidence)
+    norms = run.transcript["sensitivities"]
+    low, median, high = np.quantile(norms, (0.05, 0.5, 0.95), axis=0).tolist()
     return Empirical(
         advantage=advantage.point,
         advantage_interval=advantage_interval(run),
@@ -60,13 +60,15 @@ def measure(run: AuditedRun) -> Empirical:
         ),
         **bounds_audit.report(
             proven,
-            bounds_audit.chances_of(config, mechanism, transcript, proven),
+            run.proven.chances(proven),
             run.comparisons,
-            bounds_audit.profile_of(config, mechanism, transcript, run.confidence),
+            run.proven.profile(run.confidence),
         ),
         sensitivity_rms=float(np.sqrt(np.mean(norms**2))),
         sensitivity_max=float(norms.max()),
-        sensitivity_by_round=_by_round(norms),
+        sensitivity_by_round=SensitivityByRound(
+            np.sqrt(np.mean(norms**2, axis=0)).tolist(), low, median, high
+        ),
         sensitivity_note=SENSITIVITY_NOTE,
         sensitivity_bound=_sensitivity_bound(run),
     )
@@ -132,12 +134,6 @@ def _by_client(transcript: Arrays) -> ByClient | None:
         weighted=(accuracies * transcript["client_weights"]).sum(1).tolist(),
         own_models=None if own is None else _series(own),
     )
-
-
-def _by_round(norms: npt.NDArray[np.float64]) -> SensitivityByRound:
-    """Return what local sensitivities [T, k] were over the trials of each round."""
-    low, median, high = np.quantile(norms, (0.05, 0.5, 0.95), axis=0).tolist()
-    return SensitivityByRound(np.sqrt(np.mean(norms**2, axis=0)).tolist(), low, median, high)
 
 
 def _sensitivity_bound(run: AuditedRun) -> float | None:

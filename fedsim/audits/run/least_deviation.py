@@ -11,7 +11,7 @@ from adversaries.statistics import forecast, gaussian
 from adversaries.statistics.gaussian_bounds import LARGEST_SHARE, mixed_share
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.trials import Floats
-from fedsim.audits.measurements import bounds_audit, vantage_report
+from fedsim.audits.measurements import vantage_report
 from fedsim.audits.results.measured import AtVantage
 from fedsim.audits.results.report import Report
 from fedsim.audits.run import detectable
@@ -58,7 +58,7 @@ def _shares(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -
     trial_mu = forecast.trial_mu(seen["sensitivities"], seen["noise_stds"])
     least = float(trial_mu.min())
     yield detectable.by_wins(least, row.rho_alpha, run.trials, error / 2)
-    if configured and bounds_audit.not_normal(run.config, run.transcript) is None:
+    if configured and run.proven.not_normal is None:
         yield _by_separation(run, row.epsilon, trial_mu, error)
 
 

@@ -6,7 +6,6 @@ is none, and a report leaves these values out: an adversary that was right has n
 
 from dataclasses import replace
 
-from fedsim.audits.results.measured import VantageEmpirical
 from fedsim.audits.results.report import Report
 
 CAUTION = (
@@ -38,20 +37,20 @@ def without_rates(report: Report) -> Report:
             epsilon=replace(report.empirical.epsilon, advantage=None),
         ),
         vantages={
-            name: replace(row, empirical=row.empirical and _without(row.empirical))
+            name: replace(
+                row,
+                empirical=row.empirical
+                and replace(
+                    row.empirical,
+                    advantage=None,
+                    advantage_interval=None,
+                    standard_error=None,
+                    delta_prime=None,
+                    within_bound=None,
+                    near_prediction=None,
+                ),
+            )
             for name, row in report.vantages.items()
         },
         pac=replace(report.pac, success=None),
-    )
-
-
-def _without(measured: VantageEmpirical) -> VantageEmpirical:
-    return replace(
-        measured,
-        advantage=None,
-        advantage_interval=None,
-        standard_error=None,
-        delta_prime=None,
-        within_bound=None,
-        near_prediction=None,
     )

@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
-from fedsim.audits.judgement.verdict import stated
+from fedsim.audits.judgement.judge import stated
 from fedsim.audits.recorded.transcript_release import worst
 from fedsim.audits.results import verdict_states as states
 from fedsim.audits.results.verdict_states import StateWords

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.audits.app import worker
+from fedsim.audits.app import execution
 from fedsim.audits.app.process import opened
-from fedsim.audits.sandbox.errors import AppFailedError
+from fedsim.audits.sandbox.channel import AppFailedError
 
 APP = Path(__file__).parents[3] / "apps" / "dp_app"
 
@@ -102,4 +102,4 @@ def test_a_process_that_nobody_asks_anything_ends_quietly(monkeypatch: pytest.Mo
     ours, theirs = socket.socketpair()
     ours.close()
     monkeypatch.setattr(sys, "argv", ["worker", str(theirs.detach())])
-    worker.main()
+    execution.main()
