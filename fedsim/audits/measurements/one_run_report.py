@@ -13,7 +13,7 @@ from adversaries.statistics.order_statistics import order_bound, order_bounds
 from fedsim.audits.measurements.check import Check
 from fedsim.audits.results.measured import LowerBound
 from fedsim.audits.results.one_run import CanaryScores, OneRun, Spread
-from fedsim.config import Config
+from fedsim.config.objects import GameRules
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game import one_run
 from fedsim.privacy.accounting import PLD
@@ -41,7 +41,7 @@ NOTE = (
 
 
 def report(
-    config: Config, transcript: Arrays, releases: Releases, delta: float, confidence: float
+    game: GameRules, transcript: Arrays, releases: Releases, delta: float, confidence: float
 ) -> OneRun | None:
     """Return the `one_run` of report.json; None where no canaries were planted.
 
@@ -56,8 +56,8 @@ def report(
     scores, coins = transcript.get("canary_scores"), transcript.get("canaries_included")
     if scores is None or coins is None:
         return None
-    guesses, mine = config.canaries.guesses, (coins[HEADLINE], scores[HEADLINE])
-    kind = config.canaries.kind
+    guesses, mine = game.canaries.guesses, (coins[HEADLINE], scores[HEADLINE])
+    kind = game.canaries.kind
     mu = canary_mu(releases)
     limit = gaussian.epsilon(mu, delta) if math.isfinite(mu) else math.inf
     everybody = {
@@ -69,10 +69,10 @@ def report(
     everybody["estimate"] = estimators.client_canary_estimates(coins, scores, delta)
     return OneRun(
         kind=kind,
-        known_data=config.canaries.known_data,
-        unit=config.privacy.unit,
-        count=config.canaries.count,
-        clients=sorted(set(one_run.hosts(config.game).tolist())),
+        known_data=game.canaries.known_data,
+        unit=game.scheme.privacy.unit,
+        count=game.canaries.count,
+        clients=sorted(set(one_run.hosts(game).tolist())),
         included=int(mine[0].sum()),
         trials=len(scores),
         headline_trial=HEADLINE,

@@ -22,7 +22,7 @@ from fedsim.audits.results.residuals import (
     ScaleTest,
     ShapeTest,
 )
-from fedsim.config import Config
+from fedsim.config.objects import Scheme
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.runs.run_transcript import RESIDUALS
 from fedsim.game.mechanisms.vantages import suffix
@@ -49,7 +49,7 @@ SHARED = "rounds share their noise, as with a seed that is used again"
 
 
 def report(
-    config: Config, transcript: Arrays, confidence: float, played: Design = INDEPENDENT
+    scheme: Scheme, transcript: Arrays, confidence: float, played: Design = INDEPENDENT
 ) -> Residuals | None:
     """Return the tests of a run's residuals; None where the adversary formed none.
 
@@ -62,12 +62,12 @@ def report(
         confidence: of every interval and bound, in (0, 1).
         played: how the trials were drawn, and how often they were analysed.
     """
-    ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
+    ending = suffix(Vantage.PARTICIPANT, scheme.federation.vantage)
     # `run_transcript` refuses one that lacks an array of an adversary who forms them.
     if any(f"residual_{name}{ending}" not in transcript for name in RESIDUALS):
         return None
     # Of two trials with the same noise, one says it all.
-    apart = slice(None, None, 2 if config.trials.pairing == "common" else 1)
+    apart = slice(None, None, 2 if played.common else 1)
     seen = {name: transcript[f"residual_{name}{ending}"][apart] for name in RESIDUALS}
     shapes = transcript.get(f"residual_shapes{ending}")
     level = played.level(confidence)
@@ -82,11 +82,11 @@ def report(
     factor = 1 + float((seen["scales"] * seen["signals"]).sum()) / power if power else None
     shape = None if shapes is None else residuals.shape_test(shapes[apart], seen["freedoms"])
     sampled = None
-    if config.training.sampling_rate < 1:
+    if scheme.training.sampling_rate < 1:
         sampled = residuals.sampling_test(
             transcript[f"batch_sizes{ending}"][apart],
-            config.data.records - 1,
-            config.training.sampling_rate,
+            scheme.records - 1,
+            scheme.training.sampling_rate,
         )
     return Residuals(
         noise=_noise(noise),
