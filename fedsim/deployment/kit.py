@@ -30,7 +30,7 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim.common import configurations, private_files, reading
 from fedsim.deployment import certificates, readme, services, templates, wheel
-from fedsim.deployment.own_certificate import Own, own_pair
+from fedsim.deployment.certificates import Own, own_pair
 
 FORMAT = 2
 CONNECTION = "federation"
@@ -135,7 +135,6 @@ def folder(directory: Path, machine: str) -> Path:
     """Return the absolute path of a machine's folder.
 
     Args:
-        directory: of the whole kit, or the machine's own.
         machine: its name, "server", "client-K" or "auditor".
 
     Raises:
@@ -285,11 +284,7 @@ def write_instructions(directory: Path, kit: Kit, program: wheel.Wheel) -> None:
 
 
 def write_program(place: Path, kit: Kit, machine: str, program: wheel.Wheel) -> None:
-    """Write what of a machine's folder is the program's: the wheel, and what starts it.
-
-    Args:
-        place: the machine's folder.
-    """
+    """Write what of a machine's folder is the program's: the wheel, and what starts it."""
     _write_manifest(place, replace(kit, machine=machine))
     write_file(place / program.name, program.content)
     for name, text in services.files(machine, _values(kit, program)).items():
@@ -300,9 +295,6 @@ def connect_flower(server: Path, superlink_port: int) -> None:
     """Write the connection to the SuperLink into the server's Flower home.
 
     Flower wants an absolute path of the certificate, which the folder gets where it is used.
-
-    Args:
-        server: the server's folder.
     """
     connection = {
         "address": f"127.0.0.1:{superlink_port}",

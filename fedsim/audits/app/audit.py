@@ -13,20 +13,18 @@ import numpy.typing as npt
 import fedsim
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian, lower_bounds
-from adversaries.statistics.estimators import Advantage
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound, significance
 from fedsim.audits.app import attack, training
 from fedsim.audits.app import guarantee as theory
 from fedsim.audits.app.configuration import Configuration, Observation, claim_of
 from fedsim.audits.app.guarantee import Guarantee
-from fedsim.audits.app.measurement import App
-from fedsim.audits.app.process import opened
+from fedsim.audits.app.process import App, AppProcess, Order
 from fedsim.audits.app.rules import findings
 from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.judge import Evidence, Finding, Judgement, alarms, judge
-from fedsim.audits.judgement.report import Judged
+from fedsim.audits.judgement.judge import Evidence, Judgement, judge
+from fedsim.audits.judgement.report import Judged, largest
 from fedsim.audits.run import detectable
-from fedsim.common.strict_json import strict_json
+from fedsim.audits.sandbox.channel import started
 from fedsim.config import Scalar
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
@@ -52,58 +50,32 @@ OWN_NOISE = (
 """Why a claim is not judged that theory supports only if the app's own noise is what it seems."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AppAudit(Judged):
     """The outcome.
 
     Attributes:
         app: its project name.
         configuration: what its strategy and mods say, with what the honest run showed.
-        claim: given, else the app's own; None where nobody claims anything.
         guarantee: true noise of every round by theory, None where theory cannot tell.
         vantage: whom the claim, else the noise, protects against.
         neighbouring: what the target sends in the world without its update.
-        delta: at which every epsilon is stated: the claim's, else `ASSUMED`.
         scope: of every epsilon: the whole run, or its least private round.
-        epsilon: by theory, inf without noise; None where theory cannot tell.
         predicted_advantage: of this attack by theory, 0 to 1; None where theory cannot tell.
-        advantage: as measured, true less false positive rate, with its interval.
-        lower_bounds: on epsilon by the names of `BOUNDS`, each at the confidence
-            (1 + confidence)/2, so that both hold at once.
-        proven: the largest of those at (1 + ALARM_CONFIDENCE)/2 each, which alone convicts.
-        confidence: of what is shown, in (0, 1); verdicts need `ALARM_CONFIDENCE`.
-        findings: what the rules object to, in their order.
-        trials: scored runs, in half of which the update was sent.
         clients: how many the app was run with, sampled or not.
-        seed: of worlds, direction and the app's own randomness.
         seen_below: the audit would have seen, with 95 %, noise below this share of what is
             configured; 0 where no shortfall can be named.
     """
 
     app: str
     configuration: Configuration
-    claim: Claim | None
     guarantee: Guarantee | None
     vantage: Vantage
     neighbouring: Neighbouring
-    delta: float
     scope: Scope
-    epsilon: float | None
     predicted_advantage: float | None
-    advantage: Advantage
-    lower_bounds: dict[str, LowerBound]
-    proven: LowerBound
-    confidence: float
-    findings: tuple[Finding, ...]
-    trials: int
     clients: int
-    seed: int
     seen_below: float
-
-    @property
-    def lower_bound(self) -> LowerBound:
-        """The largest lower bound; it holds with `confidence`, as both do."""
-        return _largest(self.lower_bounds)
 
     @property
     def noise_off(self) -> bool:
@@ -145,47 +117,28 @@ class AppAudit(Judged):
         return self.vantage is Vantage.PARTICIPANT and central is not None and central.own_noise
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""
-        document = {
-            "kind": "app audit",
-            "app": self.app,
-            "verdict": self.verdict.value,
-            "reasons": self.reasons,
-            "claim": None if self.claim is None else asdict(self.claim),
-            "judged": {
+        theory = {
+            "epsilon_of_run": self.epsilon_of_run,
+            "noise_as_measured": self.noise_off,
+            "noise_multipliers": self.guarantee and self.guarantee.multipliers,
+            "advantage": self.predicted_advantage,
+        }
+        return self._document(
+            "app audit",
+            theory,
+            {"seen_below": self.seen_below},
+            app=self.app,
+            judged={
                 "delta": self.delta,
                 "scope": self.scope.value,
                 "training_unseen": bool(self.training_unseen),
             },
-            "theory": {
-                "known": self.epsilon is not None,
-                "epsilon": self.epsilon,
-                "infinite": self.epsilon is not None and math.isinf(self.epsilon),
-                "epsilon_of_run": self.epsilon_of_run,
-                "noise_as_measured": self.noise_off,
-                "noise_multipliers": self.guarantee and self.guarantee.multipliers,
-                "advantage": self.predicted_advantage,
-            },
-            "measured": {
-                "advantage": asdict(self.advantage),
-                "epsilon_lower_bound": self.lower_bound.epsilon,
-                "proven": {"epsilon": self.proven.epsilon, "confidence": ALARM_CONFIDENCE},
-                "contradicts_theory": self.contradictory,
-                "seen_below": self.seen_below,
-                "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
-            },
-            "findings": [finding.as_json() for finding in self.findings],
-            "alarms": alarms(self.findings),
-            "configuration": asdict(self.configuration),
-            "vantage": self.vantage.value,
-            "neighbouring": self.neighbouring.value,
-            "confidence": self.confidence,
-            "trials": self.trials,
-            "clients": self.clients,
-            "seed": self.seed,
-            "versions": {"fedsim": fedsim.__version__, "flwr": version("flwr")},
-        }
-        return strict_json(document)
+            configuration=asdict(self.configuration),
+            vantage=self.vantage.value,
+            neighbouring=self.neighbouring.value,
+            clients=self.clients,
+            versions={"fedsim": fedsim.__version__, "flwr": version("flwr")},
+        )
 
 
 def audit(
@@ -203,14 +156,7 @@ def audit(
     Args:
         audited: the app; it is run once honestly, once as a probe, and for every trial and pilot.
         trials: at least `LEAST_TRIALS`.
-        seed: of worlds, directions and the app's own randomness.
-        claim: what is judged; None for what the app claims itself.
-        neighbouring: what the target sends in the world without its update.
         confidence: in (0, 1), of the intervals and lower bounds that are shown.
-
-    Raises:
-        InputError: too few trials, or an impossible confidence.
-        AppFailedError: the app fails.
     """
     check(trials, confidence, seed)
     configuration = attack.observe(audited, seed, ALARM_CONFIDENCE)
@@ -248,7 +194,7 @@ def audit(
         predicted_advantage=foretold,
         advantage=estimators.advantage(worlds, scores, confidence),
         lower_bounds=shown,
-        proven=_largest(sure),
+        proven=largest(sure),
         confidence=confidence,
         findings=tuple(findings(configuration, neighbouring, claim)),
         trials=trials,
@@ -265,9 +211,6 @@ def check(trials: int, confidence: float, seed: int) -> None:
         trials: scored runs of the app, at least `LEAST_TRIALS`.
         confidence: in (0, 1).
         seed: in [0, 2^64).
-
-    Raises:
-        InputError: one of them is out of range.
     """
     significance(confidence)
     if trials < LEAST_TRIALS:
@@ -291,10 +234,6 @@ def _bounds(
     kind = kinds.OTHER if reason else kinds.GAUSSIAN
     each = (1 + level) / 2
     return lower_bounds.lower_bounds(worlds, scores, delta, each, kind, reason, names=BOUNDS)
-
-
-def _largest(bounds: dict[str, LowerBound]) -> LowerBound:
-    return max(bounds.values(), key=lambda bound: bound.epsilon)
 
 
 def _not_normal(configuration: Configuration, guarantee: Guarantee | None) -> str | None:
@@ -373,20 +312,13 @@ def audit_directory(
     The app's code runs in a process of its own, with the user's rights.
 
     Args:
-        app: the directory of the app's pyproject.toml
         rounds: its num-server-rounds; None for its own
-        run_config: keys of its run configuration that are to be otherwise
         claim: what is claimed of it; None for what the app claims itself
-        neighbouring: a client sends its update or none, or another update
-        confidence: of every interval
-        seed: of every random number
         time_limit: seconds that one run of it may take
-        show: is told each line that the app prints
 
     Raises:
         InputError: for options out of range or that contradict each other, and a directory that
             holds no Flower app.
-        AppFailedError: if the app fails.
     """
     if clients < 2:
         raise InputError(f"--clients {clients} is no federation; give at least 2")
@@ -398,9 +330,10 @@ def audit_directory(
         )
     check(trials, confidence, seed)
     overrides = _overrides(run_config or {}, rounds)
-    with opened(app, clients, overrides, time_limit, show) as audited:
+    order = Order(str(app), clients, overrides)
+    with started("fedsim.audits.app.execution", "app", time_limit, show) as channel:
         return audit(
-            audited,
+            AppProcess(order, channel),
             trials=trials,
             seed=seed,
             claim=claim,

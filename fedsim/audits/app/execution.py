@@ -25,8 +25,16 @@ from flwr.serverapp.strategy import Strategy
 from fedsim.audits.app import introspection, scripted_reply, training
 from fedsim.audits.app.configuration import Statement, Training
 from fedsim.audits.app.loading import FlowerApp, Train, loaded, patched
-from fedsim.audits.app.measurement import Execution, Round, Script, Vector, direction
-from fedsim.audits.app.process import ORDER, REQUEST, Answer
+from fedsim.audits.app.process import (
+    ORDER,
+    REQUEST,
+    Answer,
+    Execution,
+    Round,
+    Script,
+    Vector,
+    direction,
+)
 from fedsim.audits.app.scripted_reply import flat, flat_record, scripted
 from fedsim.audits.recorded import client_noise
 from fedsim.audits.sandbox import channel
@@ -86,11 +94,6 @@ class AuditedApp:
     def train(self, message: Message, context: Context, call_next: Train) -> Message:
         """Return the answer to a message next to the app's train function (a Flower mod).
 
-        Args:
-            message: holds the model of the round, if it asks for training.
-            context: of the client, whose partition decides what a script has it send.
-            call_next: the app's own train function, which a script leaves out.
-
         Raises:
             AppFailedError: a script is run, and no client replied in the honest run.
         """
@@ -122,7 +125,6 @@ class AuditedApp:
 
         Args:
             message: of which the type alone counts: metrics need not be those of this model.
-            context: of the client, whose own reply it must be.
         """
         content = self._templates.get((message.metadata.message_type, _partition(context)))
         return None if content is None else Message(copy.deepcopy(content), reply_to=message)
@@ -144,12 +146,7 @@ def opened(directory: Path, clients: int, overrides: dict[str, Scalar]) -> Itera
     """Load the app in a directory, and yield it ready to run; its modules are forgotten in the end.
 
     Args:
-        directory: of the app's pyproject.toml.
-        clients: nodes of the federation, each of which has a partition.
         overrides: of the app's run configuration, by dotted key.
-
-    Raises:
-        InputError: as `loading.loaded`.
     """
     audited = AuditedApp(clients)
     with loaded(directory, overrides, audited.train) as app:
@@ -401,12 +398,8 @@ def _without_logs() -> Iterator[None]:
         log.setLevel(level)
 
 
-def main() -> None:
-    """Answer until nobody asks any more."""
-    channel.serve(_answers)
-
-
-def _answers(first: bytes, asked: Iterator[bytes]) -> Iterator[Answer]:
+def answers(first: bytes, asked: Iterator[bytes]) -> Iterator[Answer]:
+    """Yield the answer to an order, then that to every request, each a line of JSON."""
     order = ORDER.validate_json(first, strict=True)
     with opened(Path(order.directory), order.clients, order.overrides) as app:
         yield Answer(name=app.name)
@@ -416,4 +409,4 @@ def _answers(first: bytes, asked: Iterator[bytes]) -> Iterator[Answer]:
 
 
 if __name__ == "__main__":
-    main()
+    channel.serve(answers)

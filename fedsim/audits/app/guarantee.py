@@ -61,7 +61,6 @@ class Guarantee:
 
         Args:
             delta: in (0, 1).
-            scope: of the whole run, or of its least private round.
         """
         return PLD.epsilon(self.mechanism(scope), delta)
 
@@ -80,7 +79,6 @@ def vantage_of(configuration: Configuration, claim: Claim | None = None) -> Vant
     server, who sees every message.
 
     Args:
-        configuration: whose noise decides where no claim does.
         claim: None, or one without a vantage, leaves it to the noise.
     """
     if claim is not None and claim.vantage is not None:
@@ -101,7 +99,6 @@ def guarantee(
     whatever the server makes of a noisy message tells no more than the message does.
 
     Args:
-        configuration: with or without what a run showed.
         vantage: None for that of `vantage_of`.
     """
     vantage = vantage or vantage_of(configuration)
@@ -159,7 +156,6 @@ def share(central: CentralNoise, seen: Observation | None, round: int) -> float:
     huge one among the others: almost 1.
 
     Args:
-        central: the noise, for the number that it divides by where nothing was observed.
         seen: replies and weights of the honest run; None before it.
         round: its place, from 0; beyond the observed rounds the last stands.
     """

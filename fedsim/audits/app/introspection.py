@@ -95,11 +95,6 @@ def configuration_findings(
     """Return what the rules object to in a strategy and its clients' mods, before anything runs.
 
     Only what can be read is judged: what clients really send is not known yet.
-
-    Args:
-        mods: as given to `app.train(mods=...)`, outermost first.
-        claim: what the run is said to guarantee; None for what LocalDpMod says of itself.
-        neighbouring: what a client sends in the other world; decides the sensitivity.
     """
     return findings(configuration_of(strategy, mods, rounds), neighbouring, claim)
 

@@ -49,7 +49,6 @@ def loaded(
     """Import an app and yield it; its modules are forgotten in the end.
 
     Args:
-        directory: of its pyproject.toml; it is first on the import path until the end.
         innermost: a mod that is put next to every train function, inside all mods of the app.
 
     Raises:
@@ -164,7 +163,6 @@ def patched(holder: Any, name: str, replacement: Any) -> Iterator[None]:
     """Replace an attribute of a class or module while inside.
 
     Args:
-        name: of the attribute, which must be there.
         replacement: what stands in its place; the original is put back even after an error.
     """
     original = getattr(holder, name)

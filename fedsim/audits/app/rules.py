@@ -318,13 +318,7 @@ RULES: dict[str, Callable[[Subject], Finding | None]] = {
 def findings(
     configuration: Configuration, neighbouring: Neighbouring, claim: Claim | None = None
 ) -> list[Finding]:
-    """Return what every rule objects to, in the order of `RULES`.
-
-    Args:
-        configuration: with or without what a run showed.
-        neighbouring: what a client sends in the other world; decides the sensitivity.
-        claim: what is judged; None for what the app claims itself, if anything.
-    """
+    """Return what every rule objects to, in the order of `RULES`."""
     claim = claim or claim_of(configuration)
     vantage = theory.vantage_of(configuration, claim)
     guarantee = theory.guarantee(configuration, neighbouring, vantage)

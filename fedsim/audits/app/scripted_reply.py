@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 
-from fedsim.audits.app.measurement import Script, Vector, direction
+from fedsim.audits.app.process import Script, Vector, direction
 from fedsim.audits.sandbox.channel import AppFailedError, set_seeds
 
 
@@ -19,7 +19,6 @@ def scripted(template: RecordDict, message: Message, script: Script, partition: 
 
     Args:
         template: the reply of the honest run, a copy: it is written over.
-        message: holds the model of the round, which the update is added to.
         script: whose update and weight are the target's; all others send the idle update.
     """
     model = next(iter(message.content.array_records.values()))
@@ -85,7 +84,6 @@ def rehearsed(train: Train, message: Message, context: Context, seed: int) -> tu
     had been no second. A second time that fails counts as different.
 
     Args:
-        train: the app's own, which may change the message and the context.
         seed: of all global generators the second time.
     """
     # Before the first time, which may change either.

@@ -87,9 +87,6 @@ class AuditOptions:
 
         Args:
             what: is audited, a key of `TAKEN`.
-
-        Raises:
-            InputError: an option of something else was given.
         """
         own = {name for names in TAKEN.values() for name in names}
         found = {

@@ -24,9 +24,6 @@ from fedsim.game.canary import Canaries
 def check(options: AuditOptions) -> None:
     """Refuse options that no auditor's transcript can be audited with.
 
-    Args:
-        options: whose confidence is checked, and whose file with the canaries' seeds is read.
-
     Raises:
         InputError: the confidence is impossible, or the canaries' seeds cannot be read.
     """
@@ -56,9 +53,6 @@ class AuditorsTranscript:
 
         No sum comes with it, but the configuration: of another run, or of one that cannot be
         audited, nothing is left behind.
-
-        Raises:
-            InputError: the options do not fit the run that was recorded.
         """
         self.audit.observe(observed)
         if self.run is not None:
@@ -84,11 +78,7 @@ class AuditorsTranscript:
 
 
 def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
-    """Return the audit of a transcript of which nothing was read yet.
-
-    Raises:
-        InputError: the options are out of range, or name files that cannot be read.
-    """
+    """Return the audit of a transcript of which nothing was read yet."""
     options.taken("an auditor's transcript")
     check(options)
     run = None if options.worlds is None else RunDirectory.open(options.worlds)
@@ -103,11 +93,7 @@ def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
 
 
 def audited(path: Path, options: AuditOptions) -> AuditReport:
-    """Return the report of a whole transcript of an auditor's node.
-
-    Raises:
-        InputError: the options do not fit the transcript, or there is none.
-    """
+    """Return the report of a whole transcript of an auditor's node."""
     found = opened(path, options)
     with Reader(path) as reader:
         rounds: Iterable[ObservedRound] = iter(reader.rounds())

@@ -192,12 +192,6 @@ class LiveAudit:
         """Return what the canaries show; None without any.
 
         Where every round of a training is looked at, intervals hold at all looks together.
-
-        Args:
-            confidence: of the interval and the bound, in (0, 1).
-
-        Raises:
-            InputError: an impossible confidence.
         """
         watch, config = self.canaries, self.config
         if watch is None or config is None:
@@ -392,11 +386,7 @@ class LiveAudit:
 
 
 def check(config: Config) -> None:
-    """Check that the auditor's background knowledge is enough for a run.
-
-    Raises:
-        InputError: it is not.
-    """
+    """Check that the auditor's background knowledge is enough for a run."""
     if config.privacy.noise.mechanism.own_law:
         raise InputError(
             f"privacy.noise is '{config.privacy.noise}', whose law takes what the server alone is "

@@ -54,15 +54,8 @@ def assemble(
     """Return the report so far, in which what is infinite is `math.inf`.
 
     Args:
-        facts: of the transcript's header.
-        confidence: of every interval.
         worlds: bool [T], which trials trained on D, where whoever ran the federation has told; None
             before that. Without them nobody can say whether the beliefs are right.
-        claim: what somebody claims of the run, None if nobody does.
-        ended: whether the run did.
-
-    Raises:
-        InputError: the confidence is impossible, or the worlds are of another run.
     """
     config = audit.config
     reported = None if worlds is None else len(worlds)
@@ -239,7 +232,6 @@ def judge(
     Args:
         unmeasured: why nothing could have, empty where something could.
         reported: how many trials whoever ran the federation reported; None before that.
-        ended: whether the run did.
     """
     incomparable = _incomparable(audit, claim)
     against = [] if incomparable else [*alarms, *_against(audit, claim)]

@@ -66,14 +66,8 @@ def loaded(name: str) -> Function:
 def imported(name: str) -> Any:
     """Import something of the user's own.
 
-    Args:
-        name: as of `loaded`.
-
     Returns:
         What has that name.
-
-    Raises:
-        InputError: it cannot be imported.
     """
     place, _, attribute = name.rpartition(":")
     if not place or not attribute.isidentifier():

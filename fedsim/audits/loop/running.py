@@ -89,7 +89,6 @@ def learnt(present: Sequence[Floats], twin: Sequence[Floats]) -> Direction:
 
     Args:
         present: what runs with the target released, each [k, P].
-        twin: what the runs of the same seeds released without it.
     """
     size = min(len(each) for each in (*present, *twin))
     width = min(each.shape[1] for each in (*present, *twin))
@@ -122,9 +121,6 @@ class Loop:
 
         Args:
             seed: of all global generators, and the function's own argument.
-
-        Raises:
-            AppFailedError: the loop fails.
         """
         returned = self._called(data, [seed])
         released = self._released(returned, 1)[0]
@@ -132,14 +128,7 @@ class Loop:
         return self._watch.seen(model, released, carried(returned))
 
     def released(self, data: Data, seeds: Sequence[int]) -> list[Floats]:
-        """Return what a run for each seed released, each [k, P].
-
-        Args:
-            seeds: as of `observed`.
-
-        Raises:
-            AppFailedError: the loop fails.
-        """
+        """Return what a run for each seed released, each [k, P]."""
         if self._function.many:
             return self._released(self._called(data, seeds), len(seeds))
         return [self._released(self._called(data, [seed]), 1)[0] for seed in seeds]
@@ -200,11 +189,7 @@ class Trials:
         self.noise = NoiseSums()
 
     def pilot(self, pair: int, seeds: Sequence[int]) -> float:
-        """Learn the direction of a pair, and return how far apart that puts its worlds.
-
-        Args:
-            seeds: of runs in each world.
-        """
+        """Learn the direction of a pair, and return how far apart that puts its worlds."""
         here = self._pairs[pair]
         present, twin = [], []
         for number, seed in enumerate(seeds):
@@ -214,12 +199,7 @@ class Trials:
         return self.directions[pair].distance
 
     def features(self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]) -> list[Features]:
-        """Return what is measured of runs.
-
-        Args:
-            worlds: whether the target is there, of each.
-            seeds: of each.
-        """
+        """Return what is measured of runs."""
         here, direction = self._pairs[pair], self.directions[pair]
         found, noises = dict[int, Features](), list[NoiseSums]()
         together = len(worlds) if self._loop.many else 1
@@ -235,20 +215,11 @@ class Trials:
         return [found[place] for place in range(len(worlds))]
 
 
-def main() -> None:
-    """Answer until nobody asks any more."""
-    channel.serve(answers)
-
-
 def answers(first: bytes, asked: Iterator[bytes]) -> Iterator[Answer]:
     """Yield the answer to an order, then that to every request.
 
     Args:
         asked: requests, each a line of JSON.
-
-    Raises:
-        InputError: there is no such function or data.
-        AppFailedError: the loop fails.
     """
     order = ORDER.validate_json(first, strict=True)
     # Opacus warns in every run of what a rule says once.
@@ -276,4 +247,4 @@ def _answer(request: Request, loop: Loop, trials: Trials, worlds: tuple[Pair, ..
 
 
 if __name__ == "__main__":
-    main()
+    channel.serve(answers)

@@ -80,7 +80,6 @@ def measured(
     """Return what the noise was measured to be, None where no step with noise was watched.
 
     Args:
-        confidence: of the least noise.
         claim: an epsilon; None where nobody claims one.
     """
     sums = observation.noise

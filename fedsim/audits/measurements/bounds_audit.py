@@ -130,7 +130,6 @@ class BoundsAudit:
         """Return lower bounds by their names; those that do not hold of the run are 0.
 
         Args:
-            confidence: of every bound, in (0, 1).
             delta: of each; None for that of the audit.
         """
         delta = self.delta if delta is None else delta
@@ -201,9 +200,6 @@ class BoundsAudit:
         """Return the privacy profile over a grid of epsilons, beside that of the claimed mechanism.
 
         None where log-odds are no likelihood ratios, or the noise hides nothing.
-
-        Args:
-            confidence: of every point of the band, in (0, 1).
         """
         worlds, log_odds, mechanism = self.worlds, self.log_odds, self.mechanism
         if not _exact(self.config) or mechanism.noiseless or not np.isfinite(log_odds).all():
@@ -229,10 +225,6 @@ class BoundsAudit:
         Bounds that trust the noise say nothing about it, and credible ones nothing of how often
         they err: neither is a check. One that a test of the trials refused could have passed it, so
         that it counts. The comparisons together have the level of one.
-
-        Args:
-            comparisons: as `comparisons` returned them.
-            epsilon: that the noise guarantees.
         """
         made = []
         sure = f"with confidence {ALARM_CONFIDENCE:g}"
@@ -267,11 +259,7 @@ def report(
     comparisons: list[Comparison],
     profile: measured.PrivacyProfile | None,
 ) -> Proven:
-    """Return the entries of `empirical` in the report that the bounds make.
-
-    Args:
-        chances: of being above the claimed epsilon, by name.
-    """
+    """Return the entries of `empirical` in the report that the bounds make."""
     name = headline(bounds)
     agree = all(each.agree for each in comparisons) if comparisons else None
     return {

@@ -50,10 +50,6 @@ def attacks(
 
     Those that go by a threshold which is not fixed in advance choose it on the shadows. Nothing
     where `why_none` has a reason.
-
-    Args:
-        transcript: the run's arrays by name.
-        confidence: of every interval and bound, in (0, 1).
     """
     seen, worlds = observations(transcript), transcript["worlds"]
     if seen is None or why_none(challenge_kind, attack_names, transcript):
@@ -67,14 +63,7 @@ def attacks(
 
 
 def why_none(challenge_kind: str, attack_names: str, transcript: Arrays) -> str | None:
-    """Return why attacks that were asked for were not played, None if they were or none was.
-
-    Args:
-        challenge_kind: what the target is: a "record" of D.
-        attack_names: attacks by membership inference on the challenge, names with
-            commas between them, "all" or "none".
-        transcript: the run's arrays by name.
-    """
+    """Return why attacks that were asked for were not played, None if they were or none was."""
     worlds = transcript["worlds"]
     if withheld(transcript):
         return WITHHELD

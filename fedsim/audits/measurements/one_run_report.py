@@ -47,11 +47,6 @@ def report(
 
     Args:
         transcript: with `canary_scores` and `canaries_included` [T, m].
-        delta: at which epsilons are stated, in (0, 1).
-        confidence: of every interval and bound, in (0, 1).
-
-    Raises:
-        InputError: as of the estimators.
     """
     scores, coins = transcript.get("canary_scores"), transcript.get("canaries_included")
     if scores is None or coins is None:

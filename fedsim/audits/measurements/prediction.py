@@ -24,9 +24,6 @@ SIMULATION_SEED = 0x5EED
 def predictions(config: Config, transcript: Arrays) -> dict[Vantage, Prediction]:
     """Return what theory predicts at every vantage measured, each as `prediction` of report.json.
 
-    Args:
-        transcript: the run's arrays by name.
-
     Raises:
         InputError: the transcript lacks what a prediction under sampling needs.
     """

@@ -56,11 +56,6 @@ def report(
     The interval holds with this confidence at whichever analysis of a design the trials stopped.
     Shape is None where the transcript does not have it, sampling where every record takes part in
     every round.
-
-    Args:
-        transcript: the run's arrays by name.
-        confidence: of every interval and bound, in (0, 1).
-        played: how the trials were drawn, and how often they were analysed.
     """
     ending = suffix(Vantage.PARTICIPANT, scheme.federation.vantage)
     # `run_transcript` refuses one that lacks an array of an adversary who forms them.
@@ -117,12 +112,7 @@ def _noise(found: residuals.NoiseTest) -> NoiseTest:
 
 
 def checks(found: Residuals | None, played: Design = INDEPENDENT) -> list[Check]:
-    """Return the check of every test that was made; each alarm names the likely cause.
-
-    Args:
-        found: as of `report`; None for no tests.
-        played: how the trials were drawn, and how often they were analysed.
-    """
+    """Return the check of every test that was made; each alarm names the likely cause."""
     if found is None:
         return []
     level = 1 - played.level(ALARM_CONFIDENCE)

@@ -43,9 +43,6 @@ def dropouts(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> Dropouts | 
 
     Every batch of trials and every attempt has rounds of its own, but what the seed repeats counts
     once.
-
-    Args:
-        rows: of the run's ledger.
     """
     federation = scheme.federation
     tolerated = federation.tolerated_dropouts
@@ -71,13 +68,7 @@ def dropouts(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> Dropouts | 
 def cautions(
     federation: FederationConfig, cost: Rounding | None, missing: Dropouts | None
 ) -> list[str]:
-    """Return what a reader must know of aggregation in the clear, missing clients and colluders.
-
-    Args:
-        federation: who holds the records, who adds the noise, where the adversary sits.
-        cost: as of `rounding`.
-        missing: as of `dropouts`.
-    """
+    """Return what a reader must know of aggregation in the clear, missing clients and colluders."""
     found, colluding = [], federation.colluding
     if cost and cost.note == IN_THE_CLEAR:
         found.append(

@@ -39,9 +39,6 @@ def seen_from(transcript: Arrays, vantage: Vantage, primary: Vantage) -> Arrays:
     """Return the transcript as one vantage point has it: its own arrays under the plain names.
 
     Empty if it was not measured.
-
-    Args:
-        transcript: the run's arrays by name.
     """
     ending = suffix(vantage, primary)
     if f"log_odds{ending}" not in transcript:
@@ -63,15 +60,6 @@ def report(
 
     within_bound and near_prediction are judged at `ALARM_CONFIDENCE`, so that an honest run
     fails rarely; None where there are not trials of both worlds.
-
-    Args:
-        transcript: the run's arrays by name.
-        bounds: of every vantage.
-        delta: at which epsilons are stated, in (0, 1).
-        confidence: of every interval and bound, in (0, 1).
-
-    Raises:
-        InputError: as of the estimators.
     """
     rows = {}
     for bound in bounds:
@@ -113,11 +101,6 @@ def prediction(
 
     Of the released model, the normal law of its linearised score; of a server that sees sampled
     sums without noise, how often the record was there to be seen. None for all others.
-
-    Args:
-        prior: the adversary's probability of D before the first round.
-        neighbouring: whether that record or client is missing, or replaced by another.
-        seen: as of `seen_from`.
     """
     noiseless = not seen["noise_stds"].any()
     if vantage is not Vantage.RELEASED_MODEL and not (noiseless and participation.secret):
@@ -211,9 +194,6 @@ def checks(rows: Mapping[str, AtVantage], primary: Vantage) -> Iterator[Check]:
     """Yield the checks of the advantage at other vantages than the configured one.
 
     They count decisions, so that they hold for attacks that are no posterior too.
-
-    Args:
-        rows: as of `report`, by vantage.
     """
     for vantage, row in rows.items():
         empirical = row.empirical

@@ -89,9 +89,6 @@ class Auditor:
 
         Args:
             missing: why rounds may be missing, of which a claim speaks too.
-
-        Raises:
-            InputError: an option is out of range.
         """
         check(options)
         delta, confidence, claim = options.stated_at, options.level, options.claim
@@ -127,9 +124,6 @@ def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> 
 
     Args:
         transcript: in memory, or a `Reader`, which is read to its end, one round at a time.
-
-    Raises:
-        InputError: an option is out of range.
     """
     check(options)
     auditor = Auditor(transcript.facts)
@@ -152,11 +146,7 @@ def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> 
 
 
 def concluded(report: dict[str, Any]) -> AuditReport:
-    """Return what a report says of the claim, as every audit does.
-
-    Args:
-        report: as of `audit`.
-    """
+    """Return what a report says of the claim, as every audit does."""
     release, canary = report["release"], report["canary"]
     if release is not None:
         # A training loop has one unit of privacy, a federation one for each client.
@@ -176,11 +166,7 @@ def _missing(transcript: Transcript | Reader) -> str:
 
 
 def check(options: AuditOptions) -> None:
-    """Refuse options that no report can be made with, before a transcript is read.
-
-    Raises:
-        InputError: the delta or the confidence is not between 0 and 1.
-    """
+    """Refuse options that no report can be made with, before a transcript is read."""
     for name, value in (("delta", options.stated_at), ("confidence", options.level)):
         if not 0 < value < 1:
             raise InputError(f"{name} is {value}; it must lie between 0 and 1")

@@ -106,7 +106,6 @@ def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
 
     Args:
         releases: of all rounds, at least one.
-        confidence: of the intervals that are shown, in (0, 1).
     """
     claims = [release.claimed_std for release in releases]
     claimed = all(claims)
@@ -143,11 +142,7 @@ def seen_below(level: NoiseLevel, releases: Sequence[Release]) -> float | None:
 
 
 def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[Finding]:
-    """Return what is wrong with the size of the noise.
-
-    Args:
-        releases: for the numbers of the rounds that are to blame.
-    """
+    """Return what is wrong with the size of the noise."""
     sure = level.sure
     if level.verdict == "hidden":
         return [Finding("caution", "", HIDDEN)]

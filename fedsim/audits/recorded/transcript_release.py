@@ -98,11 +98,7 @@ def _claimed(releases: Sequence[Release]) -> bool:
 def noise_values(
     releases: Sequence[Release], level: NoiseLevel, shown: Sequence[Ends], confidence: float
 ) -> dict[str, Any]:
-    """Return what was configured and measured of the noise, in all and round by round.
-
-    Args:
-        shown: the noise of each round, as the report has it.
-    """
+    """Return what was configured and measured of the noise, in all and round by round."""
     claimed = _claimed(releases)
     ends = {"point": level.point, "low": level.shown.low, "high": level.shown.high}
     return {
@@ -157,11 +153,7 @@ def _composed(releases: Sequence[Release], stds: Sequence[float]) -> float | Non
 def noise_multipliers(
     releases: Sequence[Release], noises: Sequence[Ends]
 ) -> dict[str, float | None] | None:
-    """Return the multiplier that equal steps would have, by end of an interval; None if unknown.
-
-    Args:
-        noises: what each of them had.
-    """
+    """Return the multiplier that equal steps would have, by end of an interval; None if unknown."""
     found = {end: _composed(releases, [one[end] for one in noises]) for end in noises[0]}
     return None if None in found.values() else found
 
@@ -273,11 +265,7 @@ def _empirical(
 
 
 def worst(release: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the client with the largest epsilon; of equals, the one that is believed in most.
-
-    Args:
-        release: as of `measured`.
-    """
+    """Return the client with the largest epsilon; of equals, the one that is believed in most."""
     clients: Sequence[Mapping[str, Any]] = release["clients"]
     return max(
         clients,

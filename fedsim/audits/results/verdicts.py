@@ -158,7 +158,6 @@ def words_of(
     """Return what is said of a state.
 
     Args:
-        state: as of `standing`.
         over: of "above", whether the whole interval lies above the limit.
         measured: of "untested", whether there is a measurement without an interval.
         unlimited: of "no-limit", why there is none.

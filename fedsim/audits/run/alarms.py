@@ -26,9 +26,6 @@ def checks(run: AuditedRun, report: Report) -> list[Check]:
     At a confidence of their own: at the report's 95 % an honest mechanism would raise an alarm in
     one report of twenty. Local steps leave only what rests on counted decisions: their log-odds are
     no likelihood, so that what they say about the belief contradicts nothing.
-
-    Args:
-        report: of it, without its alarms.
     """
     return [
         *_advantage(run, report),

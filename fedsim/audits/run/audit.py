@@ -48,9 +48,6 @@ def assemble(
     """Return the report of a run.
 
     Args:
-        transcript: the run's arrays by name.
-        confidence: of every interval and bound, in (0, 1).
-        delta: at which epsilons are stated, in (0, 1).
         rows: of the run's ledger, which says what was released; without any it is what was planned.
     """
     run = AuditedRun(config, facts, transcript, confidence, delta, rows)

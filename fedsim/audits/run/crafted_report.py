@@ -90,11 +90,8 @@ def bounds(
     Args:
         transcript: worlds [T], log_odds [T, k] and perhaps poison_scores [T]; sensitivities and
             noise_stds [T, k] where log-odds are normal.
-        delta: at which epsilons are stated, in (0, 1).
-        confidence: of every interval and bound, in (0, 1).
         not_normal: why log-odds are not normal; None where they are.
         not_gaussian: why the steps do not compose to one Gaussian mechanism; None where they do.
-        played: how the trials were drawn, and how often they were analysed.
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     level = played.level(confidence)
@@ -148,11 +145,6 @@ def checks(report: Crafted | None, transcript: Arrays, played: Design) -> list[C
     """Return the check of the released model's bound against the epsilon of one record.
 
     The log-odds' own bounds are checked by `bounds_audit`.
-
-    Args:
-        report: `crafted` of the report; None where the target is one record of D.
-        transcript: the run's arrays by name.
-        played: how the trials were drawn, and how often they were analysed.
     """
     if report is None or "poison_scores" not in transcript:
         return []

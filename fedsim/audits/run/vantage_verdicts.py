@@ -75,12 +75,7 @@ def _verdict(run: AuditedRun, report: Report, vantage: Vantage) -> VantageVerdic
 def state(
     report: Report, vantage: str, measured: MeasuredThere | None, allowed: AllowedThere
 ) -> State:
-    """Return how what was measured stands to theory.
-
-    Args:
-        vantage: where.
-        measured: there; None for nothing.
-    """
+    """Return how what was measured stands to theory."""
     mine = vantage == report.vantage
     alarmed = any(name == f"{ELSEWHERE}{vantage}" for name in report.contradictions) or (
         mine and any(not name.startswith(ELSEWHERE) for name in report.contradictions)

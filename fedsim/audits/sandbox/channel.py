@@ -72,7 +72,6 @@ class Channel:
         """Return what the process says to a message.
 
         Raises:
-            InputError: it refuses.
             AppFailedError: the code fails; the process ended, is silent past the time limit, does
                 not stop, or says something else.
         """
