@@ -55,7 +55,6 @@ class AppAudit(Judged):
     """The outcome.
 
     Attributes:
-        app: its project name.
         configuration: what its strategy and mods say, with what the honest run showed.
         guarantee: true noise of every round by theory, None where theory cannot tell.
         vantage: whom the claim, else the noise, protects against.

@@ -244,7 +244,16 @@ class _Recorder:
             if result[0] is None:
                 raise AppFailedError(f"round {server_round} was skipped: nothing was aggregated")
             model = flat_record(result[0])
-            self._released(model, len(seen), weights, before, wrapper, shifts)
+            energy = None
+            if self._without_noise is not None:
+                energy = float(np.square(model - self._without_noise).sum())
+            shift = np.nan
+            if self.script is not None:
+                along = direction(self.script.seed, model.size)
+                shift = float((model - self._model) @ along)
+            after = float(getattr(wrapper, "clipping_norm", np.nan))
+            self._rounds.append(Round(len(seen), weights, before, after, energy, shift, *shifts))
+            self._without_noise = None
             return result
 
         self._replace(strategy, observed)
@@ -308,26 +317,6 @@ class _Recorder:
         change = flat(seen[self.script.target]) - self._model
         along = direction(self.script.seed, change.size)
         return float(change @ along), float(np.linalg.norm(change))
-
-    def _released(
-        self,
-        model: Vector,
-        replies: int,
-        weights: dict[int, float],
-        before: float,
-        wrapper: Any | None,
-        shifts: tuple[float, float],
-    ) -> None:
-        energy = None
-        if self._without_noise is not None:
-            energy = float(np.square(model - self._without_noise).sum())
-        shift = np.nan
-        if self.script is not None:
-            along = direction(self.script.seed, model.size)
-            shift = float((model - self._model) @ along)
-        after = float(getattr(wrapper, "clipping_norm", np.nan))
-        self._rounds.append(Round(replies, weights, before, after, energy, shift, *shifts))
-        self._without_noise = None
 
 
 @contextlib.contextmanager

@@ -35,7 +35,6 @@ class Guarantee:
 
     Attributes:
         vantage: who looks: the server at messages, any other at released models.
-        neighbouring: what the client sends in the other world.
         multipliers: noise over the most that one client can change, all that is released counted; 0
             for none.
         on_models: of the released models (or messages) alone, which is what the attack looks at.

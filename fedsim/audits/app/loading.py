@@ -26,12 +26,9 @@ class FlowerApp:
     """An app that is loaded.
 
     Attributes:
-        name: of the project, else of its directory.
         server_app: the component under [tool.flwr.app.components] serverapp.
-        client_app: the component under clientapp.
         run_config: every declared key, dotted, overrides included.
         mods: that the app put around its train functions, in the order in which it named them.
-        root: its directory, resolved.
     """
 
     name: str

@@ -31,7 +31,6 @@ class Script:
         weighted_by: the metric that holds the weight.
         idle: what every other client adds to the first number of the model. It must not be 0:
             Flower's clipping divides by the norm.
-        seed: of the direction.
     """
 
     target: int
@@ -57,7 +56,6 @@ class Round:
     """What was seen of one round.
 
     Attributes:
-        replies: how many clients replied.
         weights: of those that stated one, by partition.
         clipped_to: the clipping norm before the aggregation, nan without central noise.
         noise_norm: the clipping norm after it, by which Flower scales the noise; nan likewise.
@@ -86,7 +84,6 @@ class Execution:
     Attributes:
         rounds: in order; at least one.
         configuration: read off the strategy and mods as they were at the end of the run.
-        statements: the accountants' answers, in order.
         seeded: whether the server set the seed or the state of NumPy's global generator.
         parameters: P, the floating-point numbers of the model.
         training: None for a scripted run.
@@ -123,13 +120,7 @@ class App(Protocol):
 
 @dataclass(frozen=True)
 class Order:
-    """Which app is to be loaded, and how; the first message to the process.
-
-    Attributes:
-        directory: of the app's pyproject.toml.
-        clients: nodes of the federation that the app is run in.
-        overrides: of the app's run configuration, by dotted key.
-    """
+    """Which app is to be loaded, and how; the first message to the process."""
 
     directory: str
     clients: int
@@ -138,12 +129,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Request:
-    """One run, asked for after an order was answered.
-
-    Attributes:
-        seed: of the global generators, set before the run.
-        script: what clients send instead of training; None for an honest run.
-    """
+    """One run, asked for after an order was answered."""
 
     seed: int
     script: Script | None
@@ -151,12 +137,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer(Reply):
-    """What the process says to an order or a request; one of the fields is not None.
-
-    Attributes:
-        name: the app's, in answer to an order.
-        execution: what a run showed, in answer to a request.
-    """
+    """What the process says to an order or a request; one of the fields is not None."""
 
     name: str | None = None
     execution: Execution | None = None

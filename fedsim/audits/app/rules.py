@@ -23,9 +23,6 @@ class Subject:
     """What a rule looks at.
 
     Attributes:
-        configuration: with or without what a run showed.
-        neighbouring: what a client sends in the other world; decides the sensitivity.
-        claim: what is judged; None where nobody claims anything.
         guarantee: of the claim's vantage, else of whom the noise is for; None where theory cannot
             tell.
     """

@@ -134,7 +134,6 @@ class Judgement:
     """A verdict on a claim, and its reasons.
 
     Attributes:
-        verdict: on the claim.
         reasons: why the claim is not judged, or what speaks against it; () where the report's
             findings and numbers say so.
     """

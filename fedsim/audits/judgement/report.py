@@ -69,8 +69,6 @@ class Judged(ABC):
         proven: the largest lower bound at `ALARM_CONFIDENCE`, which alone convicts.
         confidence: of what is shown, in (0, 1); verdicts need `ALARM_CONFIDENCE`.
         findings: what the rules object to, in their order.
-        trials: judged runs.
-        seed: of every random number.
     """
 
     claim: Claim | None

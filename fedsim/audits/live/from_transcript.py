@@ -37,9 +37,6 @@ class AuditorsTranscript:
     """An audit of an auditor's transcript, with what the auditor's node knows besides.
 
     Attributes:
-        path: of the transcript.
-        options: of the audit.
-        audit: so far.
         run: the directory that tells the worlds; None before that.
     """
 

@@ -91,7 +91,15 @@ class LiveAudit:
             InputError: the transcript is of something else, or of a run that cannot be audited.
         """
         request = _request(observed)
-        self._configure(observed)
+        given = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
+        if self.config is None or given != self._given:
+            config = from_run_config(given | {"run.device": self._device_name, "run.threads": 0})
+            # Whoever wrote the transcript does not choose what is read here, or fetched.
+            config = config.reading_data_from(self._data_root, as_they_are=True)
+            if self._challenge and config.run.job != "training":  # nobody is challenged there
+                check(config)
+                federation.load(config)  # data that are not there are known before any belief
+            self.config, self._given = config, given
         first, parameters = request["first-trial"], observed.model["parameters"]
         trials = range(first, first + len(parameters))
         training = self._trainings.get(first)
@@ -224,18 +232,6 @@ class LiveAudit:
         assert self.config is not None
         return self.config
 
-    def _configure(self, observed: ObservedRound) -> None:
-        """Read the configuration of a message, unless it is that of the message before."""
-        given = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
-        if self.config is None or given != self._given:
-            config = from_run_config(given | {"run.device": self._device_name, "run.threads": 0})
-            # Whoever wrote the transcript does not choose what is read here, or fetched.
-            config = config.reading_data_from(self._data_root, as_they_are=True)
-            if self._challenge and config.run.job != "training":  # nobody is challenged there
-                check(config)
-                federation.load(config)  # data that are not there are known before any belief
-            self.config, self._given = config, given
-
     def _miss(self, training: Training, rounds: int) -> None:
         """Note rounds that were not seen; of their noise there was as little as is tolerated."""
         if rounds:
@@ -251,7 +247,13 @@ class LiveAudit:
         nominal = _request(before)["noise-multiplier"]
         training.add(self._steps(nominal, len(present), 1), 1)
         training.concluded = before.round
-        self._watch(trials, before.round, now, len(present), nominal)
+        released = now.model["sum"]
+        std, own_std = (claimed_std(self.run.scheme, nominal, each) for each in (len(present), 1))
+        if self.canaries is not None:
+            self.canaries.observe(trials, before.round, released, std)
+        if self.noise is not None:
+            sent = {client: reply.arrays["sum"][0] for client, reply in now.replies.items()}
+            self.noise.observe(released[0], std, sent, own_std)
         if not self.challenged:
             self.looks.append(self._look(training, before.round))
             return self.looks[-1]
@@ -285,18 +287,6 @@ class LiveAudit:
             if watchable(config.privacy, config.training, config.trials.count)
             else None
         )
-
-    def _watch(
-        self, trials: range, round: int, now: ObservedRound, sources: int, nominal: float
-    ) -> None:
-        """Hold the sums of a round, of so many clients, against what needs no records."""
-        released = now.model["sum"]
-        std, own_std = (claimed_std(self.run.scheme, nominal, each) for each in (sources, 1))
-        if self.canaries is not None:
-            self.canaries.observe(trials, round, released, std)
-        if self.noise is not None:
-            sent = {client: reply.arrays["sum"][0] for client, reply in now.replies.items()}
-            self.noise.observe(released[0], std, sent, own_std)
 
     def _look(self, training: Training, round: int) -> Look:
         """Return what is found without records after a round."""

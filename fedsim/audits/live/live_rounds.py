@@ -87,9 +87,7 @@ class Training:
     """One batch of trials, as far as it was seen.
 
     Attributes:
-        trials: their numbers.
         memory: of a participant who saw as much.
-        nominal: the noise multiplier.
         earlier: the rounds of attempts that were interrupted.
         before: how many rounds all trainings had released when it began.
         groups: the rounds that are accounted, alike ones together.

@@ -66,15 +66,11 @@ class LoopAudit(Judged):
     """The outcome.
 
     Attributes:
-        loop: the function's name.
-        data: its source, as in `audit_loop`.
         target: "crafted" or "real".
-        observation: honest runs.
         noise: as measured; None where no step of Opacus's optimizer with noise was watched.
         provable: the largest that `proven` could be: an attack that wins all trials.
         pair: the name of the pair of worlds that betrayed the loop most.
         score: what decided, as pilots chose it, of the counting bounds.
-        runs: of the function, in all.
     """
 
     loop: str

@@ -34,7 +34,6 @@ class Function:
     """A training function.
 
     Attributes:
-        call: the function.
         many: whether it trains a model for each of several seeds at once.
     """
 

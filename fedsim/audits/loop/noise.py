@@ -45,7 +45,6 @@ class NoiseSums:
     """What is left of watched noise: sums over steps.
 
     Attributes:
-        steps: how many.
         sizes: how many numbers each tensor of the model has, () before the first step.
         energies: squared lengths of the tensors' noise, in units of the configured variance.
         logs: the sum of the logarithms of the steps' squared lengths.

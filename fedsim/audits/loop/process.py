@@ -18,8 +18,6 @@ class Order:
     """Which function is loaded, and what it is run on; the first message to the process.
 
     Attributes:
-        function: as of `contract.loaded`.
-        data: as of `records.drawn`.
         records: of D, the target among them.
         target: "crafted" or "real".
         neighbouring: a value of `Neighbouring`.
@@ -41,7 +39,6 @@ class Request:
     Attributes:
         kind: "observe" a run for each seed, learn from "pilots", or "measure" runs.
         pair: the place of the pair of worlds.
-        seeds: of the runs.
         world: in which they are observed.
         worlds: whether the target is there, in each that is measured.
     """
@@ -61,8 +58,6 @@ class Answer(Reply):
         pairs: the names of the pairs, in answer to an order.
         many: whether the function trains several models at once, likewise.
         distance: of the worlds, as pilots have it.
-        seen: what the observed runs showed.
-        features: of the measured runs.
         noise: of the steps of these, together.
     """
 

@@ -55,7 +55,6 @@ class MeasuredNoise:
         epsilon: by theory, with that share of the noise; None where theory does not know the loop.
         seen_below: less than this share is found by the rule `realised-noise` with 95 %.
         numbers: how many numbers of noise were measured.
-        runs: of how many runs.
         runs_more: how many further runs support the claim with 80 %, if the noise is as configured;
             0 where none are needed, or less noise was found; inf where none would do.
     """

@@ -69,12 +69,7 @@ MORE_NOISE = (
 
 @dataclass(frozen=True, eq=False)
 class BoundsAudit:
-    """What the trials of a run prove of epsilon, whether noise is trusted or not.
-
-    Attributes:
-        transcript: the run's arrays by name.
-        delta: at which epsilons are stated, in (0, 1).
-    """
+    """What the trials of a run prove of epsilon, whether noise is trusted or not."""
 
     config: Config
     mechanism: Mechanism

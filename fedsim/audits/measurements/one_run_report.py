@@ -11,8 +11,7 @@ from adversaries.statistics import one_run as estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.order_statistics import order_bound, order_bounds
 from fedsim.audits.measurements.check import Check
-from fedsim.audits.results.measured import LowerBound
-from fedsim.audits.results.one_run import CanaryScores, OneRun, Spread
+from fedsim.audits.results.measured import CanaryScores, LowerBound, OneRun, Spread
 from fedsim.config.objects import GameRules
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game import one_run

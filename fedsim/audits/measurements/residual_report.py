@@ -84,7 +84,14 @@ def report(
             scheme.training.sampling_rate,
         )
     return Residuals(
-        noise=_noise(noise),
+        noise=NoiseTest(
+            ratio=noise.ratio,
+            interval=(noise.interval.low, noise.interval.high),
+            by_step=[None if math.isnan(step) else step for step in noise.by_step],
+            p_value=noise.p_value,
+            uneven=noise.uneven,
+            degrees_of_freedom=noise.degrees_of_freedom,
+        ),
         repeats=None if repeats is None else DirectionTest(**asdict(repeats)),
         scale=None
         if scale is None
@@ -97,17 +104,6 @@ def report(
         sampling=None if sampled is None else SamplingTest(**asdict(sampled)),
         confidence=confidence,
         note=MEANING,
-    )
-
-
-def _noise(found: residuals.NoiseTest) -> NoiseTest:
-    return NoiseTest(
-        ratio=found.ratio,
-        interval=(found.interval.low, found.interval.high),
-        by_step=[None if math.isnan(step) else step for step in found.by_step],
-        p_value=found.p_value,
-        uneven=found.uneven,
-        degrees_of_freedom=found.degrees_of_freedom,
     )
 
 

@@ -61,11 +61,19 @@ def report(
     within_bound and near_prediction are judged at `ALARM_CONFIDENCE`, so that an honest run
     fails rarely; None where there are not trials of both worlds.
     """
-    rows = {}
+    rows, planned = {}, measured(config.federation.vantage, config.audit.vantages)
     for bound in bounds:
         vantage = bound.vantage
         seen = seen_from(transcript, vantage, config.federation.vantage)
         predicted = predictions[vantage] if seen else None
+        notes, attacked = [bound.note], bound.vantage is Vantage.RELEASED_MODEL
+        if seen:
+            notes += [LINEARISED] if attacked else []
+            notes += [] if seen["noise_stds"].any() else [CERTAIN]
+        elif bound.vantage not in planned:
+            notes.append(NOT_MEASURED)
+        elif attacked:
+            notes.append(f"not attacked: {released_model.why_not(config.scheme)}")
         rows[vantage.value] = AtVantage(
             noise_multiplier=bound.noise_multiplier,
             epsilon=bound.epsilon,
@@ -85,7 +93,7 @@ def report(
             empirical=None
             if predicted is None
             else _empirical(config.trials, config.audit, seen, bound, predicted, delta, confidence),
-            note=_note(config, bound, seen),
+            note="; ".join(note for note in notes if note),
         )
     return rows
 
@@ -208,20 +216,3 @@ def checks(rows: Mapping[str, AtVantage], primary: Vantage) -> Iterator[Check]:
                 "for, or a clipped gradient exceeds the sensitivity."
             )
         yield Check(f"advantage_{vantage}", alarm)
-
-
-def _note(config: Config, bound: VantageBounds, seen: Arrays) -> str:
-    notes, was_measured = [bound.note], bool(seen)
-    if bound.vantage is Vantage.RELEASED_MODEL:
-        if was_measured:
-            notes.append(LINEARISED)
-        elif bound.vantage in measured(config.federation.vantage, config.audit.vantages):
-            reason = released_model.why_not(config.scheme)
-            notes.append(f"not attacked: {reason}")
-    if not was_measured and bound.vantage not in measured(
-        config.federation.vantage, config.audit.vantages
-    ):
-        notes.append(NOT_MEASURED)
-    if was_measured and not seen["noise_stds"].any():
-        notes.append(CERTAIN)
-    return "; ".join(note for note in notes if note)

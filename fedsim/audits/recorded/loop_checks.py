@@ -93,7 +93,6 @@ class Checked:
     """What the steps of a training say.
 
     Attributes:
-        findings: what is wrong with them.
         amplified: whether batches were declared Poisson's and nothing speaks against it.
         unsure: why that may be so only because nothing could, "" where it could.
         sampling: rate, dispersion and p-value of the batches' sizes; None where not tested.

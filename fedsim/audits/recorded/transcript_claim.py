@@ -67,7 +67,6 @@ class Recorded:
 
     Attributes:
         mechanism: as recorded; the last round that names a value counts.
-        measured: what the rounds gave.
         reported: epsilons that clients state of their own training, None if none does.
         missing: why rounds may be missing, "" if all are there.
         alarms: whether the report has an alarm, after which no claim is supported.

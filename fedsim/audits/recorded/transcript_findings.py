@@ -34,9 +34,6 @@ class Asked:
     """What a report is to be of.
 
     Attributes:
-        mechanism: as it was recorded.
-        delta: at which epsilons are stated.
-        confidence: of the intervals that are shown.
         findings: those of the report, to which is appended what is wrong.
     """
 

@@ -32,11 +32,7 @@ class AuditedRun:
     """A run of T trials and k rounds, at the confidence and delta at which it is reported.
 
     Attributes:
-        config: the resolved configuration
-        facts: of facts.json
         transcript: arrays by name, as `run_transcript.read` returns them
-        confidence: of every interval and bound
-        delta: at which every epsilon is stated
         rows: of the ledger, which says what was released; without any it is what was planned
     """
 

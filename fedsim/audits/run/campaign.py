@@ -8,7 +8,6 @@ from scipy.special import logit, ndtr
 
 from adversaries.statistics import gaussian, stopping
 from adversaries.statistics.design import pair_scores
-from adversaries.statistics.trials import Bools, Floats
 from fedsim.audits.results.measured import Campaign, Variance
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.config.campaign import TrialsConfig
@@ -56,8 +55,10 @@ def measure(run: AuditedRun, ends: tuple[float, float] | None) -> Campaign:
     variance = None
     if run.played.common:
         prior = run.config.audit.prior
+        scores = np.where(run.worlds, 1, -1) * np.sign(run.final).astype(np.int64)
+        alone = (scores[run.worlds].var() + scores[~run.worlds].var()) / 4
         variance = Variance(
-            measured=_variance_ratio(run.worlds, run.final),
+            measured=float((pair_scores(run.worlds, scores) / 2).var() / alone) if alone else None,
             predicted=None if predicted is None else variance_ratio(predicted, prior),
         )
     return Campaign(
@@ -149,10 +150,3 @@ def _reason(run: AuditedRun) -> str:
         f"after {trials} trials half the interval's length was {stopped_at:.4g}, at most "
         f"trials.until-halfwidth = {wanted:g} at confidence {confidence:g}"
     )
-
-
-def _variance_ratio(worlds: Bools, log_odds: Floats) -> float | None:
-    """Return the variance of the pairs' mean scores over that of independent trials; None if 0."""
-    scores = np.where(worlds, 1, -1) * np.sign(log_odds).astype(np.int64)
-    alone = (scores[worlds].var() + scores[~worlds].var()) / 4
-    return float((pair_scores(worlds, scores) / 2).var() / alone) if alone else None

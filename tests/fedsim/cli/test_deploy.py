@@ -169,7 +169,10 @@ def _registered(directory: Path) -> None:
     nodes = enumerate(run.key_files(server).items(), start=70)
     run.write_registered(
         server,
-        {machine: run.Registration(str(i), run.fingerprint_of(path)) for i, (machine, path) in nodes},
+        {
+            machine: run.Registration(str(i), run.fingerprint_of(path))
+            for i, (machine, path) in nodes
+        },
     )
 
 
