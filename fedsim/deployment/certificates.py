@@ -228,7 +228,6 @@ def _builder(
 
 
 def _usage(*granted: str) -> x509.KeyUsage:
-    """Return the extension that says what a key may be used for."""
     return x509.KeyUsage(**{name: name in granted for name in USAGES})
 
 

@@ -1,7 +1,8 @@
 """Flower's deployment runtime behind one command: a run on a SuperLink that is up already.
 
 The same apps and the same configuration as in process. What the nodes are told names no folder of
-the server's but the run directory: each client's data are where its own node's config says.
+the server's but the run directory: each client's data are where its own node's config says. Only
+nodes whose public keys are registered take part.
 """
 
 import json

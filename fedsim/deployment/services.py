@@ -108,7 +108,6 @@ def _container(service: Service) -> str:
 
 
 def _filled(template: str, service: Service) -> str:
-    """Return a text with what it says of a service filled in."""
     memory, limit = MEMORY[service.image]
     values = {
         "NAME": service.name,

@@ -16,6 +16,9 @@ from fedsim.deployment import certificates, kit, wheel
 from fedsim.deployment.certificates import Own, own_pair
 from fedsim.federation.protocol.flower_private import server_knows
 
+NEXT = "next.key"
+"""The key that waits to be registered; its public half is beside it."""
+
 
 def renew(directory: Path, days: int, own: tuple[Path, Path] | None = None) -> datetime:
     """Write a new key and certificate of the server; return when it ends. No node needs to know.
@@ -54,10 +57,6 @@ def _signed(ca: Path, address: str, days: int) -> certificates.Pair:
         ) from None
     except (OSError, ValueError) as error:
         raise InputError(f"the authority in '{ca}' cannot sign ({error}): make a new kit") from None
-
-
-NEXT = "next.key"
-"""The key that waits to be registered; its public half is beside it."""
 
 
 def rotate(place: Path) -> tuple[str, str]:

@@ -49,6 +49,15 @@ OWN_NOISE = (
 )
 """Why a claim is not judged that theory supports only if the app's own noise is what it seems."""
 
+ROUNDS_KEY = "num-server-rounds"
+"""The key under which Flower's own templates declare the number of rounds."""
+
+TRIALS = 300
+"""How often an app is run under attack, unless somebody says."""
+
+LONGEST_TIME = 1e6
+"""Seconds; a socket takes no time much longer, and nobody waits for it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AppAudit(Judged):
@@ -111,7 +120,6 @@ class AppAudit(Judged):
 
     @property
     def _own_noise(self) -> bool:
-        """Whether theory counts on noise that code of the app's own makes."""
         central = self.configuration.central
         return self.vantage is Vantage.PARTICIPANT and central is not None and central.own_noise
 
@@ -279,16 +287,6 @@ def by_attack(
     limit = gaussian.mu_of_epsilon(claim.epsilon, claim.delta)
     tail = significance(ALARM_CONFIDENCE) / 2
     return detectable.by_separation(signal, limit, with_update, without, tail)
-
-
-ROUNDS_KEY = "num-server-rounds"
-"""The key under which Flower's own templates declare the number of rounds."""
-
-TRIALS = 300
-"""How often an app is run under attack, unless somebody says."""
-
-LONGEST_TIME = 1e6
-"""Seconds; a socket takes no time much longer, and nobody waits for it."""
 
 
 def audit_directory(

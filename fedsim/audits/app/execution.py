@@ -4,6 +4,9 @@ In an honest run the app's clients train. In a scripted run they do not: the upd
 is written for it (a `Script`), next to the train function and inside all mods, so that clipping,
 noise and weighting are the app's own. Metrics are those of the honest run. A scripted run costs
 milliseconds whatever the app trains.
+
+`python -m fedsim.audits.app.execution DESCRIPTOR` is the process that an app is audited in, with a
+socket to `fedsim.audits.app.process`.
 """
 
 import contextlib
@@ -194,8 +197,6 @@ class _AuditGrid(InProcessGrid):
 
 
 class _Recorder:
-    """Gathers what one run shows, round by round."""
-
     def __init__(self, clients: int, script: Script | None) -> None:
         self.clients, self.script = clients, script
         self.statements: list[Statement] = []

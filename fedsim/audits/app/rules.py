@@ -218,7 +218,6 @@ def _seeded_noise(subject: Subject) -> Finding | None:
 
 
 def _no_noise(subject: Subject) -> Finding | None:
-    """No differential privacy at all."""
     configuration = subject.configuration
     silent = configuration.central is not None and not configuration.central.noise_multiplier
     if configuration.local is not None or (configuration.central is not None and not silent):

@@ -1,4 +1,4 @@
-"""What a client sends in a scripted run, and the models of messages as vectors."""
+"""What a client sends in a scripted run, and whether its own training draws anything at random."""
 
 import copy
 import math
@@ -12,6 +12,8 @@ from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 
 from fedsim.audits.app.process import Script, Vector, direction
 from fedsim.audits.sandbox.channel import AppFailedError, set_seeds
+
+Train = Callable[[Message, Context], Message]
 
 
 def scripted(template: RecordDict, message: Message, script: Script, partition: int) -> RecordDict:
@@ -72,9 +74,6 @@ def flat_record(record: ArrayRecord) -> Vector:
 
 def _floating(array: Array) -> bool:
     return np.issubdtype(np.dtype(array.dtype), np.floating)
-
-
-Train = Callable[[Message, Context], Message]
 
 
 def rehearsed(train: Train, message: Message, context: Context, seed: int) -> tuple[Message, bool]:

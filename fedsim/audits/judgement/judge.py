@@ -1,4 +1,4 @@
-"""The judge of every audit: what evidence says about a claim, and what decides first."""
+"""The judge of every audit: what it finds, what evidence says about a claim, what decides first."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -273,7 +273,6 @@ class LiveAudit:
         return belief
 
     def _begin_watching(self, trials: range) -> None:
-        """Watch a batch of trials that begins, or begins anew."""
         config = self.run
         if self._planted:
             self.canaries = self.canaries or CanaryWatch(
@@ -289,7 +288,6 @@ class LiveAudit:
         )
 
     def _look(self, training: Training, round: int) -> Look:
-        """Return what is found without records after a round."""
         epsilon = self._epsilon(training)
         return Look(
             training.trials,

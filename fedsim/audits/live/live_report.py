@@ -187,7 +187,6 @@ def _scored(
 def _alarms(
     audit: LiveAudit, last: Sequence[Belief], report: Report, worlds: Bools | None
 ) -> list[str]:
-    """Return what contradicts the claimed noise beyond chance."""
     alarms, sure = [], f"with confidence {ALARM_CONFIDENCE:g}"
     scored = _scored(last, worlds)
     if scored is not None and worlds is not None and audit.config is not None:
@@ -271,7 +270,6 @@ def _against(audit: LiveAudit, claim: Claim) -> list[str]:
 
 
 def _unseen(audit: LiveAudit, reported: int | None, ended: bool) -> list[str]:
-    """Return what of the run was not seen."""
     assert audit.config is not None
     missing = [] if ended else ["the transcript does not say that the run has ended"]
     trials = audit.config.trials

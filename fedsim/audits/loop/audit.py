@@ -287,7 +287,6 @@ def _betraying(loop: LoopProcess, seeds: _Seeds) -> int:
 def _observed(
     loop: LoopProcess, pair: int, seeds: _Seeds, records: int, neighbouring: Neighbouring
 ) -> Observation:
-    """Return what honest runs in all worlds showed."""
     honest = seeds.next(HONEST)
     return Observation(
         present=loop.observed(pair, "present", honest),

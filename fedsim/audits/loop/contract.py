@@ -8,6 +8,10 @@ that was released; or None, where Opacus's optimizer is watched and its steps ar
 Where Opacus is watched and a model is returned, the steps are what was released, as its accountant
 takes it. A function whose third parameter is called `seeds` trains one model for each of T seeds at
 once, and returns [T, P] or [T, k, P].
+
+Beside floating-point numbers a model may carry integer tensors, buffers that no state dict shows, and
+attributes of modules: `carried` names them, with a checksum of each. Functions and classes are named
+by what they are called, and not looked into.
 """
 
 import hashlib
@@ -27,6 +31,17 @@ from adversaries.errors import InputError
 from fedsim.audits.sandbox.channel import AppFailedError
 
 Floats = npt.NDArray[np.float64]
+
+OPACUS = ("grad_sample", "summed_grad", "_forward_counter", "_norm_sample", "_current_grad_sample")
+"""What Opacus leaves at every parameter; no state dict has it."""
+
+CODE = (type, FunctionType, MethodType, BuiltinFunctionType)
+
+UNREAD = ""
+"""The checksum of what cannot be read."""
+
+DEEPEST = 16
+"""Containers in each other that are looked into."""
 
 
 @dataclass(frozen=True)
@@ -128,18 +143,6 @@ def _numbers(value: Any) -> Floats:
     if callable(detach):
         value = detach().cpu().double().numpy()
     return np.asarray(value, np.float64)
-
-
-OPACUS = ("grad_sample", "summed_grad", "_forward_counter", "_norm_sample", "_current_grad_sample")
-"""What Opacus leaves at every parameter; no state dict has it."""
-
-CODE = (type, FunctionType, MethodType, BuiltinFunctionType)
-
-UNREAD = ""
-"""The checksum of what cannot be read."""
-
-DEEPEST = 16
-"""Containers in each other that are looked into."""
 
 
 def carried(value: Any) -> tuple[tuple[str, str], ...]:

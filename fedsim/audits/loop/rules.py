@@ -126,7 +126,6 @@ def _multiplier(seen: Observation) -> Finding | None:
 
 
 def _realised(seen: Observation) -> Finding | None:
-    """Less noise was added than is configured."""
     off = seen.noise_off
     if off is None:
         return None
@@ -176,7 +175,6 @@ def _adaptive(seen: Observation) -> Finding | None:
 
 
 def _no_noise(seen: Observation) -> Finding | None:
-    """Nothing hides anybody."""
     if not seen.steps or all(step.noise_multiplier > 0 for step in seen.steps):
         return None
     return Finding(
@@ -185,7 +183,6 @@ def _no_noise(seen: Observation) -> Finding | None:
 
 
 def _untold(seen: Observation) -> Finding | None:
-    """Steps that no accountant was told of."""
     if unnoised := seen.present[0].unnoised:
         return Finding(
             "alarm",
@@ -207,7 +204,6 @@ def _untold(seen: Observation) -> Finding | None:
 
 
 def _seeded(seen: Observation) -> Finding | None:
-    """Whoever reads the code knows the noise."""
     if not seen.seeded:
         return None
     return Finding(

@@ -3,6 +3,9 @@
 The direction is learnt from pilots: pairs of runs with one seed, with the target and with another
 record in its place. They draw the same numbers, so that most of what they release cancels. Whatever
 the direction is, what is decided of other runs by it is valid.
+
+`python -m fedsim.audits.loop.running DESCRIPTOR` is the process that a function is audited in, with
+a socket to `fedsim.audits.loop.process`.
 """
 
 import math

@@ -42,16 +42,6 @@ RULE = (
 
 PROFILE_POINTS = 41
 
-
-class Proven(TypedDict):
-    """What the lower bounds make of `empirical` in a report."""
-
-    lower_bounds: dict[str, measured.LowerBound]
-    headline: measured.Headline
-    agreement: measured.Agreement
-    privacy_profile: measured.PrivacyProfile | None
-
-
 CHANCE_RESOLVED = 0.02
 """To what share of itself the chance that a bound is above epsilon is worked out."""
 
@@ -60,11 +50,21 @@ LESS_NOISE = (
     "claimed, noise that repeats or that not all of the model gets, or a gradient larger than "
     "the clipping norm."
 )
+
 MORE_NOISE = (
     "The worlds lie less far apart than the claimed noise would have them. Likely causes: more "
     "noise than claimed, an adversary that is mistaken about the sums or the sampling, or a record "
     "that took part with less than the gradient that was reported."
 )
+
+
+class Proven(TypedDict):
+    """What the lower bounds make of `empirical` in a report."""
+
+    lower_bounds: dict[str, measured.LowerBound]
+    headline: measured.Headline
+    agreement: measured.Agreement
+    privacy_profile: measured.PrivacyProfile | None
 
 
 @dataclass(frozen=True, eq=False)

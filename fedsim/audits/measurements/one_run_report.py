@@ -152,7 +152,6 @@ def _histogram(included: npt.NDArray[np.bool_], scores: npt.NDArray[np.float64])
 def _bounds(
     kind: str, mine: Mine, guesses: int, delta: float, confidence: float
 ) -> dict[str, intervals.LowerBound]:
-    """Return the bounds that canaries of a kind allow, by name."""
     found = {
         "binomial": estimators.binomial_bound(*mine, delta, confidence, guesses),
         "f_dp": estimators.f_dp_bound(*mine, delta, confidence, guesses),

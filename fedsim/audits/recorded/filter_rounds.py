@@ -36,6 +36,30 @@ TOTAL = (
     "leaves at least {:.4g} at delta {:g} between an update and its negative"
 )
 
+Floats = npt.NDArray[np.float64]
+
+FILTER = "GaussianPrivacy"
+
+NARROW = 0.1
+"""A round's noise is called its share where the interval of their ratio is within 1 ± this.
+
+A wide interval that holds 1 rejects nothing: of few numbers, noise of any fixed size fits.
+"""
+
+BY = "the class's name, its configuration and the matching noise of every round"
+
+NO_BOUND = (
+    "the noise of GaussianPrivacy is a share of the update itself, as it was in each of {} rounds "
+    "({:.3g} to {:.3g} times that share in all), and nothing is clipped: epsilon is infinite. That "
+    f"rests on {BY}"
+)
+
+TOO_FEW = (
+    "the noise of GaussianPrivacy is {:.3g} to {:.3g} times its share of the update in {} rounds "
+    "together, and in some round may be more than {:.0%} off (99.99 %): noise of another kind fits "
+    "as well; record more of the model's numbers a round"
+)
+
 
 class SvtRounds:
     """What the rounds of one site's SVTPrivacy filter give."""
@@ -128,30 +152,6 @@ def _interval(length: float, count: int, confidence: float) -> tuple[float, floa
     tail = (1 - confidence) / 2
     low = 2 * length / float(chi2.isf(tail, 2 * count))
     return low, 2 * length / float(chi2.ppf(tail, 2 * count))
-
-
-Floats = npt.NDArray[np.float64]
-
-FILTER = "GaussianPrivacy"
-
-NARROW = 0.1
-"""A round's noise is called its share where the interval of their ratio is within 1 ± this.
-
-A wide interval that holds 1 rejects nothing: of few numbers, noise of any fixed size fits.
-"""
-
-BY = "the class's name, its configuration and the matching noise of every round"
-
-NO_BOUND = (
-    "the noise of GaussianPrivacy is a share of the update itself, as it was in each of {} rounds "
-    "({:.3g} to {:.3g} times that share in all), and nothing is clipped: epsilon is infinite. That "
-    f"rests on {BY}"
-)
-TOO_FEW = (
-    "the noise of GaussianPrivacy is {:.3g} to {:.3g} times its share of the update in {} rounds "
-    "together, and in some round may be more than {:.0%} off (99.99 %): noise of another kind fits "
-    "as well; record more of the model's numbers a round"
-)
 
 
 class ShareRounds:

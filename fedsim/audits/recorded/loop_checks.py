@@ -259,7 +259,6 @@ def _sizes(steps: Sequence[Step]) -> dict[tuple[float, int | None], list[int]]:
 
 
 def _tests(sizes: Floats, possible: Sequence[int], rate: float) -> list[SamplingTest]:
-    """Return the test of batch sizes for every possible size of the data set."""
     return [
         residuals.sampling_test(sizes, records, rate)
         for records in possible
@@ -342,7 +341,6 @@ def _sums(steps: Sequence[Step]) -> list[Finding]:
 
 
 def _divisors(steps: Sequence[Step]) -> list[Finding]:
-    """Return what depends on the data in the divisors."""
     found = []
     own = [step for step in steps if step.batch]
     if len({step.batch for step in own}) > 1 and all(step.divisor == step.batch for step in own):

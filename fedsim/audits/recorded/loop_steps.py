@@ -126,7 +126,6 @@ class LoopSteps:
         confidence: float,
         unit: str,
     ) -> dict[str, Any]:
-        """Return what was measured, as report.json has it."""
         shown, sure = level.stds(self._releases), level.sure_stds(self._releases)
         least = level.least_stds()
         compared = self._releases[:MOST_COMPARED]

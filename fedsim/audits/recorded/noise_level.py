@@ -26,6 +26,19 @@ NO_NOISE = (
     "and the belief certain; noise that clients add before they send is not seen from here"
 )
 
+SAME = 0.99
+"""Correlation above which the noise of two rounds is the same, whatever else is left over."""
+
+ALIKE = (
+    "what is left over is alike in rounds, beyond chance: noise that is used again in part "
+    "protects less than was declared, and what else may follow the mean cannot be told from it"
+)
+
+SHAPE_UNSEEN = (
+    "whether the noise is Gaussian was not tested{}: it is too close to what rounding leaves over, "
+    "which is not"
+)
+
 
 @dataclass(frozen=True)
 class NoiseLevel:
@@ -219,20 +232,6 @@ def _together(releases: Sequence[Release], scales: Sequence[float], confidence: 
 def _ends(point: float, interval: Interval, scale: float = 1.0) -> Ends:
     """Return a measured standard deviation with the ends of an interval, which is over a scale."""
     return {"point": point, "low": interval.low * scale, "high": interval.high * scale}
-
-
-SAME = 0.99
-"""Correlation above which the noise of two rounds is the same, whatever else is left over."""
-
-ALIKE = (
-    "what is left over is alike in rounds, beyond chance: noise that is used again in part "
-    "protects less than was declared, and what else may follow the mean cannot be told from it"
-)
-
-SHAPE_UNSEEN = (
-    "whether the noise is Gaussian was not tested{}: it is too close to what rounding leaves over, "
-    "which is not"
-)
 
 
 def independent(releases: Sequence[Release]) -> bool:

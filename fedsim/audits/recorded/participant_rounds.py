@@ -119,7 +119,6 @@ class ParticipantRounds:
         return Measured(release, canary, "" if release else NOTHING_MEASURED)
 
     def _score(self, seen: ObservedRound, canary: Canary, after: Arrays) -> None:
-        """Take in the outcome of a round with a canary."""
         if vector(after).shape != vector(seen.model).shape:
             self._notes.add("alarm", "the aggregate has other shapes", seen.round)
             return
@@ -130,7 +129,6 @@ class ParticipantRounds:
         self._scored.append(Scored(seen.round, canary.coin, score))
 
     def _observe_local(self, observed: ObservedRound, unprotected: Arrays) -> None:
-        """Take in the noise that a local mechanism added to an update."""
         layout = Layout.of(observed.model)
         before = vector(observed.model)
         trained, sent = layout.vector(unprotected), layout.vector(observed.own)

@@ -45,6 +45,33 @@ UNCLIPPED = (
     "fixedclipping_mod missing?"
 )
 
+MISFIT = (
+    "what was declared does not fit: what is left over moves with the updates, so that the "
+    "aggregate is no mean of updates clipped to this norm; neither noise nor beliefs are measured. "
+    "Declare nothing where clipping is adaptive or of single arrays, or an optimiser follows"
+)
+
+RATE = (
+    "the noise is less than declared, and the mean may be less by the same factor: a server "
+    "learning rate below 1, or an optimiser, which cost no privacy, leave over just this; neither "
+    "noise nor beliefs are measured. Record a run with a server learning rate of 1"
+)
+
+WEIGHTINGS = ("uniform", "examples")
+
+EVIDENCE = -math.log(1 - ALARM_CONFIDENCE)
+"""The logarithm of an e-value that counts as proof: larger ones are that rare by chance."""
+
+WEIGHTED = (
+    "the mean is weighted by num-examples: a client weighs up to {heaviest:.3g}, while the noise "
+    "presumes {presumed:.3g} of each, so that this client is protected less than configured"
+)
+
+FEWER = (
+    "fewer clients replied than num_sampled_clients: each weighs up to {heaviest:.3g}, while the "
+    "noise presumes {presumed:.3g}"
+)
+
 
 @dataclass(frozen=True)
 class _Seen:
@@ -201,19 +228,6 @@ def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
     return misfit(releases) if aggregation == "declared" else ""
 
 
-MISFIT = (
-    "what was declared does not fit: what is left over moves with the updates, so that the "
-    "aggregate is no mean of updates clipped to this norm; neither noise nor beliefs are measured. "
-    "Declare nothing where clipping is adaptive or of single arrays, or an optimiser follows"
-)
-
-RATE = (
-    "the noise is less than declared, and the mean may be less by the same factor: a server "
-    "learning rate below 1, or an optimiser, which cost no privacy, leave over just this; neither "
-    "noise nor beliefs are measured. Record a run with a server learning rate of 1"
-)
-
-
 def misfit(releases: Sequence[Release]) -> str:
     """Return why noise and beliefs cannot be told from what is left over, "" if they can."""
     # Half of what an alarm may miss for the size of the rate, half for what it then leaves over.
@@ -222,22 +236,6 @@ def misfit(releases: Sequence[Release]) -> str:
     if less and noisy_means.scaled_fit(releases, 1 - doubt) >= doubt:
         return RATE
     return MISFIT if noisy_means.fit(releases) < 1 - ALARM_CONFIDENCE else ""
-
-
-WEIGHTINGS = ("uniform", "examples")
-
-EVIDENCE = -math.log(1 - ALARM_CONFIDENCE)
-"""The logarithm of an e-value that counts as proof: larger ones are that rare by chance."""
-
-WEIGHTED = (
-    "the mean is weighted by num-examples: a client weighs up to {heaviest:.3g}, while the noise "
-    "presumes {presumed:.3g} of each, so that this client is protected less than configured"
-)
-
-FEWER = (
-    "fewer clients replied than num_sampled_clients: each weighs up to {heaviest:.3g}, while the "
-    "noise presumes {presumed:.3g}"
-)
 
 
 def weights(observed: ObservedRound) -> dict[str, dict[int, float]]:

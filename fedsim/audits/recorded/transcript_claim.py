@@ -149,7 +149,6 @@ def _unjudgeable(release: Part) -> str:
 
 
 def _of_release(claim: Claim, release: Part, recorded: Recorded, refuted: bool) -> Evidence:
-    """Return the evidence of noise that was measured or configured."""
     missing = [f"{recorded.missing}, and the claim is of all rounds"] if recorded.missing else []
     at_most = release["proven"]["epsilon_at_most"]
     kept = claim.allows(at_most)

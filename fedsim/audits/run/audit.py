@@ -66,7 +66,6 @@ def assemble(
 
 
 def _measured(run: AuditedRun) -> Report:
-    """Return the report without what its checks say."""
     config, facts, transcript = run.config, run.facts, run.transcript
     delta, confidence = run.delta, run.confidence
     attacked = config.challenge.kind, config.audit.attacks, transcript

@@ -1,4 +1,4 @@
-"""What the trials show at the configured vantage, and what the models were worth."""
+"""What the trials show at the configured vantage, Yeom's membership inference included."""
 
 import math
 
@@ -33,6 +33,9 @@ SENSITIVITY_NOTE = (
     "Local sensitivities are measured on the data: they say how tight the theory is, and are never "
     "part of a DP release."
 )
+
+POPULATION, CHALLENGE = "yeom", "yeom-challenge"
+"""Their names in a report."""
 
 
 def measure(run: AuditedRun) -> Empirical:
@@ -175,10 +178,6 @@ def _epsilon_from_sensitivities(run: AuditedRun, chosen_accountant: Accountant) 
 
     ratios = run.transcript["sensitivities"], run.transcript["noise_stds"]
     return estimators.epsilon_from_sensitivities(*ratios, run.delta, epsilon)
-
-
-POPULATION, CHALLENGE = "yeom", "yeom-challenge"
-"""Their names in a report."""
 
 
 def yeom_attacks(run: AuditedRun) -> dict[str, MembershipAttack]:

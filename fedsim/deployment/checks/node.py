@@ -1,4 +1,4 @@
-"""What is wrong with a node: its key, its config and data, the way to the server."""
+"""What is wrong with a node: its key, config, data and budget, the way to the server."""
 
 import os
 import stat

@@ -104,7 +104,6 @@ def _expiry(what: str, end: datetime, remedy: str) -> Line:
 
 
 def _node_keys(place: Path, laid_out: Kit) -> Iterator[Line]:
-    """Look at whether the server lets in the nodes of the kit, and nobody else."""
     keys = run.key_files(place)
     lacking = [name for name in laid_out.nodes if name not in keys]
     strange = [name for name in keys if name not in laid_out.nodes]
