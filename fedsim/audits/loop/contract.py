@@ -9,9 +9,9 @@ Where Opacus is watched and a model is returned, the steps are what was released
 takes it. A function whose third parameter is called `seeds` trains one model for each of T seeds at
 once, and returns [T, P] or [T, k, P].
 
-Beside floating-point numbers a model may carry integer tensors, buffers that no state dict shows, and
-attributes of modules: `carried` names them, with a checksum of each. Functions and classes are named
-by what they are called, and not looked into.
+Beside floating-point numbers a model may carry integer tensors, buffers that no state dict shows,
+and attributes of modules: `carried` names them, with a checksum of each. Functions and classes are
+named by what they are called, and not looked into.
 """
 
 import hashlib

@@ -4,8 +4,8 @@ Worst is where most may be achieved by what is known. First what contradicts the
 worth nothing then and puts all others in doubt; then where theory sets no limit; then by the
 advantage that theory allows, the largest first. Of equals the vantage that sees more comes first.
 
-A verdict also states the shortfall of the noise that the audit would have seen: the most that one of
-the checks of `fedsim.audits.run.alarms` would have seen, since any of them raises the alarm.
+A verdict also states the shortfall of the noise that the audit would have seen: the most that one
+of the checks of `fedsim.audits.run.alarms` would have seen, since any of them raises the alarm.
 """
 
 import math
