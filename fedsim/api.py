@@ -363,7 +363,7 @@ def audit(
 
 
 def _of_app(path: Path, options: AuditOptions) -> Audit:
-    from fedsim.audits.app.directory import audit_directory  # noqa: PLC0415
+    from fedsim.audits.app.audit import audit_directory  # noqa: PLC0415
     from fedsim.report.evidence import digests  # noqa: PLC0415
 
     if RunDirectory(path).has("config.toml"):
@@ -395,11 +395,7 @@ def _of_transcript(path: Path, options: AuditOptions) -> Audit:
     with Reader(path) as reader:
         if reader.facts.recorder != AUDITOR:
             options.taken("a recorded transcript")
-            claim, at = options.claim, options.stated_at
-            epsilon, unit = (None, None) if claim is None else (claim.epsilon, claim.unit)
-            return transcript_audit.concluded(
-                transcript_audit.audit(reader, at, options.level, epsilon, unit)
-            )
+            return transcript_audit.concluded(transcript_audit.audit(reader, options))
     return from_transcript.audited(path, options)
 
 

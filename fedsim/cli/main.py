@@ -1,7 +1,7 @@
 """The `fedsim` command. Exit status: 0 done, 1 failed, 2 bad input, 130 interrupted.
 
 `fedsim audit` and `fedsim verify` have more, by what they conclude
-(`fedsim.audits.judgement.verdict`), and so has a release gate (`fedsim.cli.gate`).
+(`fedsim.audits.judgement.judge`), and so has a release gate (`fedsim.cli.gate`).
 """
 
 import errno

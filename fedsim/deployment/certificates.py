@@ -28,11 +28,19 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from adversaries.errors import InputError
+
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """The names by which a machine reaches itself."""
 
 AUTHORITY_DAYS = 3650
 """How much longer an authority lasts than the first certificate that it signs."""
+
+USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+    *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
+"""All that a certificate may say of its key."""
 
 SOON = timedelta(days=30)
 """How long before its end a certificate is spoken of."""
@@ -60,17 +68,7 @@ def authority(days: int, now: datetime | None = None) -> Pair:
     start = now or datetime.now(UTC)
     key = ec.generate_private_key(ec.SECP384R1())
     name = _name("fedsim federation authority")
-    usage = x509.KeyUsage(
-        digital_signature=False,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=True,
-        crl_sign=True,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    usage = _usage("key_cert_sign", "crl_sign")
     certificate = (
         _builder(
             name, name, key.public_key(), key.public_key(), start, start + timedelta(days=days)
@@ -102,17 +100,7 @@ def server_certificate(
     start, last = now or datetime.now(UTC), issuer_certificate.not_valid_after_utc
     if start > last:
         raise ValueError(f"it ended on {last:%Y-%m-%d}")
-    usage = x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=False,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    usage = _usage("digital_signature")
     certificate = (
         _builder(
             _name(hosts[0]),
@@ -179,7 +167,6 @@ def verify(certificate: Path, key: Path, trusted: Path, host: str) -> None:
         certificate: the server's, a PEM file with what leads to a trusted one.
         key: the server's, a PEM file without a passphrase.
         trusted: the client's certificates, a PEM file.
-        host: a name or an address that the certificate must be for.
 
     Raises:
         OSError: a file cannot be read; its ssl.SSLError if the handshake fails.
@@ -201,11 +188,7 @@ def verify(certificate: Path, key: Path, trusted: Path, host: str) -> None:
 
 
 def fits(key: bytes, certificate: bytes) -> bool:
-    """Return whether a key is that of a certificate.
-
-    Raises:
-        ValueError: one of them is neither.
-    """
+    """Return whether a key is that of a certificate."""
     public = x509.load_pem_x509_certificate(certificate).public_key()
     return _private_key(key).public_key() == public
 
@@ -244,6 +227,10 @@ def _builder(
     )
 
 
+def _usage(*granted: str) -> x509.KeyUsage:
+    return x509.KeyUsage(**{name: name in granted for name in USAGES})
+
+
 def _name(common: str) -> x509.Name:
     # X.520 allows a common name 64 characters; the alternative names are what is verified.
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common[:64])])
@@ -258,3 +245,37 @@ def _general_name(host: str) -> x509.GeneralName:
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+@dataclass(frozen=True)
+class Own:
+    """An operator's own certificate and what belongs to it, PEM files.
+
+    Attributes:
+        certificate: for the server's address, with what leads to a trusted one.
+        key: of the certificate, without a passphrase.
+        trusted: certificates by which the nodes trust it.
+    """
+
+    certificate: Path
+    key: Path
+    trusted: Path
+
+
+def own_pair(own: Own, address: str) -> tuple[Pair, bytes]:
+    """Return a key with its certificate, and what to trust it by (PEM).
+
+    Args:
+        address: of the server, where the nodes connect.
+    """
+    try:
+        verify(own.certificate, own.key, own.trusted, address)
+        pair = Pair(own.key.read_bytes(), own.certificate.read_bytes())
+        return pair, own.trusted.read_bytes()
+    except OSError as error:
+        reason = getattr(error, "verify_message", "") or error.strerror or error
+        raise InputError(
+            f"nodes would refuse '{own.certificate}' with '{own.key}' for {address} ({reason}); "
+            f"give a certificate for {address}, its key without a passphrase, and what it is "
+            "trusted by (PEM)"
+        ) from None

@@ -30,7 +30,7 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim.common import configurations, private_files, reading
 from fedsim.deployment import certificates, readme, services, templates, wheel
-from fedsim.deployment.own_certificate import Own, own_pair
+from fedsim.deployment.certificates import Own, own_pair
 
 FORMAT = 2
 CONNECTION = "federation"
@@ -135,7 +135,6 @@ def folder(directory: Path, machine: str) -> Path:
     """Return the absolute path of a machine's folder.
 
     Args:
-        directory: of the whole kit, or the machine's own.
         machine: its name, "server", "client-K" or "auditor".
 
     Raises:
@@ -186,7 +185,12 @@ def write(
         InputError: an address is none, for scripts read them; nodes would refuse the operator's own
             certificate; no wheel can be made of this fedsim; or the directory exists.
     """
-    _check_addresses(address, listen)
+    if not is_host(address):
+        raise InputError(f"the server's address {address!r} is no host name and no IPv4 address")
+    if not _is_address(listen):
+        raise InputError(
+            f"--listen {listen!r} is not an IP address, for example 0.0.0.0 for all interfaces"
+        )
     program = wheel.running()
     created = now or datetime.now(UTC)
     kit = Kit(
@@ -211,16 +215,6 @@ def write(
             write_file(place / "ca" / "ca.crt", authority.public)
         _write_machines(place, kit, pair, trusted, listen, program)
     return kit
-
-
-def _check_addresses(address: str, listen: str) -> None:
-    """Raise InputError for addresses that are none."""
-    if not is_host(address):
-        raise InputError(f"the server's address {address!r} is no host name and no IPv4 address")
-    if not _is_address(listen):
-        raise InputError(
-            f"--listen {listen!r} is not an IP address, for example 0.0.0.0 for all interfaces"
-        )
 
 
 @contextmanager
@@ -260,7 +254,20 @@ def _write_machines(
     """Write what is of all machines, and the folder of each."""
     write_instructions(directory, kit, program)
     values = _values(kit, program)
-    _write_server(directory / "server", pair, trusted, {**values, "LISTEN": listen})
+    place = directory / "server"
+    write_file(place / "server.key", pair.private)
+    write_file(place / "server.crt", pair.public)
+    write_file(place / "ca.crt", trusted)
+    superlink, known_by = certificates.loopback(certificates.AUTHORITY_DAYS)
+    write_file(place / "superlink.key", superlink.private)
+    write_file(place / "superlink.crt", superlink.public)
+    write_file(place / "superlink-ca.crt", known_by)
+    write_file(
+        place / "settings.env",
+        templates.fill(templates.SERVER_SETTINGS, {**values, "LISTEN": listen}),
+    )
+    example = configurations.path("deployment")
+    write_file(place / example.name, example.read_bytes())
     for index, machine in enumerate(kit.nodes):
         key = certificates.node_key()
         write_file(directory / "server" / "keys" / f"{machine}.pub", key.public + b"\n")
@@ -277,11 +284,7 @@ def write_instructions(directory: Path, kit: Kit, program: wheel.Wheel) -> None:
 
 
 def write_program(place: Path, kit: Kit, machine: str, program: wheel.Wheel) -> None:
-    """Write what of a machine's folder is the program's: the wheel, and what starts it.
-
-    Args:
-        place: the machine's folder.
-    """
+    """Write what of a machine's folder is the program's: the wheel, and what starts it."""
     _write_manifest(place, replace(kit, machine=machine))
     write_file(place / program.name, program.content)
     for name, text in services.files(machine, _values(kit, program)).items():
@@ -292,9 +295,6 @@ def connect_flower(server: Path, superlink_port: int) -> None:
     """Write the connection to the SuperLink into the server's Flower home.
 
     Flower wants an absolute path of the certificate, which the folder gets where it is used.
-
-    Args:
-        server: the server's folder.
     """
     connection = {
         "address": f"127.0.0.1:{superlink_port}",
@@ -356,21 +356,6 @@ def _values(kit: Kit, program: wheel.Wheel) -> dict[str, str]:
         "SHA256": program.sha256,
         "COPIES": copies,
     }
-
-
-def _write_server(
-    place: Path, pair: certificates.Pair, trusted: bytes, values: Mapping[str, str]
-) -> None:
-    write_file(place / "server.key", pair.private)
-    write_file(place / "server.crt", pair.public)
-    write_file(place / "ca.crt", trusted)
-    superlink, known_by = certificates.loopback(certificates.AUTHORITY_DAYS)
-    write_file(place / "superlink.key", superlink.private)
-    write_file(place / "superlink.crt", superlink.public)
-    write_file(place / "superlink-ca.crt", known_by)
-    write_file(place / "settings.env", templates.fill(templates.SERVER_SETTINGS, values))
-    example = configurations.path("deployment")
-    write_file(place / example.name, example.read_bytes())
 
 
 def _write_node(

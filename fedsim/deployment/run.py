@@ -1,19 +1,22 @@
 """Flower's deployment runtime behind one command: a run on a SuperLink that is up already.
 
 The same apps and the same configuration as in process. What the nodes are told names no folder of
-the server's but the run directory: each client's data are where its own node's config says.
+the server's but the run directory: each client's data are where its own node's config says. Only
+nodes whose public keys are registered take part.
 """
 
 import json
 import tempfile
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
+from fedsim.common import reading
 from fedsim.config import Config
-from fedsim.deployment import kit, registrations
+from fedsim.deployment import certificates, kit
 from fedsim.federation.runtimes.flower_command import (
     FlowerError,
     Submission,
@@ -32,15 +35,24 @@ IN_USE = "already in use"
 """What Flower says of a public key that it knows."""
 
 
+@dataclass(frozen=True)
+class Registration:
+    """The node that the SuperLink made of a machine's key.
+
+    Attributes:
+        node: its id.
+        key: the fingerprint of its public key.
+    """
+
+    node: str
+    key: str
+
+
 def start(server: Path, config: Config) -> Submission:
     """Submit a prepared run to the SuperLink of a server; return the submission.
 
     Args:
-        server: the server's folder.
         config: whose `run.out` is the run's directory.
-
-    Raises:
-        FlowerError: the SuperLink does not answer or refuses it.
     """
     home = _home(server)
     with tempfile.TemporaryDirectory(prefix="fedsim-deployment-") as temporary:
@@ -57,12 +69,7 @@ def start(server: Path, config: Config) -> Submission:
 
 
 def submission(server: Path, run_id: str) -> Submission:
-    """Return a run that was submitted before.
-
-    Args:
-        server: the server's folder.
-        run_id: Flower's number of it.
-    """
+    """Return a run that was submitted before."""
     return Submission(_home(server), kit.CONNECTION, run_id)
 
 
@@ -74,25 +81,25 @@ def register(server: Path) -> dict[str, str]:
     InputError for keys that cannot be read or told apart, or are of no machine of the federation.
     """
     home = _home(server)
-    files = registrations.key_files(server)
+    files = key_files(server)
     machines = kit.read(server).nodes
     if strange := [machine for machine in files if machine not in machines]:
         raise InputError(
             f"keys/{strange[0]}.pub is of no machine of this federation, which has "
             f"{', '.join(machines)}: delete it"
         )
-    nodes = registrations.registered(server)
-    keys = _distinct({machine: registrations.key(path) for machine, path in files.items()})
+    nodes = registered(server)
+    keys = _distinct({machine: fingerprint_of(path) for machine, path in files.items()})
     living = {node for node, status in statuses(server).items() if status != UNREGISTERED}
     for machine, key in keys.items():
         old = nodes.get(machine)
         if old is None or old.node not in living or old.key != key:
             nodes[machine] = _registered(home, machine, files[machine], key)
-            registrations.write_registered(server, nodes)
+            write_registered(server, nodes)
     nodes = {machine: nodes[machine] for machine in keys}
     for node in living.difference(one.node for one in nodes.values()):
         flwr(home, "supernode", "unregister", node, kit.CONNECTION)
-    registrations.write_registered(server, nodes)
+    write_registered(server, nodes)
     return {machine: one.node for machine, one in nodes.items()}
 
 
@@ -108,7 +115,7 @@ def _distinct(keys: Mapping[str, str]) -> Mapping[str, str]:
     return keys
 
 
-def _registered(home: Path, machine: str, path: Path, key: str) -> registrations.Registration:
+def _registered(home: Path, machine: str, path: Path, key: str) -> Registration:
     """Register a key. Raises FlowerError."""
     arguments = ["supernode", "register", str(path), kit.CONNECTION, "--name", machine]
     try:
@@ -121,7 +128,7 @@ def _registered(home: Path, machine: str, path: Path, key: str) -> registrations
             f"was unregistered, and takes no key twice: make a new key on {machine} "
             "(fedsim deploy rotate), copy its next.key.pub to it"
         ) from None
-    return registrations.Registration(str(answer["node-id"]), key)
+    return Registration(str(answer["node-id"]), key)
 
 
 def statuses(server: Path) -> dict[str, str]:
@@ -137,3 +144,41 @@ def nodes(server: Path) -> list[dict[str, Any]]:
 def _home(server: Path) -> Path:
     kit.connect_flower(server, kit.port(server, "SUPERLINK_PORT"))
     return server / "flower"
+
+
+def key_files(server: Path) -> dict[str, Path]:
+    """Return the public key file of each node that the server is to let in, by its machine."""
+    return {path.stem: path for path in sorted((server / "keys").glob("*.pub"))}
+
+
+def fingerprint_of(path: Path) -> str:
+    """Return the fingerprint of a node's public key. Raises InputError if it is none."""
+    try:
+        return certificates.fingerprint(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"cannot read '{path}' ({error}): copy that machine's node.key.pub to it"
+        ) from None
+
+
+def registered(server: Path) -> dict[str, Registration]:
+    """Return what was registered for each machine. Raises InputError."""
+    path = server / "nodes.json"
+    try:
+        nodes = reading.json_object(path)
+        return {
+            str(machine): Registration(str(value["node"]), str(value["key"]))
+            for machine, value in nodes.items()
+        }
+    except FileNotFoundError:
+        return {}
+    except reading.DAMAGE as error:
+        raise InputError(
+            f"cannot read '{path}': {reading.reason(error)}; delete it and register anew"
+        ) from None
+
+
+def write_registered(server: Path, nodes: Mapping[str, Registration]) -> None:
+    """Write down in nodes.json which node, of which key, each machine has."""
+    values = {machine: asdict(node) for machine, node in nodes.items()}
+    kit.write_file(server / "nodes.json", json.dumps(values, indent=2) + "\n")

@@ -69,7 +69,8 @@ def files(machine: str, values: Mapping[str, str]) -> dict[str, str]:
     """Return what of a machine's folder is the program's, by name: an upgrade writes it anew."""
     own = of(machine)
     is_server = machine == "server"
-    needs = _needs()
+    listed = [need for need in requires(DISTRIBUTION) or [] if ";" not in need]
+    needs = {re.split(r"[^\w.-]", need, maxsplit=1)[0]: need for need in listed}
     texts = {
         "start.sh": templates.SCRIPT_HEAD
         + (templates.SERVER_SCRIPT if is_server else templates.NODE_SCRIPT),
@@ -107,7 +108,6 @@ def _container(service: Service) -> str:
 
 
 def _filled(template: str, service: Service) -> str:
-    """Return a text with what it says of a service filled in."""
     memory, limit = MEMORY[service.image]
     values = {
         "NAME": service.name,
@@ -121,12 +121,6 @@ def _filled(template: str, service: Service) -> str:
         "HOST": service.host,
     }
     return templates.fill(template, values)
-
-
-def _needs() -> dict[str, str]:
-    """Return what the program needs, by distribution, as it was installed."""
-    listed = [need for need in requires(DISTRIBUTION) or [] if ";" not in need]
-    return {re.split(r"[^\w.-]", need, maxsplit=1)[0]: need for need in listed}
 
 
 def _quoted(needs: list[str]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.deployment import certificates, kit, registrations, run
+from fedsim.deployment import certificates, kit, run
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.flower_command import FlowerError
 
@@ -70,9 +70,6 @@ def status(server: Path) -> Status:
 
     Args:
         server: the server's folder, on its machine.
-
-    Raises:
-        InputError: a file of the folder cannot be read.
     """
     laid_out = kit.read(server)
     try:
@@ -103,7 +100,7 @@ def status(server: Path) -> Status:
 def _nodes(server: Path, machines: list[str]) -> Iterator[Node]:
     """Yield every machine as it is. Raises InputError and FlowerError."""
     known = {str(node["node-id"]): node for node in run.nodes(server)}
-    registered = registrations.registered(server)
+    registered = run.registered(server)
     for machine in machines:
         own = registered.get(machine)
         found = known.get(own.node, {}) if own else {}

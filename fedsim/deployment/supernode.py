@@ -22,7 +22,7 @@ import httpx
 
 import fedsim
 from fedsim.common.waiting import pause
-from fedsim.deployment import certificates, kit, logs, rotation
+from fedsim.deployment import certificates, kit, logs, upkeep
 from fedsim.federation.protocol import versions
 from fedsim.federation.protocol.flower_private import Runtime
 from fedsim.federation.runtimes.flower_command import environment, executable
@@ -47,7 +47,7 @@ def start(place: Path) -> None:
     program = executable("flower-supernode")
     logs.begin(kit.read(place).machine)
     settings, port = kit.settings(place), kit.port(place, "NODE_PORT")
-    if rotation.take_up(place, settings.get("SUPERLINK", "")):
+    if upkeep.take_up(place, settings.get("SUPERLINK", "")):
         log.info("has a new key from now on")
     pair, trusted = certificates.loopback(CERTIFICATE_DAYS)
     runtime = place / "state" / "runtime"
@@ -92,9 +92,6 @@ def serve_apps(place: Path, supernode: int) -> None:
     """Start a process for each task of a SuperNode, the parent of this process, until it ends.
 
     Without this process the SuperNode would seem to be well, and never answer: it ends with it.
-
-    Args:
-        place: the node's folder.
     """
     try:
         _serve_apps(place, supernode)

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.audits.results import verdict_states as states
+from fedsim.audits.results import verdicts
 from fedsim.audits.results.model_card import ModelCard
-from fedsim.audits.results.verdict_states import StateWords
+from fedsim.audits.results.verdicts import StateWords
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -144,11 +144,11 @@ def state(report: Report, card: ModelCard) -> StateWords:
         report: as of `assemble`.
     """
     if report["alarms"]:
-        return states.CONTRADICTS
+        return verdicts.CONTRADICTS
     if not card.privacy.guaranteed:
-        return states.NO_GUARANTEE
+        return verdicts.NO_GUARANTEE
     watched = bool(report["rounds"]) and bool(report["rounds"][-1].get("noise_at_most"))
-    return states.NOT_CONTRADICTED if watched else states.NOT_MEASURED
+    return verdicts.NOT_CONTRADICTED if watched else verdicts.NOT_MEASURED
 
 
 def _figures(report: Report) -> Iterator[Figure]:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.audits.judgement.verdict import Verdict
+from fedsim.audits.judgement.judge import Verdict
 from fedsim.cli.main import main
 from fedsim.common.strict_json import report_json
 from fedsim.config import Config, dump

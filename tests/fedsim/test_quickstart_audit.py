@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from adversaries.statistics import gaussian
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.transcripts.records import Transcript
 
@@ -16,7 +17,7 @@ Report = dict[str, Any]
 
 
 def report_of(transcript: Transcript) -> Report:
-    return audit(transcript, DELTA, CONFIDENCE)
+    return audit(transcript, AuditOptions(delta=DELTA, confidence=CONFIDENCE))
 
 
 def alarms(report: Report) -> list[str]:

@@ -15,10 +15,9 @@ from adversaries.statistics.intervals import LowerBound
 from fedsim.audits.app.audit import AppAudit
 from fedsim.audits.app.configuration import CentralNoise, Configuration
 from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.finding import Finding
+from fedsim.audits.judgement.judge import Finding, Verdict, exit_status
 from fedsim.audits.judgement.report import of_transcript
-from fedsim.audits.judgement.verdict import Verdict, exit_status
-from fedsim.audits.live import live_claim
+from fedsim.audits.live import live_report
 from fedsim.audits.loop.audit import LoopAudit
 from fedsim.audits.loop.support import MeasuredNoise
 from fedsim.audits.recorded import transcript_claim
@@ -331,7 +330,7 @@ def _live(evidence: Evidence, protecting: Config, failing: Config, mechanism: Me
         trials=config.trials.count - evidence["trials missed"],
     )
     unit = {"not given": None, "the run's": "record", "another": "client"}[evidence["unit"]]
-    claim = live_claim.judge(
+    claim = live_report.judge(
         audit,
         _claim(unit),
         ["less noise than claimed"] if evidence["alarm"] else [],

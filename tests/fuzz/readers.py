@@ -21,7 +21,7 @@ from fedsim.audits.results import report as results
 from fedsim.cli.auditing import one_run
 from fedsim.common import report_directory
 from fedsim.config import Config, to_run_config
-from fedsim.deployment import registrations
+from fedsim.deployment import run
 from fedsim.federation.protocol import node_memory
 from fedsim.federation.runs import batches, ledger, run_transcript
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -266,7 +266,7 @@ def _registered(folder: Path) -> Reader:
     place.mkdir()
     nodes_of = {"client-0": {"node": "12", "key": "SHA256:x", "replaced": []}}
     (place / "nodes.json").write_text(json.dumps(nodes_of))
-    return Reader(place / "nodes.json", lambda: registrations.registered(place))
+    return Reader(place / "nodes.json", lambda: run.registered(place))
 
 
 for _name in ("batches/000000.npz", "transcript.npz", "arrays of one's own"):

@@ -25,12 +25,13 @@ from fedsim.audits.app.audit import audit as audit_app
 from fedsim.audits.app.execution import opened
 from fedsim.audits.app.loading import loaded
 from fedsim.audits.judgement.claim import Claim, Scope
+from fedsim.audits.judgement.judge import Verdict
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.judgement.report import of_transcript
-from fedsim.audits.judgement.verdict import Verdict
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.recorded import audit as transcript_audit
-from fedsim.audits.sandbox.seeding import set_seeds
+from fedsim.audits.sandbox.channel import set_seeds
 from fedsim.config import Scalar, from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
@@ -290,7 +291,9 @@ def _of_recorded(app: App, seed: int) -> Said:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "server.fedt"
         _play_app(app.folder, app.changes | {"transcript": str(path)}, seed, app.reporting)
-        report = transcript_audit.audit(read(path), DELTA, 0.95, app.epsilon, app.unit)
+        claim = None if app.epsilon is None else Claim(app.epsilon, DELTA, unit=app.unit)
+        delta = DELTA if claim is None else None
+        report = transcript_audit.audit(read(path), AuditOptions(claim=claim, delta=delta))
     return Said(_alarms(report), verdict=of_transcript(report, None, None).verdict)
 
 

@@ -10,8 +10,8 @@ from pydantic_core import to_json
 from tables import Table, Value
 
 from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.verdict import Verdict
-from fedsim.audits.loop import worker
+from fedsim.audits.judgement.judge import Verdict
+from fedsim.audits.loop import running
 from fedsim.audits.loop.audit import LoopAudit, audited
 from fedsim.audits.loop.process import LoopProcess, Order
 from fedsim.privacy.mechanism import Neighbouring
@@ -57,7 +57,7 @@ class Here:
         del answers
         self._asked = to_json(message, inf_nan_mode="constants")
         if self._answers is None:
-            self._answers = worker.answers(self._asked, iter(lambda: self._asked, None))
+            self._answers = running.answers(self._asked, iter(lambda: self._asked, None))
         return next(self._answers)
 
 

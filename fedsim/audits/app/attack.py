@@ -26,7 +26,7 @@ from fedsim.audits.app.configuration import (
     Observation,
 )
 from fedsim.audits.app.guarantee import Guarantee
-from fedsim.audits.app.measurement import App, Execution, Script
+from fedsim.audits.app.process import App, Execution, Script
 from fedsim.audits.judgement.claim import Scope
 from fedsim.common.randomness import Role, generator
 from fedsim.privacy.mechanism import Neighbouring
@@ -71,12 +71,8 @@ def observe(audited: App, seed: int, confidence: float) -> Configuration:
     """Run the app twice, honestly and with one huge update; return its configuration.
 
     Args:
-        audited: the app, whose clients train in the honest run alone.
         seed: the honest run takes the numbers of trial 0, the other one those of trial 1.
         confidence: of the intervals for the realised noise of all rounds together.
-
-    Raises:
-        AppFailedError: the app fails.
     """
     honest = audited.execute(_app_seed(seed, 0))
     configuration = honest.configuration
@@ -116,7 +112,6 @@ def _noise_ratios(
     where no noise is configured or that of a round could not be watched.
 
     Args:
-        configuration: with the norms that scaled the noise of every round.
         confidence: in (0, 1), of all intervals together.
     """
     central = configuration.central
@@ -158,9 +153,6 @@ def play(
         trials: at least 1; of an odd number one more is in the world with the update.
         seed: of the worlds, the direction and the app's own randomness.
         progress: called with the number of trials done after each, pilots not counted.
-
-    Raises:
-        AppFailedError: the app fails.
     """
     player = _Player(audited, configuration, neighbouring, seed)
     worlds = generator(seed, Role.WORLD).permutation(np.arange(trials) % 2 == 0)

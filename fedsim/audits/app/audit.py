@@ -1,9 +1,10 @@
 """The audit of a Flower app: what it claims, what theory says of it, and what an attack proves."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,20 @@ import numpy.typing as npt
 
 import fedsim
 from adversaries.errors import InputError
-from adversaries.statistics import estimators, lower_bounds
-from adversaries.statistics.estimators import Advantage
+from adversaries.statistics import estimators, gaussian, lower_bounds
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound, significance
-from fedsim.audits.app import attack, power, training
+from fedsim.audits.app import attack, training
 from fedsim.audits.app import guarantee as theory
-from fedsim.audits.app.configuration import Configuration, claim_of
+from fedsim.audits.app.configuration import Configuration, Observation, claim_of
 from fedsim.audits.app.guarantee import Guarantee
-from fedsim.audits.app.measurement import App
+from fedsim.audits.app.process import App, AppProcess, Order
 from fedsim.audits.app.rules import findings
 from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.finding import Finding, alarms
 from fedsim.audits.judgement.judge import Evidence, Judgement, judge
-from fedsim.audits.judgement.report import Judged
-from fedsim.common.strict_json import strict_json
+from fedsim.audits.judgement.report import Judged, largest
+from fedsim.audits.run import detectable
+from fedsim.audits.sandbox.channel import started
+from fedsim.config import Scalar
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
@@ -48,59 +49,41 @@ OWN_NOISE = (
 )
 """Why a claim is not judged that theory supports only if the app's own noise is what it seems."""
 
+ROUNDS_KEY = "num-server-rounds"
+"""The key under which Flower's own templates declare the number of rounds."""
 
-@dataclass(frozen=True)
+TRIALS = 300
+"""How often an app is run under attack, unless somebody says."""
+
+LONGEST_TIME = 1e6
+"""Seconds; a socket takes no time much longer, and nobody waits for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AppAudit(Judged):
     """The outcome.
 
     Attributes:
-        app: its project name.
         configuration: what its strategy and mods say, with what the honest run showed.
-        claim: given, else the app's own; None where nobody claims anything.
         guarantee: true noise of every round by theory, None where theory cannot tell.
         vantage: whom the claim, else the noise, protects against.
         neighbouring: what the target sends in the world without its update.
-        delta: at which every epsilon is stated: the claim's, else `ASSUMED`.
         scope: of every epsilon: the whole run, or its least private round.
-        epsilon: by theory, inf without noise; None where theory cannot tell.
         predicted_advantage: of this attack by theory, 0 to 1; None where theory cannot tell.
-        advantage: as measured, true less false positive rate, with its interval.
-        lower_bounds: on epsilon by the names of `BOUNDS`, each at the confidence
-            (1 + confidence)/2, so that both hold at once.
-        proven: the largest of those at (1 + ALARM_CONFIDENCE)/2 each, which alone convicts.
-        confidence: of what is shown, in (0, 1); verdicts need `ALARM_CONFIDENCE`.
-        findings: what the rules object to, in their order.
-        trials: scored runs, in half of which the update was sent.
         clients: how many the app was run with, sampled or not.
-        seed: of worlds, direction and the app's own randomness.
         seen_below: the audit would have seen, with 95 %, noise below this share of what is
             configured; 0 where no shortfall can be named.
     """
 
     app: str
     configuration: Configuration
-    claim: Claim | None
     guarantee: Guarantee | None
     vantage: Vantage
     neighbouring: Neighbouring
-    delta: float
     scope: Scope
-    epsilon: float | None
     predicted_advantage: float | None
-    advantage: Advantage
-    lower_bounds: dict[str, LowerBound]
-    proven: LowerBound
-    confidence: float
-    findings: tuple[Finding, ...]
-    trials: int
     clients: int
-    seed: int
     seen_below: float
-
-    @property
-    def lower_bound(self) -> LowerBound:
-        """The largest lower bound; it holds with `confidence`, as both do."""
-        return _largest(self.lower_bounds)
 
     @property
     def noise_off(self) -> bool:
@@ -137,52 +120,32 @@ class AppAudit(Judged):
 
     @property
     def _own_noise(self) -> bool:
-        """Whether theory counts on noise that code of the app's own makes."""
         central = self.configuration.central
         return self.vantage is Vantage.PARTICIPANT and central is not None and central.own_noise
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""
-        document = {
-            "kind": "app audit",
-            "app": self.app,
-            "verdict": self.verdict.value,
-            "reasons": self.reasons,
-            "claim": None if self.claim is None else asdict(self.claim),
-            "judged": {
+        theory = {
+            "epsilon_of_run": self.epsilon_of_run,
+            "noise_as_measured": self.noise_off,
+            "noise_multipliers": self.guarantee and self.guarantee.multipliers,
+            "advantage": self.predicted_advantage,
+        }
+        return self._document(
+            "app audit",
+            theory,
+            {"seen_below": self.seen_below},
+            app=self.app,
+            judged={
                 "delta": self.delta,
                 "scope": self.scope.value,
                 "training_unseen": bool(self.training_unseen),
             },
-            "theory": {
-                "known": self.epsilon is not None,
-                "epsilon": self.epsilon,
-                "infinite": self.epsilon is not None and math.isinf(self.epsilon),
-                "epsilon_of_run": self.epsilon_of_run,
-                "noise_as_measured": self.noise_off,
-                "noise_multipliers": self.guarantee and self.guarantee.multipliers,
-                "advantage": self.predicted_advantage,
-            },
-            "measured": {
-                "advantage": asdict(self.advantage),
-                "epsilon_lower_bound": self.lower_bound.epsilon,
-                "proven": {"epsilon": self.proven.epsilon, "confidence": ALARM_CONFIDENCE},
-                "contradicts_theory": self.contradictory,
-                "seen_below": self.seen_below,
-                "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
-            },
-            "findings": [finding.as_json() for finding in self.findings],
-            "alarms": alarms(self.findings),
-            "configuration": asdict(self.configuration),
-            "vantage": self.vantage.value,
-            "neighbouring": self.neighbouring.value,
-            "confidence": self.confidence,
-            "trials": self.trials,
-            "clients": self.clients,
-            "seed": self.seed,
-            "versions": {"fedsim": fedsim.__version__, "flwr": version("flwr")},
-        }
-        return strict_json(document)
+            configuration=asdict(self.configuration),
+            vantage=self.vantage.value,
+            neighbouring=self.neighbouring.value,
+            clients=self.clients,
+            versions={"fedsim": fedsim.__version__, "flwr": version("flwr")},
+        )
 
 
 def audit(
@@ -200,14 +163,7 @@ def audit(
     Args:
         audited: the app; it is run once honestly, once as a probe, and for every trial and pilot.
         trials: at least `LEAST_TRIALS`.
-        seed: of worlds, directions and the app's own randomness.
-        claim: what is judged; None for what the app claims itself.
-        neighbouring: what the target sends in the world without its update.
         confidence: in (0, 1), of the intervals and lower bounds that are shown.
-
-    Raises:
-        InputError: too few trials, or an impossible confidence.
-        AppFailedError: the app fails.
     """
     check(trials, confidence, seed)
     configuration = attack.observe(audited, seed, ALARM_CONFIDENCE)
@@ -226,10 +182,10 @@ def audit(
     given = worlds, scores, delta, unlike
     seen_below = 0.0
     if vantage is Vantage.PARTICIPANT:
-        seen_below = power.by_watching(configuration.observation)
+        seen_below = by_watching(configuration.observation)
     if unlike is None:
         with_update = int(worlds.sum())
-        attacked = power.by_attack(guarantee, claim, with_update, worlds.size - with_update)
+        attacked = by_attack(guarantee, claim, with_update, worlds.size - with_update)
         seen_below = max(seen_below, attacked)
     shown, sure = _bounds(*given, confidence), _bounds(*given, ALARM_CONFIDENCE)
     return AppAudit(
@@ -245,7 +201,7 @@ def audit(
         predicted_advantage=foretold,
         advantage=estimators.advantage(worlds, scores, confidence),
         lower_bounds=shown,
-        proven=_largest(sure),
+        proven=largest(sure),
         confidence=confidence,
         findings=tuple(findings(configuration, neighbouring, claim)),
         trials=trials,
@@ -262,9 +218,6 @@ def check(trials: int, confidence: float, seed: int) -> None:
         trials: scored runs of the app, at least `LEAST_TRIALS`.
         confidence: in (0, 1).
         seed: in [0, 2^64).
-
-    Raises:
-        InputError: one of them is out of range.
     """
     significance(confidence)
     if trials < LEAST_TRIALS:
@@ -290,10 +243,6 @@ def _bounds(
     return lower_bounds.lower_bounds(worlds, scores, delta, each, kind, reason, names=BOUNDS)
 
 
-def _largest(bounds: dict[str, LowerBound]) -> LowerBound:
-    return max(bounds.values(), key=lambda bound: bound.epsilon)
-
-
 def _not_normal(configuration: Configuration, guarantee: Guarantee | None) -> str | None:
     """Return why the scores need not be normal of one variance, None if they are."""
     seen = configuration.observation
@@ -309,3 +258,94 @@ def _not_normal(configuration: Configuration, guarantee: Guarantee | None) -> st
     if own or {*theory.realised_shares(seen, configuration.rounds)} != {1.0}:
         return "the noise is not the one that was configured, or is made by the app's own code"
     return None
+
+
+def by_watching(seen: Observation | None) -> float:
+    """Return the share of the configured noise below which its size would have been objected to.
+
+    In a round of the honest run, whose noise is measured on all parameters; 0 where it is not.
+    """
+    if seen is None or not seen.noise_ratios or seen.seeded:
+        return 0.0
+    tail = significance(ALARM_CONFIDENCE) / 2 / len(seen.noise_ratios)
+    return detectable.by_energy(seen.noise_coordinates, tail)
+
+
+def by_attack(
+    guarantee: Guarantee | None, claim: Claim | None, with_update: int, without: int
+) -> float:
+    """Return the share of the noise of theory below which the attack would have convicted.
+
+    By the Gaussian bound, one of two that judge together; 0 without a claim, and where theory does
+    not know the noise.
+    """
+    if guarantee is None or claim is None or claim.epsilon <= 0 or 0 in guarantee.on_models:
+        return 0.0
+    whole = claim.scope is Scope.RUN
+    rounds = guarantee.on_models if whole else (max(guarantee.on_models),)
+    signal = math.sqrt(sum(z**-2 for z in rounds))
+    limit = gaussian.mu_of_epsilon(claim.epsilon, claim.delta)
+    tail = significance(ALARM_CONFIDENCE) / 2
+    return detectable.by_separation(signal, limit, with_update, without, tail)
+
+
+def audit_directory(
+    app: Path,
+    *,
+    trials: int = TRIALS,
+    rounds: int | None = None,
+    clients: int = 5,
+    run_config: Mapping[str, Scalar] | None = None,
+    claim: Claim | None = None,
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+    confidence: float = 0.95,
+    seed: int = 0,
+    time_limit: float = 3600.0,
+    show: Callable[[str], None] = lambda line: None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> AppAudit:
+    """Return the audit of the app in a directory.
+
+    The app's code runs in a process of its own, with the user's rights.
+
+    Args:
+        rounds: its num-server-rounds; None for its own
+        claim: what is claimed of it; None for what the app claims itself
+        time_limit: seconds that one run of it may take
+
+    Raises:
+        InputError: for options out of range or that contradict each other, and a directory that
+            holds no Flower app.
+    """
+    if clients < 2:
+        raise InputError(f"--clients {clients} is no federation; give at least 2")
+    if not time_limit > 0:
+        raise InputError(f"in {time_limit:g} s no app runs; give a longer time limit")
+    if time_limit > LONGEST_TIME:
+        raise InputError(
+            f"{time_limit:g} s is no limit; give a time limit of {LONGEST_TIME:.0f} s at most"
+        )
+    check(trials, confidence, seed)
+    overrides = _overrides(run_config or {}, rounds)
+    order = Order(str(app), clients, overrides)
+    with started("fedsim.audits.app.execution", "app", time_limit, show) as channel:
+        return audit(
+            AppProcess(order, channel),
+            trials=trials,
+            seed=seed,
+            claim=claim,
+            neighbouring=neighbouring,
+            confidence=confidence,
+            progress=progress,
+        )
+
+
+def _overrides(run_config: Mapping[str, Scalar], rounds: int | None) -> dict[str, Scalar]:
+    """Return the run configuration with so many rounds. Raises InputError for less than one."""
+    overrides = dict(run_config)
+    if rounds is not None:
+        overrides[ROUNDS_KEY] = rounds
+    asked = overrides.get(ROUNDS_KEY, 1)
+    if isinstance(asked, int | float) and asked < 1:
+        raise InputError(f"in {asked} rounds nothing is released; give at least 1")
+    return overrides

@@ -20,7 +20,6 @@ class CentralNoise:
     """Noise that the server adds to an average of clipped updates.
 
     Attributes:
-        strategy: the class that adds it.
         noise_multiplier: z; the noise has the standard deviation z C / sampled_clients.
         clipping_norms: the C (L2 norm) that updates were clipped to in every round; before the app
             ran, of the first alone.
@@ -82,7 +81,6 @@ class Statement:
 
     Attributes:
         epsilon: spent so far, by Flower's own accounting.
-        delta: at which it was asked.
         releases: noisy aggregates that it had counted by then.
     """
 
@@ -121,7 +119,6 @@ class Observation:
         client_norm_kept: whether an update far above the clipping norm left its client unclipped.
         seeded: whether the server set the seed or the state of NumPy's global generator, from which
             Flower draws its noise.
-        statements: the accountants' answers, in order.
         training: what the clients' training showed; None if no client trained.
         noise_coordinates: on how many numbers the noise of a round was measured.
     """
@@ -146,13 +143,11 @@ class Configuration:
     """All that is known of the app's differential privacy.
 
     Attributes:
-        rounds: that are released.
         strategies: class names from the outermost wrapper inwards.
         mods: names of the clients' mods, outermost first.
         known: whether all strategies are Flower's own, so that no other noise can be there.
         central: the server's noise, None if no wrapper of Flower's adds any.
         local: the noise of the clients' LocalDpMod, None without one.
-        observation: what running it showed, None before it ran.
     """
 
     rounds: int

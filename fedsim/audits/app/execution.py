@@ -4,6 +4,9 @@ In an honest run the app's clients train. In a scripted run they do not: the upd
 is written for it (a `Script`), next to the train function and inside all mods, so that clipping,
 noise and weighting are the app's own. Metrics are those of the honest run. A scripted run costs
 milliseconds whatever the app trains.
+
+`python -m fedsim.audits.app.execution DESCRIPTOR` is the process that an app is audited in, with a
+socket to `fedsim.audits.app.process`.
 """
 
 import contextlib
@@ -22,14 +25,23 @@ from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp import RdpAccountant
 from flwr.serverapp.strategy import Strategy
 
-from fedsim.audits.app import introspection, rehearsal, training
+from fedsim.audits.app import introspection, scripted_reply, training
 from fedsim.audits.app.configuration import Statement, Training
 from fedsim.audits.app.loading import FlowerApp, Train, loaded, patched
-from fedsim.audits.app.measurement import Execution, Round, Script, Vector, direction
+from fedsim.audits.app.process import (
+    ORDER,
+    REQUEST,
+    Answer,
+    Execution,
+    Round,
+    Script,
+    Vector,
+    direction,
+)
 from fedsim.audits.app.scripted_reply import flat, flat_record, scripted
 from fedsim.audits.recorded import client_noise
-from fedsim.audits.sandbox import seeding
-from fedsim.audits.sandbox.errors import AppFailedError
+from fedsim.audits.sandbox import channel
+from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.config import Scalar
 from fedsim.federation.runtimes.inprocess import RUN_ID, SERVER_NODE, InProcessGrid
 
@@ -68,7 +80,7 @@ class AuditedApp:
         grid = _AuditGrid(self, recorder, self._app)
         context = Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(self._app.run_config))
         self._seed = seed
-        seeding.set_seeds(seed)
+        channel.set_seeds(seed)
         quiet = contextlib.redirect_stdout(io.StringIO() if script else sys.stderr)
         try:
             with _hooks(recorder, grid), quiet, _without_logs():
@@ -85,11 +97,6 @@ class AuditedApp:
     def train(self, message: Message, context: Context, call_next: Train) -> Message:
         """Return the answer to a message next to the app's train function (a Flower mod).
 
-        Args:
-            message: holds the model of the round, if it asks for training.
-            context: of the client, whose partition decides what a script has it send.
-            call_next: the app's own train function, which a script leaves out.
-
         Raises:
             AppFailedError: a script is run, and no client replied in the honest run.
         """
@@ -101,14 +108,19 @@ class AuditedApp:
         if script is None:
             if self._recorder.random is None:
                 again = self._seed + 1
-                answer = rehearsal.rehearsed(call_next, message, context, again)
+                answer = scripted_reply.rehearsed(call_next, message, context, again)
                 reply, self._recorder.random = answer
             else:
                 reply = call_next(message, context)
             if not reply.has_error():
                 self._templates[kind, partition] = copy.deepcopy(reply.content)
             return reply
-        template = self._template(kind, partition)
+        # A client that was not sampled in the honest run answers as another one did.
+        known = [of for of in self._templates if of[0] == kind]
+        if not known:
+            raise AppFailedError("no client replied in the honest run")
+        wanted = (kind, partition)
+        template = copy.deepcopy(self._templates[wanted if wanted in self._templates else known[0]])
         return Message(scripted(template, message, script, partition), reply_to=message)
 
     def remembered(self, message: Message, context: Context) -> Message | None:
@@ -116,7 +128,6 @@ class AuditedApp:
 
         Args:
             message: of which the type alone counts: metrics need not be those of this model.
-            context: of the client, whose own reply it must be.
         """
         content = self._templates.get((message.metadata.message_type, _partition(context)))
         return None if content is None else Message(copy.deepcopy(content), reply_to=message)
@@ -132,26 +143,13 @@ class AuditedApp:
         if not kind.startswith("train") and not reply.has_error():
             self._templates[kind, _partition(context)] = copy.deepcopy(reply.content)
 
-    def _template(self, kind: str, partition: int) -> RecordDict:
-        # A client that was not sampled in the honest run answers as another one did.
-        known = [of for of in self._templates if of[0] == kind]
-        if not known:
-            raise AppFailedError("no client replied in the honest run")
-        wanted = (kind, partition)
-        return copy.deepcopy(self._templates[wanted if wanted in self._templates else known[0]])
-
 
 @contextlib.contextmanager
 def opened(directory: Path, clients: int, overrides: dict[str, Scalar]) -> Iterator[AuditedApp]:
     """Load the app in a directory, and yield it ready to run; its modules are forgotten in the end.
 
     Args:
-        directory: of the app's pyproject.toml.
-        clients: nodes of the federation, each of which has a partition.
         overrides: of the app's run configuration, by dotted key.
-
-    Raises:
-        InputError: as `loading.loaded`.
     """
     audited = AuditedApp(clients)
     with loaded(directory, overrides, audited.train) as app:
@@ -199,8 +197,6 @@ class _AuditGrid(InProcessGrid):
 
 
 class _Recorder:
-    """Gathers what one run shows, round by round."""
-
     def __init__(self, clients: int, script: Script | None) -> None:
         self.clients, self.script = clients, script
         self.statements: list[Statement] = []
@@ -236,14 +232,29 @@ class _Recorder:
 
         def observed(server_round: int, replies: Iterable[Message]) -> Any:
             seen, self._replies = self._replies, {}
-            weights = self._weights(seen)
+            key = introspection.weighting_key(self._strategy) if self._strategy else ""
+            weights = {}
+            for partition, content in seen.items():
+                for metrics in content.metric_records.values():
+                    weight = metrics.get(key)
+                    if isinstance(weight, int | float):
+                        weights[partition] = float(weight)
             shifts = self._message(seen)
             before = float(getattr(wrapper, "clipping_norm", np.nan))
             result = aggregate(server_round, list(replies))
             if result[0] is None:
                 raise AppFailedError(f"round {server_round} was skipped: nothing was aggregated")
             model = flat_record(result[0])
-            self._released(model, len(seen), weights, before, wrapper, shifts)
+            energy = None
+            if self._without_noise is not None:
+                energy = float(np.square(model - self._without_noise).sum())
+            shift = np.nan
+            if self.script is not None:
+                along = direction(self.script.seed, model.size)
+                shift = float((model - self._model) @ along)
+            after = float(getattr(wrapper, "clipping_norm", np.nan))
+            self._rounds.append(Round(len(seen), weights, before, after, energy, shift, *shifts))
+            self._without_noise = None
             return result
 
         self._replace(strategy, observed)
@@ -301,42 +312,12 @@ class _Recorder:
         self._replaced.append((strategy, strategy.__dict__.get("aggregate_train")))
         strategy.aggregate_train = aggregate_train  # type: ignore[method-assign]
 
-    def _weights(self, seen: dict[int, RecordDict]) -> dict[int, float]:
-        key = introspection.weighting_key(self._strategy) if self._strategy else ""
-        found = {}
-        for partition, content in seen.items():
-            for metrics in content.metric_records.values():
-                weight = metrics.get(key)
-                if isinstance(weight, int | float):
-                    found[partition] = float(weight)
-        return found
-
     def _message(self, seen: dict[int, RecordDict]) -> tuple[float, float]:
         if self.script is None or self.script.target not in seen:
             return np.nan, np.nan
         change = flat(seen[self.script.target]) - self._model
         along = direction(self.script.seed, change.size)
         return float(change @ along), float(np.linalg.norm(change))
-
-    def _released(
-        self,
-        model: Vector,
-        replies: int,
-        weights: dict[int, float],
-        before: float,
-        wrapper: Any | None,
-        shifts: tuple[float, float],
-    ) -> None:
-        energy = None
-        if self._without_noise is not None:
-            energy = float(np.square(model - self._without_noise).sum())
-        shift = np.nan
-        if self.script is not None:
-            along = direction(self.script.seed, model.size)
-            shift = float((model - self._model) @ along)
-        after = float(getattr(wrapper, "clipping_norm", np.nan))
-        self._rounds.append(Round(replies, weights, before, after, energy, shift, *shifts))
-        self._without_noise = None
 
 
 @contextlib.contextmanager
@@ -405,3 +386,17 @@ def _without_logs() -> Iterator[None]:
         yield
     finally:
         log.setLevel(level)
+
+
+def answers(first: bytes, asked: Iterator[bytes]) -> Iterator[Answer]:
+    """Yield the answer to an order, then that to every request, each a line of JSON."""
+    order = ORDER.validate_json(first, strict=True)
+    with opened(Path(order.directory), order.clients, order.overrides) as app:
+        yield Answer(name=app.name)
+        for each in asked:
+            request = REQUEST.validate_json(each, strict=True)
+            yield Answer(execution=app.execute(request.seed, request.script))
+
+
+if __name__ == "__main__":
+    channel.serve(answers)

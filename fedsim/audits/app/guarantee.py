@@ -35,7 +35,6 @@ class Guarantee:
 
     Attributes:
         vantage: who looks: the server at messages, any other at released models.
-        neighbouring: what the client sends in the other world.
         multipliers: noise over the most that one client can change, all that is released counted; 0
             for none.
         on_models: of the released models (or messages) alone, which is what the attack looks at.
@@ -61,7 +60,6 @@ class Guarantee:
 
         Args:
             delta: in (0, 1).
-            scope: of the whole run, or of its least private round.
         """
         return PLD.epsilon(self.mechanism(scope), delta)
 
@@ -80,7 +78,6 @@ def vantage_of(configuration: Configuration, claim: Claim | None = None) -> Vant
     server, who sees every message.
 
     Args:
-        configuration: whose noise decides where no claim does.
         claim: None, or one without a vantage, leaves it to the noise.
     """
     if claim is not None and claim.vantage is not None:
@@ -101,11 +98,13 @@ def guarantee(
     whatever the server makes of a noisy message tells no more than the message does.
 
     Args:
-        configuration: with or without what a run showed.
         vantage: None for that of `vantage_of`.
     """
     vantage = vantage or vantage_of(configuration)
-    messages = _of_messages(configuration, neighbouring)
+    rounds, local = configuration.rounds, configuration.local
+    moved = math.inf if local is None else sensitivity(neighbouring, local.clipping_norm)
+    std = 0.0 if local is None else local.std
+    messages = _of(Vantage.SERVER, neighbouring, (moved,) * rounds, (std,) * rounds, None)
     if vantage is Vantage.SERVER:
         return messages
     models = _of_models(configuration, neighbouring)
@@ -117,14 +116,6 @@ def guarantee(
         return replace(messages, vantage=vantage, influences=unknown)
     pairs = zip(models.multipliers, messages.multipliers, strict=True)
     return replace(models, multipliers=tuple(max(pair) for pair in pairs))
-
-
-def _of_messages(configuration: Configuration, neighbouring: Neighbouring) -> Guarantee:
-    """Return what the clients' own noise guarantees towards the server."""
-    rounds, local = configuration.rounds, configuration.local
-    moved = math.inf if local is None else sensitivity(neighbouring, local.clipping_norm)
-    std = 0.0 if local is None else local.std
-    return _of(Vantage.SERVER, neighbouring, (moved,) * rounds, (std,) * rounds, None)
 
 
 def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> Guarantee | None:
@@ -145,18 +136,16 @@ def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> Guar
     )
     if seen is not None and central.client_clips and seen.client_norm_kept:
         moved_by = (math.inf,) * rounds
-    configured = _configured_stds(central, _every_round(central.noise_norms, rounds))
+    configured = tuple(
+        central.noise_multiplier * norm / central.sampled_clients
+        for norm in _every_round(central.noise_norms, rounds)
+    )
     pairs = zip(configured, realised_shares(seen, rounds), strict=True)
     stds = tuple(std * realised for std, realised in pairs)
     if seen is not None and seen.seeded:
         stds = (0.0,) * rounds
     count_std = central.count_std if central.adaptive else None
     return _of(vantage, neighbouring, moved_by, stds, count_std)
-
-
-def _configured_stds(central: CentralNoise, norms: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the standard deviation that the strategy means to add, of every round."""
-    return tuple(central.noise_multiplier * norm / central.sampled_clients for norm in norms)
 
 
 def share(central: CentralNoise, seen: Observation | None, round: int) -> float:
@@ -166,7 +155,6 @@ def share(central: CentralNoise, seen: Observation | None, round: int) -> float:
     huge one among the others: almost 1.
 
     Args:
-        central: the noise, for the number that it divides by where nothing was observed.
         seen: replies and weights of the honest run; None before it.
         round: its place, from 0; beyond the observed rounds the last stands.
     """

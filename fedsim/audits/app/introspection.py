@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import (
 from fedsim.audits.app.configuration import CentralNoise, Configuration, LocalNoise
 from fedsim.audits.app.rules import findings
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.finding import Finding
+from fedsim.audits.judgement.judge import Finding
 from fedsim.privacy.mechanism import Neighbouring
 
 CLIENT_SIDE = (
@@ -51,15 +51,6 @@ def own_code(strategies: Iterable[Strategy]) -> str | None:
         if not type(each).aggregate_train.__module__.startswith("flwr."):
             return type(each).__name__
     return None
-
-
-def _makes_own_noise(wrapper: Any) -> bool:
-    """Whether anything but Flower's own code makes the noise of a wrapper of Flower's."""
-    method = wrapper._add_noise_to_aggregated_arrays
-    names = ("add_gaussian_noise_inplace", "compute_stdv")
-    inner = (getattr(method, "__globals__", {}).get(name) for name in names)
-    parts = [method, *(each for each in inner if each is not None)]
-    return not all(str(each.__module__).startswith("flwr.") for each in parts)
 
 
 def averages(strategy: Strategy) -> bool:
@@ -104,11 +95,6 @@ def configuration_findings(
     """Return what the rules object to in a strategy and its clients' mods, before anything runs.
 
     Only what can be read is judged: what clients really send is not known yet.
-
-    Args:
-        mods: as given to `app.train(mods=...)`, outermost first.
-        claim: what the run is said to guarantee; None for what LocalDpMod says of itself.
-        neighbouring: what a client sends in the other world; decides the sensitivity.
     """
     return findings(configuration_of(strategy, mods, rounds), neighbouring, claim)
 
@@ -128,6 +114,10 @@ def _central_noise(strategy: Strategy) -> CentralNoise | None:
     if own_code(outwards) is not None:
         return None
     adaptive = isinstance(wrapper, ADAPTIVE)
+    method = wrapper._add_noise_to_aggregated_arrays
+    names = ("add_gaussian_noise_inplace", "compute_stdv")
+    inner = (getattr(method, "__globals__", {}).get(name) for name in names)
+    parts = [method, *(each for each in inner if each is not None)]
     return CentralNoise(
         strategy=type(wrapper).__name__,
         noise_multiplier=float(wrapper.noise_multiplier),
@@ -140,5 +130,5 @@ def _central_noise(strategy: Strategy) -> CentralNoise | None:
         plain_mean=averages(wrapper.strategy),
         weighted_by=str(getattr(wrapper.strategy, "weighted_by_key", "")),
         equal_weights_enforced=getattr(wrapper, "accountant", None) is not None,
-        own_noise=_makes_own_noise(wrapper),
+        own_noise=not all(str(each.__module__).startswith("flwr.") for each in parts),
     )

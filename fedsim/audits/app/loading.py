@@ -26,12 +26,9 @@ class FlowerApp:
     """An app that is loaded.
 
     Attributes:
-        name: of the project, else of its directory.
         server_app: the component under [tool.flwr.app.components] serverapp.
-        client_app: the component under clientapp.
         run_config: every declared key, dotted, overrides included.
         mods: that the app put around its train functions, in the order in which it named them.
-        root: its directory, resolved.
     """
 
     name: str
@@ -49,7 +46,6 @@ def loaded(
     """Import an app and yield it; its modules are forgotten in the end.
 
     Args:
-        directory: of its pyproject.toml; it is first on the import path until the end.
         innermost: a mod that is put next to every train function, inside all mods of the app.
 
     Raises:
@@ -164,7 +160,6 @@ def patched(holder: Any, name: str, replacement: Any) -> Iterator[None]:
     """Replace an attribute of a class or module while inside.
 
     Args:
-        name: of the attribute, which must be there.
         replacement: what stands in its place; the original is put back even after an error.
     """
     original = getattr(holder, name)

@@ -13,7 +13,7 @@ from fedsim.audits.app import guarantee as theory
 from fedsim.audits.app import training
 from fedsim.audits.app.configuration import Configuration, claim_of, local_claim
 from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.finding import Finding
+from fedsim.audits.judgement.judge import Finding
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.trust.model import Vantage
 
@@ -23,9 +23,6 @@ class Subject:
     """What a rule looks at.
 
     Attributes:
-        configuration: with or without what a run showed.
-        neighbouring: what a client sends in the other world; decides the sensitivity.
-        claim: what is judged; None where nobody claims anything.
         guarantee: of the claim's vantage, else of whom the noise is for; None where theory cannot
             tell.
     """
@@ -221,7 +218,6 @@ def _seeded_noise(subject: Subject) -> Finding | None:
 
 
 def _no_noise(subject: Subject) -> Finding | None:
-    """No differential privacy at all."""
     configuration = subject.configuration
     silent = configuration.central is not None and not configuration.central.noise_multiplier
     if configuration.local is not None or (configuration.central is not None and not silent):
@@ -318,13 +314,7 @@ RULES: dict[str, Callable[[Subject], Finding | None]] = {
 def findings(
     configuration: Configuration, neighbouring: Neighbouring, claim: Claim | None = None
 ) -> list[Finding]:
-    """Return what every rule objects to, in the order of `RULES`.
-
-    Args:
-        configuration: with or without what a run showed.
-        neighbouring: what a client sends in the other world; decides the sensitivity.
-        claim: what is judged; None for what the app claims itself, if anything.
-    """
+    """Return what every rule objects to, in the order of `RULES`."""
     claim = claim or claim_of(configuration)
     vantage = theory.vantage_of(configuration, claim)
     guarantee = theory.guarantee(configuration, neighbouring, vantage)

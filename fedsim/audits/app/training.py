@@ -78,7 +78,6 @@ def unseen(configuration: Configuration, claim: Claim | None = None) -> str:
     claimed where training draws nothing at random.
 
     Args:
-        configuration: with the honest run's observation; before it, training is not known.
         claim: of which the unit counts; None for whatever may be claimed.
     """
     unit = None if claim is None else claim.unit

@@ -62,9 +62,6 @@ def claim_given(epsilon: float | None, delta: float | None, unit: str | None) ->
         epsilon: of the whole run, finite and at least 0.
         delta: strictly between 0 and 1; needed with epsilon.
         unit: "client" or "record"; None: unstated.
-
-    Raises:
-        InputError: a part of a claim, or numbers out of range.
     """
     if epsilon is None and delta is None and unit is None:
         return None

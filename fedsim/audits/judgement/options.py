@@ -28,12 +28,8 @@ class AuditOptions:
     """How something is audited; None for an option that was left out.
 
     Attributes:
-        claim: that is judged.
         delta: at which the epsilons of a recorded transcript are stated without a claim.
-        confidence: of every interval, in (0, 1).
         trials: runs of an app under attack, or judged runs of a loop.
-        neighbouring: how the other world differs.
-        seed: of every random number.
         time_limit: seconds that one run of an app, or up to 25 runs of a loop, may take.
         rounds: of an app, its num-server-rounds.
         clients: of an app, how many it is run with.
@@ -87,9 +83,6 @@ class AuditOptions:
 
         Args:
             what: is audited, a key of `TAKEN`.
-
-        Raises:
-            InputError: an option of something else was given.
         """
         own = {name for names in TAKEN.values() for name in names}
         found = {

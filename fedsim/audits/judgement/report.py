@@ -1,14 +1,16 @@
 """The report of an audit: what the gate, the exit status and the Python API read of every kind."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from adversaries.statistics.intervals import LowerBound
+from adversaries.statistics.estimators import Advantage
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.judge import Judgement
-from fedsim.audits.judgement.verdict import Verdict
+from fedsim.audits.judgement.judge import Finding, Judgement, Verdict, alarms
+from fedsim.common.strict_json import strict_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,20 +56,41 @@ def of_transcript(
     )
 
 
+@dataclass(frozen=True, kw_only=True)
 class Judged(ABC):
     """An audit that runs somebody's code again and again: theory and an attack judge a claim.
 
     Attributes:
-        claim: None where nobody claims anything.
-        delta: at which every epsilon is stated.
+        claim: given, else what the code itself claims; None where it claims nothing.
+        delta: at which every epsilon is stated: the claim's, else `ASSUMED`.
         epsilon: by theory, inf without noise; None where theory cannot tell.
-        proven: the lower bound at `ALARM_CONFIDENCE`, which alone convicts.
+        advantage: as measured, true less false positive rate, with its interval.
+        lower_bounds: on epsilon, by name, all at `confidence` together.
+        proven: the largest lower bound at `ALARM_CONFIDENCE`, which alone convicts.
+        confidence: of what is shown, in (0, 1); verdicts need `ALARM_CONFIDENCE`.
+        findings: what the rules object to, in their order.
     """
 
     claim: Claim | None
     delta: float
     epsilon: float | None
+    advantage: Advantage
+    lower_bounds: dict[str, LowerBound]
     proven: LowerBound
+    confidence: float
+    findings: tuple[Finding, ...]
+    trials: int
+    seed: int
+
+    @property
+    def lower_bound(self) -> LowerBound:
+        """The largest lower bound; it holds with `confidence`, as all do."""
+        return largest(self.lower_bounds)
+
+    @property
+    def alarms(self) -> int:
+        """How many rules found a guarantee broken, whatever room a claim leaves."""
+        return alarms(self.findings)
 
     @property
     @abstractmethod
@@ -76,7 +99,39 @@ class Judged(ABC):
 
     @abstractmethod
     def as_json(self) -> dict[str, Any]:
-        """Return the report as strict JSON values."""
+        """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""
+
+    def _document(
+        self, kind: str, theory: Mapping[str, Any], measured: Mapping[str, Any], **own: Any
+    ) -> dict[str, Any]:
+        """Return the report of any such audit, with what one kind of them adds to its parts."""
+        document = {
+            "kind": kind,
+            "verdict": self.verdict.value,
+            "reasons": self.reasons,
+            "claim": None if self.claim is None else asdict(self.claim),
+            "theory": {
+                "known": self.epsilon is not None,
+                "epsilon": self.epsilon,
+                "infinite": self.epsilon is not None and math.isinf(self.epsilon),
+                **theory,
+            },
+            "measured": {
+                "advantage": asdict(self.advantage),
+                "epsilon_lower_bound": self.lower_bound.epsilon,
+                "proven": {"epsilon": self.proven.epsilon, "confidence": ALARM_CONFIDENCE},
+                "contradicts_theory": self.contradictory,
+                "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
+                **measured,
+            },
+            "findings": [finding.as_json() for finding in self.findings],
+            "alarms": self.alarms,
+            "confidence": self.confidence,
+            "trials": self.trials,
+            "seed": self.seed,
+            **own,
+        }
+        return strict_json(document)
 
     @property
     def verdict(self) -> Verdict:
@@ -114,3 +169,8 @@ class Judged(ABC):
             delta=self.delta,
             report=self.as_json() | {"code": code},
         )
+
+
+def largest(bounds: Mapping[str, LowerBound]) -> LowerBound:
+    """Return the bound that proves most."""
+    return max(bounds.values(), key=lambda bound: bound.epsilon)

@@ -27,11 +27,7 @@ def is_auditor(context: Context) -> bool:
 
 
 def transcript_path(context: Context) -> Path:
-    """Return where this node records a run: RUN_ID.fedt in the folder `transcript-path`.
-
-    Raises:
-        InputError: its config names no folder.
-    """
+    """Return where this node records a run: RUN_ID.fedt in the folder `transcript-path`."""
     folder = str(context.node_config.get("transcript-path", ""))
     if not folder:
         raise InputError(
@@ -48,9 +44,6 @@ def record(message: Message, context: Context) -> Message:
 
     Returns:
         A reply with the seconds that it took.
-
-    Raises:
-        InputError: the transcript cannot be written.
     """
     # A client's node loads this module too, to know that it is no auditor.
     from fedsim.federation.transcripts.records import (  # noqa: PLC0415

@@ -90,14 +90,7 @@ class CanaryWatch:
         return int(self.coins.sum()), int((~self.coins).sum())
 
     def effect(self, confidence: float) -> canaries.Effect | None:
-        """Return mu of one training so far as the canaries show it; None without canaries.
-
-        Args:
-            confidence: of its interval, in (0, 1).
-
-        Raises:
-            InputError: an impossible confidence.
-        """
+        """Return mu of one training so far as the canaries show it; None without canaries."""
         return canaries.effect(self.coins, self.scores, confidence) if self._trainings else None
 
     def prediction(self) -> float | None:
@@ -111,13 +104,6 @@ class CanaryWatch:
 
     def epsilon_at_least(self, delta: float, confidence: float) -> LowerBound | None:
         """Return the epsilon that right guesses of the coins prove; None with too few canaries.
-
-        Args:
-            delta: of the guarantee, in [0, 1).
-            confidence: of the bound, in (0, 1).
-
-        Raises:
-            InputError: an impossible delta or confidence.
 
         Source:
             Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", 2023.

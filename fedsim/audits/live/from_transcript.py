@@ -1,6 +1,6 @@
 """The audit of an auditor's transcript: what it begins with, and the audit of a whole file."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.judgement.report import AuditReport, of_transcript
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
-from fedsim.config import Config, Scalar, to_run_config
+from fedsim.config import Scalar, to_run_config
 from fedsim.federation.runs import run_transcript
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.reader import Reader, has_ended
@@ -23,9 +23,6 @@ from fedsim.game.canary import Canaries
 
 def check(options: AuditOptions) -> None:
     """Refuse options that no auditor's transcript can be audited with.
-
-    Args:
-        options: whose confidence is checked, and whose file with the canaries' seeds is read.
 
     Raises:
         InputError: the confidence is impossible, or the canaries' seeds cannot be read.
@@ -40,9 +37,6 @@ class AuditorsTranscript:
     """An audit of an auditor's transcript, with what the auditor's node knows besides.
 
     Attributes:
-        path: of the transcript.
-        options: of the audit.
-        audit: so far.
         run: the directory that tells the worlds; None before that.
     """
 
@@ -56,14 +50,10 @@ class AuditorsTranscript:
 
         No sum comes with it, but the configuration: of another run, or of one that cannot be
         audited, nothing is left behind.
-
-        Raises:
-            InputError: the options do not fit the run that was recorded.
         """
         self.audit.observe(observed)
-        assert self.audit.config is not None
         if self.run is not None:
-            _check_same(self.run, self.audit.config)
+            _check_same(self.run, to_run_config(self.audit.run))
         unaudited = self.audit.canaries is None and self.audit.noise is None
         if self.options.no_challenge and unaudited:
             raise InputError(
@@ -85,11 +75,7 @@ class AuditorsTranscript:
 
 
 def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
-    """Return the audit of a transcript of which nothing was read yet.
-
-    Raises:
-        InputError: the options are out of range, or name files that cannot be read.
-    """
+    """Return the audit of a transcript of which nothing was read yet."""
     options.taken("an auditor's transcript")
     check(options)
     run = None if options.worlds is None else RunDirectory.open(options.worlds)
@@ -104,11 +90,7 @@ def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
 
 
 def audited(path: Path, options: AuditOptions) -> AuditReport:
-    """Return the report of a whole transcript of an auditor's node.
-
-    Raises:
-        InputError: the options do not fit the transcript, or there is none.
-    """
+    """Return the report of a whole transcript of an auditor's node."""
     found = opened(path, options)
     with Reader(path) as reader:
         rounds: Iterable[ObservedRound] = iter(reader.rounds())
@@ -117,20 +99,19 @@ def audited(path: Path, options: AuditOptions) -> AuditReport:
     return found.report()
 
 
-def _check_same(run: RunDirectory, recorded: Config) -> None:
+def _check_same(run: RunDirectory, recorded: Mapping[str, Scalar]) -> None:
     """Raise InputError unless a run directory is of the run that the auditor recorded."""
 
-    def experiment(config: Config) -> dict[str, Scalar]:
-        keys = to_run_config(config).items()
+    def compared(keys: Mapping[str, Scalar]) -> dict[str, Scalar]:
         # Where and on what it ran does not change the worlds.
         return {
             key: value
-            for key, value in keys
+            for key, value in keys.items()
             if key not in ("data.root", "data.download", "trials.batch")
             and (key == "run.seed" or not key.startswith("run."))
         }
 
-    there, here = experiment(run.config), experiment(recorded)
+    there, here = compared(to_run_config(run.config)), compared(recorded)
     differing = sorted(key for key in here if there[key] != here[key])
     if differing:
         key = differing[0]

@@ -27,9 +27,6 @@ from fedsim.audits.live.live_rounds import (
     Belief,
     Look,
     Training,
-    epsilon_so_far,
-    steps_of,
-    worst_case,
 )
 from fedsim.common import device
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
@@ -44,10 +41,14 @@ from fedsim.game.observers.noise_watch import NoiseWatch, claimed_std, watchable
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.data import BUNDLED
 from fedsim.privacy import identifiability
-from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplier
 from fedsim.privacy.participation.sampling import participation
 
 Floats = npt.NDArray[np.float64]
+
+NOBODY = -1
+"""The partition of an adversary that is no client."""
 
 
 class LiveAudit:
@@ -90,7 +91,15 @@ class LiveAudit:
             InputError: the transcript is of something else, or of a run that cannot be audited.
         """
         request = _request(observed)
-        config = self._configuration(observed)
+        given = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
+        if self.config is None or given != self._given:
+            config = from_run_config(given | {"run.device": self._device_name, "run.threads": 0})
+            # Whoever wrote the transcript does not choose what is read here, or fetched.
+            config = config.reading_data_from(self._data_root, as_they_are=True)
+            if self._challenge and config.run.job != "training":  # nobody is challenged there
+                check(config)
+                federation.load(config)  # data that are not there are known before any belief
+            self.config, self._given = config, given
         first, parameters = request["first-trial"], observed.model["parameters"]
         trials = range(first, first + len(parameters))
         training = self._trainings.get(first)
@@ -100,7 +109,7 @@ class LiveAudit:
             # not is never put together with those before it.
             seen = (
                 training.rounds
-                if training is not None and adds_up(config.privacy.noise_source)
+                if training is not None and adds_up(self.run.privacy.noise_source)
                 else 0
             )
             training = Training(
@@ -112,20 +121,20 @@ class LiveAudit:
                 [],
             )
             if training.earlier:
-                steps = worst_case(config, training.nominal, training.earlier)
+                steps = self._unseen(training.nominal, training.earlier)
                 training.add(steps, training.earlier)
-            self._miss(config, training, observed.round - request["begun"])
+            self._miss(training, observed.round - request["begun"])
             self._trainings[first] = training
             self.beliefs[first] = []
-            self._begin_watching(config, trials)
+            self._begin_watching(trials)
         previous, found = training.previous, None
         if previous is not None and previous.round != observed.round - 1:
             # Without the message between, neither the sum of the one nor the model of the other.
             missed = observed.round - previous.round
-            self._miss(config, training, missed)
+            self._miss(training, missed)
             previous = None
         if previous is not None and "sum" in observed.model:
-            found = self._conclude(config, training, previous, observed)
+            found = self._conclude(training, previous, observed)
         training.previous = observed
         return found
 
@@ -179,24 +188,18 @@ class LiveAudit:
             for training in trainings
         )
         if last.before > seen:
-            groups.append(worst_case(self.config, last.nominal, last.before - seen))
+            groups.append(self._unseen(last.nominal, last.before - seen))
         return Mechanism(tuple(groups), self.config.privacy.neighbouring)
 
     @property
     def challenged(self) -> bool:
         """Whether beliefs about a challenge are worked out."""
-        return self._challenge and not (self.config is not None and is_training(self.config))
+        return self._challenge and not (self.config and self.config.run.job == "training")
 
     def canary_findings(self, confidence: float) -> dict[str, Any] | None:
         """Return what the canaries show; None without any.
 
         Where every round of a training is looked at, intervals hold at all looks together.
-
-        Args:
-            confidence: of the interval and the bound, in (0, 1).
-
-        Raises:
-            InputError: an impossible confidence.
         """
         watch, config = self.canaries, self.config
         if watch is None or config is None:
@@ -223,45 +226,54 @@ class LiveAudit:
             "epsilon_at_least": None if bound is None else bound.epsilon,
         }
 
-    def _configuration(self, observed: ObservedRound) -> Config:
-        given = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
-        if self.config is None or given != self._given:
-            config = from_run_config(given | {"run.device": self._device_name, "run.threads": 0})
-            # Whoever wrote the transcript does not choose what is read here, or fetched.
-            config = config.reading_data_from(self._data_root, as_they_are=True)
-            if self._challenge and not is_training(config):
-                check(config)
-                _check_data(config)
-                federation.load(config)  # data that are not there are known before any belief
-            self.config, self._given = config, given
+    @property
+    def run(self) -> Config:
+        """The configuration, once a message has brought it."""
+        assert self.config is not None
         return self.config
 
-    def _miss(self, config: Config, training: Training, rounds: int) -> None:
+    def _miss(self, training: Training, rounds: int) -> None:
         """Note rounds that were not seen; of their noise there was as little as is tolerated."""
         if rounds:
             training.missed += rounds
-            training.add(worst_case(config, training.nominal, rounds), rounds)
+            training.add(self._unseen(training.nominal, rounds), rounds)
 
     def _conclude(
-        self, config: Config, training: Training, before: ObservedRound, now: ObservedRound
+        self, training: Training, before: ObservedRound, now: ObservedRound
     ) -> Belief | Look:
         """Learn from the sum of the round before, whose participants are known now."""
-        trials, everybody = training.trials, range(config.federation.clients)
+        trials, everybody = training.trials, range(self.run.federation.clients)
         present = everybody if now.participants is None else now.participants
         nominal = _request(before)["noise-multiplier"]
-        training.add(steps_of(config, nominal, len(present), 1), 1)
+        training.add(self._steps(nominal, len(present), 1), 1)
         training.concluded = before.round
-        self._watch(config, trials, before.round, now, len(present), nominal)
+        released = now.model["sum"]
+        std, own_std = (claimed_std(self.run.scheme, nominal, each) for each in (len(present), 1))
+        if self.canaries is not None:
+            self.canaries.observe(trials, before.round, released, std)
+        if self.noise is not None:
+            sent = {client: reply.arrays["sum"][0] for client, reply in now.replies.items()}
+            self.noise.observe(released[0], std, sent, own_std)
         if not self.challenged:
-            self.looks.append(self._look(config, training, before.round))
+            self.looks.append(self._look(training, before.round))
             return self.looks[-1]
-        training.memory = _remembered(config, training, before, now, present)
-        belief = _belief(config, training, before.round)
+        training.memory = self._remembered(training, before, now, present)
+        epsilon = self._epsilon(training)
+        belief = Belief(
+            training.trials.start,
+            before.round,
+            log_odds(self.run.audit.prior, training.memory.ratios.numpy())[:, -1],
+            training.memory.sensitivities[:, -1].numpy(),
+            training.memory.noise_stds[:, -1].numpy(),
+            epsilon,
+            identifiability.rho_beta_of_epsilon(epsilon),
+            training.missed,
+        )
         self.beliefs[trials.start].append(belief)
         return belief
 
-    def _begin_watching(self, config: Config, trials: range) -> None:
-        """Watch a batch of trials that begins, or begins anew."""
+    def _begin_watching(self, trials: range) -> None:
+        config = self.run
         if self._planted:
             self.canaries = self.canaries or CanaryWatch(
                 self._planted, config.training.clipping_norm
@@ -275,27 +287,8 @@ class LiveAudit:
             else None
         )
 
-    def _watch(
-        self,
-        config: Config,
-        trials: range,
-        round: int,
-        now: ObservedRound,
-        sources: int,
-        nominal: float,
-    ) -> None:
-        """Hold the sums of a round, of so many clients, against what needs no records."""
-        released = now.model["sum"]
-        std, own_std = (claimed_std(config.scheme, nominal, each) for each in (sources, 1))
-        if self.canaries is not None:
-            self.canaries.observe(trials, round, released, std)
-        if self.noise is not None:
-            sent = {client: reply.arrays["sum"][0] for client, reply in now.replies.items()}
-            self.noise.observe(released[0], std, sent, own_std)
-
-    def _look(self, config: Config, training: Training, round: int) -> Look:
-        """Return what is found without records after a round."""
-        epsilon = epsilon_so_far(config, training)
+    def _look(self, training: Training, round: int) -> Look:
+        epsilon = self._epsilon(training)
         return Look(
             training.trials,
             round,
@@ -306,80 +299,82 @@ class LiveAudit:
             self.canary_findings(self._confidence),
         )
 
+    def _remembered(
+        self,
+        training: Training,
+        before: ObservedRound,
+        now: ObservedRound,
+        present: Collection[int],
+    ) -> Memory:
+        """Return the memory after the sum of the round before, to which these clients added.
 
-def _remembered(
-    config: Config,
-    training: Training,
-    before: ObservedRound,
-    now: ObservedRound,
-    present: Collection[int],
-) -> Memory:
-    """Return the memory after the sum of the round before, to which these clients added.
+        The same as a participant's, of somebody who sent nothing and knows no noise.
+        """
+        config, request, trials = self.run, _request(before), training.trials
+        known = federation.load(config)
+        if known.device.type == "cpu":
+            device.single_threaded_kernels()
+        parameters = torch.tensor(before.model["parameters"]).to(known.device)
+        coins = participation(
+            config.noise_seed,
+            config.trials.streams(trials),
+            before.round,
+            config.data.records,
+            config.training.sampling_rate,
+        )
+        game = RoundGame.of_message(
+            before.round,
+            trials,
+            request["noise-multiplier"],
+            request["target-client"],
+            request["record"],
+            request["replacement"],
+        )
+        taking_part = None if coins is None else torch.from_numpy(coins).to(known.device)
+        memory = participant.expect(
+            training.memory,
+            KnownRound(config.game, known, game, parameters, taking_part),
+            NOBODY,
+            torch.zeros(parameters.shape, dtype=torch.float64, device=known.device),
+            set(range(config.federation.clients)) - set(present),
+            len(present),
+        )
+        return participant.observe(memory, torch.tensor(now.model["sum"]).to(known.device))
 
-    The same as a participant's, of somebody who sent nothing and knows no noise.
-    """
-    request, trials = _request(before), training.trials
-    known = federation.load(config)
-    if known.device.type == "cpu":
-        device.single_threaded_kernels()
-    parameters = torch.tensor(before.model["parameters"]).to(known.device)
-    coins = participation(
-        config.noise_seed,
-        config.trials.streams(trials),
-        before.round,
-        config.data.records,
-        config.training.sampling_rate,
-    )
-    game = RoundGame.of_message(
-        before.round,
-        trials,
-        request["noise-multiplier"],
-        request["target-client"],
-        request["record"],
-        request["replacement"],
-    )
-    taking_part = None if coins is None else torch.from_numpy(coins).to(known.device)
-    memory = participant.expect(
-        training.memory,
-        KnownRound(config.game, known, game, parameters, taking_part),
-        NOBODY,
-        torch.zeros(parameters.shape, dtype=torch.float64, device=known.device),
-        set(range(config.federation.clients)) - set(present),
-        len(present),
-    )
-    return participant.observe(memory, torch.tensor(now.model["sum"]).to(known.device))
+    def _epsilon(self, training: Training) -> float:
+        """Return what the claimed noise of all rounds so far allows."""
+        mechanism = Mechanism(tuple(training.groups), self.run.privacy.neighbouring)
+        return PLD.epsilon(mechanism, self.run.privacy.delta)
 
+    def _steps(self, nominal: float, sources: int, rounds: int) -> Steps:
+        """Return rounds of so many clients, as an observer without noise of its own faces them.
 
-def _belief(config: Config, training: Training, round: int) -> Belief:
-    """Return what the memory after the sum of a round comes to, beside what was spent by then."""
-    epsilon = epsilon_so_far(config, training)
-    return Belief(
-        training.trials.start,
-        round,
-        log_odds(config.audit.prior, training.memory.ratios.numpy())[:, -1],
-        training.memory.sensitivities[:, -1].numpy(),
-        training.memory.noise_stds[:, -1].numpy(),
-        epsilon,
-        identifiability.rho_beta_of_epsilon(epsilon),
-        training.missed,
-    )
+        An auditor that is sent single messages faces as much as the server does.
+        """
+        federation, training = self.run.federation, self.run.training
+        # Of a group of k: what k records change together is k times as long.
+        nominal /= self.run.challenge.copies
+        if federation.auditor_sees == "messages":
+            sources = 1  # each of them hides behind its own client's noise alone
+        multiplier = nominal
+        if training.local_steps == 1:
+            # Within a round of local steps others' noise does not hide the models in between.
+            multiplier = aggregate_noise_multiplier(
+                nominal, federation.trust, federation.clients, sources
+            )
+        return Steps(
+            multiplier if training.clipping else 0.0,
+            rounds * training.local_steps,
+            training.sampling_rate,
+        )
 
-
-def is_training(config: Config) -> bool:
-    """Return whether a run trains a model that is kept, so that nobody is challenged."""
-    return config.run.job == "training"
-
-
-NOBODY = -1
-"""The partition of an adversary that is no client."""
+    def _unseen(self, nominal: float, rounds: int) -> Steps:
+        """Return rounds that were not seen, with as many clients missing as are tolerated."""
+        return self._steps(nominal, self.run.federation.fewest_participants, rounds)
 
 
 def check(config: Config) -> None:
-    """Check that the auditor's background knowledge is enough for a run.
-
-    Raises:
-        InputError: it is not.
-    """
+    """Check that the auditor's background knowledge is enough for a run."""
     if config.privacy.noise.mechanism.own_law:
         raise InputError(
             f"privacy.noise is '{config.privacy.noise}', whose law takes what the server alone is "
@@ -396,10 +391,6 @@ def check(config: Config) -> None:
             "records took part is known to their clients alone, and the challenge cannot be "
             "audited; canaries can (--canary-seed-file)"
         )
-
-
-def _check_data(config: Config) -> None:
-    """Raise InputError for data that are read from files of which nobody here said where."""
     if not config.data.root and config.data.name not in BUNDLED:
         raise InputError(
             f"the run's data, {config.data.name}, are read from files, and the audit opens no "

@@ -18,7 +18,6 @@ from adversaries.statistics.design import Design
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, significance
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.run import detectable
-from fedsim.config import Config
 from fedsim.federation.runs import precision
 from fedsim.game.observers.noise_watch import SUM
 from fedsim.privacy import identifiability
@@ -44,11 +43,10 @@ def lacking(
         seen: bool, those of the trials that were seen; None unless some were in either.
         bound: what the noise lets the advantage be; None where no round was seen.
     """
-    config = audit.config
-    if config is None or bound is None:
+    if audit.config is None or bound is None:
         return ["no round was seen from its beginning to its end"]
     reasons = [
-        _of_worlds(config, worlds, seen, bound),
+        _of_worlds(audit, worlds, seen, bound),
         _of_canaries(audit),
         _of_noise(audit),
     ]
@@ -75,7 +73,7 @@ def seen_below(audit: LiveAudit, worlds: Bools | None, seen: Bools | None) -> fl
         limit = audit.noise.limits(ALARM_CONFIDENCE).get(SUM, math.inf)
         found.append(detectable.by_limit(limit))
     if worlds is not None and seen is not None:
-        found.append(_by_worlds(audit, audit.config, len(worlds), seen.size))
+        found.append(_by_worlds(audit, len(worlds), seen.size))
     return max(found)
 
 
@@ -95,12 +93,10 @@ def _by_canaries(audit: LiveAudit) -> float:
     return math.sqrt(max(0.0, share**2 - beside))
 
 
-def _by_worlds(audit: LiveAudit, config: Config, told: int, seen: int) -> float:
+def _by_worlds(audit: LiveAudit, told: int, seen: int) -> float:
     """Return the share by the number of beliefs that were right."""
-    played, mechanisms = (
-        precision.design(config.trials, config.audit.confidence, told),
-        audit.mechanisms(),
-    )
+    config, mechanisms = audit.run, audit.mechanisms()
+    played = precision.design(config.trials, config.audit.confidence, told)
     if played.common or audit.missed or any(each.sampled for each in mechanisms):
         return 0.0
     courses = [course for course in audit.beliefs.values() if course]
@@ -113,14 +109,10 @@ def _by_worlds(audit: LiveAudit, config: Config, told: int, seen: int) -> float:
     return detectable.by_wins(float(min(signals)), bound, seen, tail)
 
 
-def one_world(config: Config) -> bool:
-    """Return whether all trials that a run plans are in one world."""
-    return config.trials.worlds == "d-only"
-
-
-def _of_worlds(config: Config, worlds: Bools | None, seen: Bools | None, bound: float) -> str:
+def _of_worlds(audit: LiveAudit, worlds: Bools | None, seen: Bools | None, bound: float) -> str:
     """Return why the told worlds could have contradicted nothing, "" if they could have."""
-    if one_world(config):
+    config = audit.run
+    if config.trials.worlds == "d-only":
         return "worlds cannot tell, since the run's trials are all in one"
     if worlds is None:
         return "give --worlds after the run"

@@ -14,11 +14,13 @@ from scipy.special import expit, logit
 from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.judgement import judge as judgement
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.live import live_claim, live_power
+from fedsim.audits.judgement.judge import Evidence
+from fedsim.audits.live import live_power
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_rounds import Belief
-from fedsim.config import Config
+from fedsim.audits.run import cautions
 from fedsim.federation.runs import precision
 from fedsim.federation.transcripts.records import Facts
 from fedsim.game.mechanisms.composition import adds_up
@@ -52,26 +54,29 @@ def assemble(
     """Return the report so far, in which what is infinite is `math.inf`.
 
     Args:
-        facts: of the transcript's header.
-        confidence: of every interval.
         worlds: bool [T], which trials trained on D, where whoever ran the federation has told; None
             before that. Without them nobody can say whether the beliefs are right.
-        claim: what somebody claims of the run, None if nobody does.
-        ended: whether the run did.
-
-    Raises:
-        InputError: the confidence is impossible, or the worlds are of another run.
     """
     config = audit.config
     reported = None if worlds is None else len(worlds)
     if config is not None and reported is not None:
-        _check_reported(config, reported)
+        planned = config.trials.count
+        # A run that stops early has fewer.
+        if reported > planned or (reported < planned and not config.trials.until_halfwidth):
+            raise InputError(
+                f"the run that --worlds names has {reported} trials, but the one that was recorded "
+                f"has {planned}: it is of another run; name the one that the auditor joined"
+            )
+    sees = "the aggregate"
+    if config is not None and config.federation.auditor_sees == "messages":
+        sees = "the aggregate and every client's message"
     last = [beliefs[-1] for _, beliefs in sorted(audit.beliefs.items()) if beliefs]
+    found = audit.canary_findings(confidence)
     report: dict[str, Any] = {
         "kind": "live audit",
         "facts": asdict(facts),
         "confidence": confidence,
-        "vantage": f"auditor: {_sees(config)} of every round, none of the noise known",
+        "vantage": f"auditor: {sees} of every round, none of the noise known",
         "trust": None if config is None else config.federation.trust.value,
         "neighbouring": None if config is None else config.privacy.neighbouring.value,
         "unit": None if config is None else config.privacy.unit,
@@ -79,14 +84,14 @@ def assemble(
         "rounds_planned": None if config is None else config.training.rounds,
         "rounds": audit.rounds,
         "missed": audit.missed,
-        "one_world": config is not None and live_power.one_world(config),
+        "one_world": config is not None and config.trials.worlds == "d-only",
         "trials": sum(len(belief.log_odds) for belief in last),
         "bounds": _bounds(audit),
         "released": _released(audit),
         "belief": _beliefs(audit, last),
         "noise": _noise(audit, confidence),
         "empirical": _empirical(audit, last, confidence, worlds),
-        "canaries": _canaries(audit, confidence),
+        "canaries": None if found is None else found | {"note": CANARIES},
     }
     report["contradictions"] = _alarms(audit, last, report, worlds)
     report["alarms"] = len(report["contradictions"])
@@ -96,27 +101,8 @@ def assemble(
     report["claim"] = None
     if claim is not None:
         unmeasured = live_power.lacking(audit, worlds, seen, bound)
-        report["claim"] = live_claim.judge(
-            audit, claim, report["contradictions"], unmeasured, reported, ended
-        )
+        report["claim"] = judge(audit, claim, report["contradictions"], unmeasured, reported, ended)
     return report
-
-
-def _sees(config: Config | None) -> str:
-    if config is not None and config.federation.auditor_sees == "messages":
-        return "the aggregate and every client's message"
-    return "the aggregate"
-
-
-def _check_reported(config: Config, reported: int) -> None:
-    """Raise InputError where a run has other numbers of trials than the recorded one may have."""
-    planned = config.trials.count
-    # Who stops early has fewer.
-    if reported > planned or (reported < planned and not config.trials.until_halfwidth):
-        raise InputError(
-            f"the run that --worlds names has {reported} trials, but the one that was recorded "
-            f"has {planned}: it is of another run; name the one that the auditor joined"
-        )
 
 
 def _bounds(audit: LiveAudit) -> dict[str, Any] | None:
@@ -198,15 +184,9 @@ def _scored(
     return found, np.concatenate([belief.log_odds for belief in last])
 
 
-def _canaries(audit: LiveAudit, confidence: float) -> dict[str, Any] | None:
-    found = audit.canary_findings(confidence)
-    return None if found is None else found | {"note": CANARIES}
-
-
 def _alarms(
     audit: LiveAudit, last: Sequence[Belief], report: Report, worlds: Bools | None
 ) -> list[str]:
-    """Return what contradicts the claimed noise beyond chance."""
     alarms, sure = [], f"with confidence {ALARM_CONFIDENCE:g}"
     scored = _scored(last, worlds)
     if scored is not None and worlds is not None and audit.config is not None:
@@ -236,3 +216,69 @@ def _noise(audit: LiveAudit, confidence: float) -> dict[str, Any] | None:
     if audit.noise is None or not audit.noise.limits(confidence):
         return None
     return {"at_most": audit.noise.limits(confidence), "confidence": confidence, "note": NOISE}
+
+
+def judge(
+    audit: LiveAudit,
+    claim: Claim,
+    alarms: Sequence[str],
+    unmeasured: Sequence[str],
+    reported: int | None,
+    ended: bool,
+) -> dict[str, Any]:
+    """Return the claim with its verdict, and the reasons of one that is not supported.
+
+    Args:
+        unmeasured: why nothing could have, empty where something could.
+        reported: how many trials whoever ran the federation reported; None before that.
+    """
+    incomparable = _incomparable(audit, claim)
+    against = [] if incomparable else [*alarms, *_against(audit, claim)]
+    lacking = [] if incomparable else [*_unseen(audit, reported, ended), *unmeasured]
+    evidence = Evidence(
+        incomparable=incomparable, exceeded=bool(against), against=against, unsure=lacking
+    )
+    found = judgement.judge(claim, evidence)
+    return {
+        "epsilon": claim.epsilon,
+        "delta": claim.delta,
+        "unit": claim.unit,
+        "verdict": found.verdict.value,
+        "reasons": list(found.reasons),
+    }
+
+
+def _incomparable(audit: LiveAudit, claim: Claim) -> str:
+    """Return why the claim cannot be held against what was seen, empty if it can."""
+    if audit.config is None or audit.everything() is None:
+        return "no round was seen from its beginning to its end"
+    unit = audit.config.privacy.unit
+    if claim.unit not in (None, unit):
+        return f"the claim is of a {claim.unit}, the run protects a {unit}"
+    return ""
+
+
+def _against(audit: LiveAudit, claim: Claim) -> list[str]:
+    """Return what the configuration itself says against the claim."""
+    mechanism = audit.everything()
+    assert audit.config is not None and mechanism is not None
+    reasons = cautions.dp_failings(audit.config)
+    epsilon = PLD.epsilon(mechanism, claim.delta)
+    if not claim.allows(epsilon):
+        reasons.append(f"the noise that the server says allows epsilon {epsilon:.4g}")
+    return reasons
+
+
+def _unseen(audit: LiveAudit, reported: int | None, ended: bool) -> list[str]:
+    assert audit.config is not None
+    missing = [] if ended else ["the transcript does not say that the run has ended"]
+    trials = audit.config.trials
+    planned = reported or trials.count
+    if audit.trials < planned and reported is None and trials.until_halfwidth:
+        missing.append(
+            f"{audit.trials} trials were seen of a run that may stop before its {planned} "
+            "(trials.until-halfwidth), so that only --worlds says whether these are all"
+        )
+    elif audit.trials < planned:
+        missing.append(f"{audit.trials} of {planned} trials were seen")
+    return missing

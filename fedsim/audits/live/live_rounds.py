@@ -8,11 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from fedsim.config import Config
 from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.game.observers.memory import Memory
-from fedsim.privacy.accounting import PLD
-from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplier
+from fedsim.privacy.mechanism import Steps
 
 Floats = npt.NDArray[np.float64]
 
@@ -65,9 +63,7 @@ class Look:
     Attributes:
         trials: the numbers of the batch's.
         round: counts from 1.
-        epsilon: as of `Belief`.
-        rho_beta: likewise.
-        missed: likewise.
+        epsilon: as in `Belief`, like rho_beta and missed.
         noise_at_most: how many times the claimed noise the sum, and each client's message, has at
             most; empty where that is not judged.
         canaries: what they show, as of `canary_findings`; None without any.
@@ -91,9 +87,7 @@ class Training:
     """One batch of trials, as far as it was seen.
 
     Attributes:
-        trials: their numbers.
         memory: of a participant who saw as much.
-        nominal: the noise multiplier.
         earlier: the rounds of attempts that were interrupted.
         before: how many rounds all trainings had released when it began.
         groups: the rounds that are accounted, alike ones together.
@@ -118,37 +112,3 @@ class Training:
         """Count rounds that are alike."""
         self.groups.append(steps)
         self.rounds += rounds
-
-
-def epsilon_so_far(config: Config, training: Training) -> float:
-    """Return what the claimed noise of all rounds so far allows."""
-    mechanism = Mechanism(tuple(training.groups), config.privacy.neighbouring)
-    return PLD.epsilon(mechanism, config.privacy.delta)
-
-
-def steps_of(config: Config, nominal: float, sources: int, rounds: int) -> Steps:
-    """Return rounds in which so many clients took part, as somebody without own noise faces them.
-
-    Who is sent single messages faces as much as the server does.
-    """
-    federation, training = config.federation, config.training
-    # Of a group of k: what k records change together is k times as long.
-    nominal /= config.challenge.copies
-    if federation.auditor_sees == "messages":
-        sources = 1  # each of them hides behind its own client's noise alone
-    multiplier = nominal
-    if training.local_steps == 1:
-        # Within a round of local steps others' noise does not hide the models in between.
-        multiplier = aggregate_noise_multiplier(
-            nominal, federation.trust, federation.clients, sources
-        )
-    return Steps(
-        multiplier if training.clipping else 0.0,
-        rounds * training.local_steps,
-        training.sampling_rate,
-    )
-
-
-def worst_case(config: Config, nominal: float, rounds: int) -> Steps:
-    """Return rounds that nobody saw, with as many clients missing as are tolerated."""
-    return steps_of(config, nominal, config.federation.fewest_participants, rounds)

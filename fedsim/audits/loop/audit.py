@@ -10,25 +10,22 @@ import numpy as np
 import fedsim
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, lower_bounds
-from adversaries.statistics.estimators import Advantage
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
-from fedsim.audits.app.audit import check
-from fedsim.audits.app.directory import LONGEST_TIME
+from fedsim.audits.app.audit import LONGEST_TIME, check
 from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.finding import Finding, alarms
 from fedsim.audits.judgement.judge import Evidence, Judgement, judge
-from fedsim.audits.judgement.report import Judged
+from fedsim.audits.judgement.report import Judged, largest
 from fedsim.audits.loop import guarantee, scoring
 from fedsim.audits.loop.guarantee import Observation
 from fedsim.audits.loop.measurement import Features
-from fedsim.audits.loop.process import LoopProcess, Order, opened
+from fedsim.audits.loop.process import LoopProcess, Order
 from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.support import MeasuredNoise, measured, not_judged
 from fedsim.audits.measurements.noise_family import noise_family
+from fedsim.audits.sandbox.channel import started
 from fedsim.common.installation import installed
 from fedsim.common.randomness import Role, generator
-from fedsim.common.strict_json import strict_json
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -64,56 +61,27 @@ Runs = tuple[scoring.Bools, scoring.Floats]
 """Worlds [T] and features [T, features]."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LoopAudit(Judged):
     """The outcome.
 
     Attributes:
-        loop: the function's name.
-        data: its source, as of `audit_loop`.
-        target: likewise.
-        observation: honest runs.
-        claim: given, else the accountant's last word; None where nobody claims anything.
-        delta: at which every epsilon is stated.
-        epsilon: by theory, inf without noise; None where theory cannot tell.
+        target: "crafted" or "real".
         noise: as measured; None where no step of Opacus's optimizer with noise was watched.
-        advantage: as measured, with its interval.
-        lower_bounds: on epsilon, by name, all at `confidence` together.
         provable: the largest that `proven` could be: an attack that wins all trials.
-        proven: the largest at `ALARM_CONFIDENCE`, which alone convicts.
-        confidence: of what is shown.
-        findings: what the rules object to.
         pair: the name of the pair of worlds that betrayed the loop most.
         score: what decided, as pilots chose it, of the counting bounds.
-        trials: judged runs.
-        runs: of the function, all told.
-        seed: of everything.
     """
 
     loop: str
     data: str
     target: str
     observation: Observation
-    claim: Claim | None
-    delta: float
-    epsilon: float | None
     noise: MeasuredNoise | None
-    advantage: Advantage
-    lower_bounds: dict[str, LowerBound]
-    proven: LowerBound
     provable: float
-    confidence: float
-    findings: tuple[Finding, ...]
     pair: str
     score: str
-    trials: int
     runs: int
-    seed: int
-
-    @property
-    def lower_bound(self) -> LowerBound:
-        """The largest lower bound; it holds with `confidence`, as all do."""
-        return _largest(self.lower_bounds)
 
     @property
     def judgement(self) -> Judgement:
@@ -136,58 +104,31 @@ class LoopAudit(Judged):
         )
         return judge(self.claim, evidence)
 
-    @property
-    def alarms(self) -> int:
-        """How many rules found a guarantee broken, whatever room a claim leaves."""
-        return alarms(self.findings)
-
     def as_json(self) -> dict[str, Any]:
-        """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""
-        steps = self.observation.steps
-        document = {
-            "kind": "loop audit",
-            "loop": self.loop,
-            "verdict": self.verdict.value,
-            "reasons": self.reasons,
-            "claim": None if self.claim is None else asdict(self.claim),
-            "judged": {"delta": self.delta, "scope": Scope.RUN.value},
-            "theory": {
-                "known": self.epsilon is not None,
-                "epsilon": self.epsilon,
-                "infinite": self.epsilon is not None and math.isinf(self.epsilon),
-                "at_measured_noise": self.observation.noise_off is not None,
-            },
-            "noise": None if self.noise is None else self.noise.as_json(),
-            "measured": {
-                "advantage": asdict(self.advantage),
-                "epsilon_lower_bound": self.lower_bound.epsilon,
-                "proven": {"epsilon": self.proven.epsilon, "confidence": ALARM_CONFIDENCE},
-                "provable": self.provable,
-                "contradicts_theory": self.contradictory,
-                "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
-            },
-            "findings": [finding.as_json() for finding in self.findings],
-            "alarms": self.alarms,
-            "watched": {
+        seen, steps = self.observation, self.observation.steps
+        return self._document(
+            "loop audit",
+            {"at_measured_noise": seen.noise_off is not None},
+            {"provable": self.provable},
+            loop=self.loop,
+            judged={"delta": self.delta, "scope": Scope.RUN.value},
+            noise=None if self.noise is None else self.noise.as_json(),
+            watched={
                 "steps": len(steps),
                 "first": asdict(steps[0]) if steps else None,
-                "sampler": self.observation.present[0].samplers,
-                "explained": self.observation.explained,
-                "beside": self.observation.beside,
+                "sampler": seen.present[0].samplers,
+                "explained": seen.explained,
+                "beside": seen.beside,
             },
-            "data": self.data,
-            "target": self.target,
-            "worlds": self.pair,
-            "decided_by": self.score,
-            "neighbouring": self.observation.neighbouring.value,
-            "records": self.observation.records,
-            "confidence": self.confidence,
-            "trials": self.trials,
-            "runs": self.runs,
-            "seed": self.seed,
-            "versions": {"fedsim": fedsim.__version__} | installed(LIBRARIES),
-        }
-        return strict_json(document)
+            data=self.data,
+            target=self.target,
+            worlds=self.pair,
+            decided_by=self.score,
+            neighbouring=seen.neighbouring.value,
+            records=seen.records,
+            runs=self.runs,
+            versions={"fedsim": fedsim.__version__} | installed(LIBRARIES),
+        )
 
 
 def audit_loop(
@@ -213,16 +154,7 @@ def audit_loop(
         target: "crafted" for the worst of three crafted pairs, "real" for a record of the data.
         trials: judged runs; a fourth as many come before them to learn from.
         claim: what is claimed; None for the accountant's last word.
-        neighbouring: D' lacks the target, or has another record in its place.
-        confidence: of every interval that is shown.
-        seed: of every random number.
         time_limit: seconds that a request of up to `BATCH` runs may take.
-        show: is told each line that the loop prints.
-        progress: is told how many of the judged trials are done.
-
-    Raises:
-        InputError: options out of range; no such function or data.
-        AppFailedError: the loop fails.
     """
     check(trials, confidence, seed)
     if target not in ("crafted", "real"):
@@ -232,8 +164,10 @@ def audit_loop(
             f"{time_limit:g} s is no time limit; give one above 0, of {LONGEST_TIME:.0f} s at most"
         )
     order = Order(function, data, records, target, neighbouring.value, seed)
-    with opened(order, time_limit, show) as loop:
-        return audited(loop, order, trials, claim, neighbouring, confidence, progress)
+    with started("fedsim.audits.loop.running", "loop", time_limit, show) as channel:
+        return audited(
+            LoopProcess(order, channel), order, trials, claim, neighbouring, confidence, progress
+        )
 
 
 def audited(
@@ -248,10 +182,7 @@ def audited(
     """Return the audit of a training function that is loaded.
 
     Args:
-        trials: as of `audit_loop`, like all that follow.
-
-    Raises:
-        AppFailedError: the loop fails.
+        trials: as in `audit_loop`, like the parameters after it.
     """
     seeds = _Seeds(order.seed)
     pair = _betraying(loop, seeds)
@@ -286,8 +217,8 @@ def audited(
         noise=measured(observation, delta, confidence, None if claim is None else claim.epsilon),
         advantage=estimators.advantage(worlds, scores, confidence),
         lower_bounds=shown,
-        proven=_largest(sure),
-        provable=_largest(
+        proven=largest(sure),
+        provable=largest(
             _bounds(worlds, np.where(worlds, 1.0, -1.0), None, delta, ALARM_CONFIDENCE)
         ).epsilon,
         confidence=confidence,
@@ -319,10 +250,6 @@ def _bounds(
         of_steps, family = curve
         found[TRADE_OFF] = trade_off_bound(worlds, of_steps, delta, level, family)
     return found
-
-
-def _largest(bounds: dict[str, LowerBound]) -> LowerBound:
-    return max(bounds.values(), key=lambda bound: bound.epsilon)
 
 
 class _Seeds:
@@ -360,7 +287,6 @@ def _betraying(loop: LoopProcess, seeds: _Seeds) -> int:
 def _observed(
     loop: LoopProcess, pair: int, seeds: _Seeds, records: int, neighbouring: Neighbouring
 ) -> Observation:
-    """Return what honest runs in all worlds showed."""
     honest = seeds.next(HONEST)
     return Observation(
         present=loop.observed(pair, "present", honest),

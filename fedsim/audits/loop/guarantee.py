@@ -19,7 +19,7 @@ from adversaries.attacks.residuals import sampling_test
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from fedsim.audits.loop import noise
-from fedsim.audits.loop.carried import UNREAD
+from fedsim.audits.loop.contract import UNREAD
 from fedsim.audits.loop.measurement import SHOWN, Seen, StepSeen
 from fedsim.audits.loop.noise import NOTHING, NoiseSums
 from fedsim.privacy.accounting import PLD
@@ -213,7 +213,9 @@ class Observation:
         if repeated > 1:
             found["repeats"] = f"a record was in one batch {repeated} times"
         # A loop may keep some of the data for something else.
-        rates, records = [_counted_on(step) for step in steps], len(runs[0].counts)
+        records = len(runs[0].counts)
+        # What amplifies a step: its accountant's rate, or the sampler's if lower; 1 for neither.
+        rates = [min(step.told_rate if step.told else 1.0, step.rate or 1.0) for step in steps]
         sampled = [(step, rate) for step, rate in zip(steps, rates, strict=True) if 0 < rate < 1]
         if not sampled or self.kept_by_chance:
             return found
@@ -260,14 +262,6 @@ class Observation:
             ),
             default=0,
         )
-
-
-def _counted_on(step: StepSeen) -> float:
-    """Return the sampling rate that amplifies a step: its accountant's, or the sampler's if lower.
-
-    1 where neither counts on sampling.
-    """
-    return min(step.told_rate if step.told else 1.0, step.rate or 1.0)
 
 
 def _by_batch(steps: tuple[StepSeen, ...]) -> bool:

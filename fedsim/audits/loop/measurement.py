@@ -64,13 +64,7 @@ class StepSeen:
 
 @dataclass(frozen=True)
 class Statement:
-    """What an accountant said last.
-
-    Attributes:
-        epsilon: at delta.
-        delta: at which it was asked.
-        steps: that it had been told of.
-    """
+    """What an accountant said last."""
 
     epsilon: float
     delta: float

@@ -45,7 +45,6 @@ class NoiseSums:
     """What is left of watched noise: sums over steps.
 
     Attributes:
-        steps: how many.
         sizes: how many numbers each tensor of the model has, () before the first step.
         energies: squared lengths of the tensors' noise, in units of the configured variance.
         logs: the sum of the logarithms of the steps' squared lengths.
@@ -114,7 +113,6 @@ def interval(energy: float, freedom: float, tail: float) -> Interval:
     """Return the interval of realised over configured noise, wrong with `tail` at either end.
 
     Args:
-        energy: as of `at_least`.
         tail: in (0, .5).
     """
     high = math.sqrt(energy / chi2.ppf(tail, freedom))
@@ -136,7 +134,6 @@ def freedom_for(share: float, tail: float, miss: float) -> float:
 
     Args:
         share: to be shown, in (0, 1).
-        tail: of `at_least`.
         miss: the chance that they do not show it.
 
     Returns:
@@ -188,11 +185,7 @@ def shape_p_value(noise: NoiseSums) -> float:
 
 
 def worst(noise: NoiseSums, tail: float) -> float:
-    """Return the lower limit of the tensor with least noise, for all tensors together.
-
-    Args:
-        noise: of at least one step.
-    """
+    """Return the lower limit of the tensor with least noise, for all tensors together."""
     return min(at_least(*each, tail / len(noise.sizes)) for each in of_tensors(noise))
 
 

@@ -1,7 +1,6 @@
 """A training function in a process of its own, and what may be asked of it there."""
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,7 +8,7 @@ from pydantic import TypeAdapter
 
 from fedsim.audits.loop.measurement import Features, Seen
 from fedsim.audits.loop.noise import NOTHING, NoiseSums
-from fedsim.audits.sandbox.channel import Channel, Reply, started
+from fedsim.audits.sandbox.channel import Channel, Reply
 
 World = Literal["present", "absent", "twin", "stranger"]
 
@@ -19,8 +18,6 @@ class Order:
     """Which function is loaded, and what it is run on; the first message to the process.
 
     Attributes:
-        function: as of `contract.loaded`.
-        data: as of `records.drawn`.
         records: of D, the target among them.
         target: "crafted" or "real".
         neighbouring: a value of `Neighbouring`.
@@ -42,7 +39,6 @@ class Request:
     Attributes:
         kind: "observe" a run for each seed, learn from "pilots", or "measure" runs.
         pair: the place of the pair of worlds.
-        seeds: of the runs.
         world: in which they are observed.
         worlds: whether the target is there, in each that is measured.
     """
@@ -62,8 +58,6 @@ class Answer(Reply):
         pairs: the names of the pairs, in answer to an order.
         many: whether the function trains several models at once, likewise.
         distance: of the worlds, as pilots have it.
-        seen: what the observed runs showed.
-        features: of the measured runs.
         noise: of the steps of these, together.
     """
 
@@ -79,7 +73,7 @@ ORDER, REQUEST, ANSWER = TypeAdapter(Order), TypeAdapter(Request), TypeAdapter(A
 
 
 class LoopProcess:
-    """A training function that runs in another process. Made by `opened`.
+    """A training function that runs in another process.
 
     Attributes:
         runs: of the function, so far.
@@ -113,9 +107,6 @@ class LoopProcess:
 
         Args:
             seeds: of runs in two worlds each.
-
-        Raises:
-            AppFailedError: as of `observed`.
         """
         self.runs += 2 * len(seeds)
         return self._channel.ask(Request("pilots", pair, tuple(seeds)), ANSWER).distance
@@ -123,14 +114,7 @@ class LoopProcess:
     def features(
         self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]
     ) -> tuple[Features, ...]:
-        """Return what is measured of a run in each of the worlds.
-
-        Args:
-            worlds: whether the target is there.
-
-        Raises:
-            AppFailedError: as of `observed`.
-        """
+        """Return what is measured of a run in each of the worlds."""
         self.runs += len(seeds)
         asked = Request("measure", pair, tuple(seeds), worlds=tuple(map(bool, worlds)))
         answer = self._channel.ask(asked, ANSWER)
@@ -138,19 +122,3 @@ class LoopProcess:
             raise self._channel.no_measurement()
         self.noise += answer.noise
         return answer.features
-
-
-@contextlib.contextmanager
-def opened(order: Order, time_limit: float, show: Callable[[str], None]) -> Iterator[LoopProcess]:
-    """Load a training function, in a process that ends with the block, and yield it.
-
-    Args:
-        time_limit: in seconds, of every answer.
-        show: called, in a thread, with every line that is printed there.
-
-    Raises:
-        InputError: there is no such function or data.
-        AppFailedError: loading takes too long, or ends the process.
-    """
-    with started("fedsim.audits.loop.worker", "loop", time_limit, show) as channel:
-        yield LoopProcess(order, channel)

@@ -7,7 +7,7 @@ function and one entry in `RULES`.
 import math
 from collections.abc import Callable
 
-from fedsim.audits.judgement.finding import Finding
+from fedsim.audits.judgement.judge import Finding
 from fedsim.audits.loop.guarantee import Observation
 
 
@@ -126,7 +126,6 @@ def _multiplier(seen: Observation) -> Finding | None:
 
 
 def _realised(seen: Observation) -> Finding | None:
-    """Less noise was added than is configured."""
     off = seen.noise_off
     if off is None:
         return None
@@ -156,7 +155,16 @@ def _clipping(seen: Observation) -> Finding | None:
 def _adaptive(seen: Observation) -> Finding | None:
     """What is clipped at follows the data; the noise of Opacus's count pays for a part of it."""
     if not any(step.adaptive for step in seen.steps):
-        return _own_adaptive(seen)
+        if "clipping norm" not in seen.varied:
+            return None
+        return Finding(
+            "alarm",
+            "adaptive-clipping",
+            "the clipping norm of one and the same step is another in other runs: it follows the "
+            "data, and no accountant was told",
+            "fix the clipping norm or its schedule beforehand, or add noise to what it follows and "
+            "account for that",
+        )
     return Finding(
         "alarm",
         "adaptive-clipping",
@@ -166,21 +174,7 @@ def _adaptive(seen: Observation) -> Finding | None:
     )
 
 
-def _own_adaptive(seen: Observation) -> Finding | None:
-    if "clipping norm" not in seen.varied:
-        return None
-    return Finding(
-        "alarm",
-        "adaptive-clipping",
-        "the clipping norm of one and the same step is another in other runs: it follows the "
-        "data, and no accountant was told",
-        "fix the clipping norm or its schedule beforehand, or add noise to what it follows and "
-        "account for that",
-    )
-
-
 def _no_noise(seen: Observation) -> Finding | None:
-    """Nothing hides anybody."""
     if not seen.steps or all(step.noise_multiplier > 0 for step in seen.steps):
         return None
     return Finding(
@@ -189,7 +183,6 @@ def _no_noise(seen: Observation) -> Finding | None:
 
 
 def _untold(seen: Observation) -> Finding | None:
-    """Steps that no accountant was told of."""
     if unnoised := seen.present[0].unnoised:
         return Finding(
             "alarm",
@@ -211,7 +204,6 @@ def _untold(seen: Observation) -> Finding | None:
 
 
 def _seeded(seen: Observation) -> Finding | None:
-    """Whoever reads the code knows the noise."""
     if not seen.seeded:
         return None
     return Finding(

@@ -3,10 +3,14 @@
 The direction is learnt from pilots: pairs of runs with one seed, with the target and with another
 record in its place. They draw the same numbers, so that most of what they release cancels. Whatever
 the direction is, what is decided of other runs by it is valid.
+
+`python -m fedsim.audits.loop.running DESCRIPTOR` is the process that a function is audited in, with
+a socket to `fedsim.audits.loop.process`.
 """
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.audits.loop import contract
-from fedsim.audits.loop.carried import carried
-from fedsim.audits.loop.contract import Function
+from fedsim.audits.loop.contract import Function, carried, loaded
 from fedsim.audits.loop.measurement import Features, Seen
 from fedsim.audits.loop.noise import NoiseSums, summed, total
+from fedsim.audits.loop.process import ORDER, REQUEST, Answer, Request
 from fedsim.audits.loop.watching import Watch, wrap
-from fedsim.audits.loop.worlds import Data, Pair
-from fedsim.audits.sandbox.errors import AppFailedError
-from fedsim.audits.sandbox.seeding import set_seeds
+from fedsim.audits.loop.worlds import Data, Pair, drawn, pairs
+from fedsim.audits.sandbox import channel
+from fedsim.audits.sandbox.channel import AppFailedError, set_seeds
+from fedsim.privacy.mechanism import Neighbouring
 
 Floats = npt.NDArray[np.float64]
 
@@ -87,7 +92,6 @@ def learnt(present: Sequence[Floats], twin: Sequence[Floats]) -> Direction:
 
     Args:
         present: what runs with the target released, each [k, P].
-        twin: what the runs of the same seeds released without it.
     """
     size = min(len(each) for each in (*present, *twin))
     width = min(each.shape[1] for each in (*present, *twin))
@@ -120,9 +124,6 @@ class Loop:
 
         Args:
             seed: of all global generators, and the function's own argument.
-
-        Raises:
-            AppFailedError: the loop fails.
         """
         returned = self._called(data, [seed])
         released = self._released(returned, 1)[0]
@@ -130,14 +131,7 @@ class Loop:
         return self._watch.seen(model, released, carried(returned))
 
     def released(self, data: Data, seeds: Sequence[int]) -> list[Floats]:
-        """Return what a run for each seed released, each [k, P].
-
-        Args:
-            seeds: as of `observed`.
-
-        Raises:
-            AppFailedError: the loop fails.
-        """
+        """Return what a run for each seed released, each [k, P]."""
         if self._function.many:
             return self._released(self._called(data, seeds), len(seeds))
         return [self._released(self._called(data, [seed]), 1)[0] for seed in seeds]
@@ -198,11 +192,7 @@ class Trials:
         self.noise = NoiseSums()
 
     def pilot(self, pair: int, seeds: Sequence[int]) -> float:
-        """Learn the direction of a pair, and return how far apart that puts its worlds.
-
-        Args:
-            seeds: of runs in each world.
-        """
+        """Learn the direction of a pair, and return how far apart that puts its worlds."""
         here = self._pairs[pair]
         present, twin = [], []
         for number, seed in enumerate(seeds):
@@ -212,12 +202,7 @@ class Trials:
         return self.directions[pair].distance
 
     def features(self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]) -> list[Features]:
-        """Return what is measured of runs.
-
-        Args:
-            worlds: whether the target is there, of each.
-            seeds: of each.
-        """
+        """Return what is measured of runs."""
         here, direction = self._pairs[pair], self.directions[pair]
         found, noises = dict[int, Features](), list[NoiseSums]()
         together = len(worlds) if self._loop.many else 1
@@ -231,3 +216,38 @@ class Trials:
                 found |= dict(zip(part, parts, strict=True))
         self.noise = total(noises)
         return [found[place] for place in range(len(worlds))]
+
+
+def answers(first: bytes, asked: Iterator[bytes]) -> Iterator[Answer]:
+    """Yield the answer to an order, then that to every request.
+
+    Args:
+        asked: requests, each a line of JSON.
+    """
+    order = ORDER.validate_json(first, strict=True)
+    # Opacus warns in every run of what a rule says once.
+    warnings.simplefilter("ignore")
+    function = loaded(order.function)
+    data = drawn(order.data, order.records, order.seed)
+    worlds = pairs(data, order.target, Neighbouring(order.neighbouring), order.seed)
+    loop = Loop(function, Watch())
+    trials = Trials(loop, worlds)
+    yield Answer(pairs=tuple(each.name for each in worlds), many=function.many)
+    for each in asked:
+        yield _answer(REQUEST.validate_json(each, strict=True), loop, trials, worlds)
+
+
+def _answer(request: Request, loop: Loop, trials: Trials, worlds: tuple[Pair, ...]) -> Answer:
+    if request.kind == "observe":
+        here = worlds[request.pair]
+        made = {"twin": here.twin, "stranger": here.stranger}.get(request.world)
+        data = getattr(here, request.world) if made is None else made()
+        return Answer(seen=tuple(loop.observed(data, seed) for seed in request.seeds))
+    if request.kind == "pilots":
+        return Answer(distance=trials.pilot(request.pair, request.seeds))
+    features = tuple(trials.features(request.pair, request.worlds, request.seeds))
+    return Answer(features=features, noise=trials.noise)
+
+
+if __name__ == "__main__":
+    channel.serve(answers)

@@ -55,7 +55,6 @@ class MeasuredNoise:
         epsilon: by theory, with that share of the noise; None where theory does not know the loop.
         seen_below: less than this share is found by the rule `realised-noise` with 95 %.
         numbers: how many numbers of noise were measured.
-        runs: of how many runs.
         runs_more: how many further runs support the claim with 80 %, if the noise is as configured;
             0 where none are needed, or less noise was found; inf where none would do.
     """
@@ -80,7 +79,6 @@ def measured(
     """Return what the noise was measured to be, None where no step with noise was watched.
 
     Args:
-        confidence: of the least noise.
         claim: an epsilon; None where nobody claims one.
     """
     sums = observation.noise
@@ -94,8 +92,13 @@ def measured(
     short = claim is not None and epsilon is not None and epsilon > claim
     if short and observation.noise_off is None:
         assert claim is not None
+        low, high = least, 1.0  # the shares of the noise between which epsilon is the claim
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            above = (guarantee.epsilon(observation, delta, middle) or math.inf) > claim
+            low, high = (middle, high) if above else (low, middle)
         needed = noise.freedom_for(
-            _share(observation, delta, claim, least),
+            high,
             tail / len(sums.sizes),
             (1 - noise.POWER) / len(sums.sizes),
         )
@@ -110,17 +113,6 @@ def measured(
         runs=round(runs),
         runs_more=math.ceil(more) if math.isfinite(more) else math.inf,
     )
-
-
-def _share(observation: Observation, delta: float, claim: float, least: float) -> float:
-    """Return the share of the configured noise at which epsilon is the claim; 1 if none below."""
-    low, high = least, 1.0
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        above = (guarantee.epsilon(observation, delta, middle) or math.inf) > claim
-        low, high = (middle, high) if above else (low, middle)
-    # The last of the interval is not told apart from all of the noise.
-    return high if high < 1 else 1.0
 
 
 def not_judged(

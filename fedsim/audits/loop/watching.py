@@ -242,7 +242,6 @@ def _step(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
 def _record(
     seer: Watch, optimizer: Any, found: dict[str, Any], expected: Any, limits: Floats
 ) -> None:
-    """Keep a step, and the batch that was drawn for it."""
     drawn = Counter(place for _, batch in seer.drawn for place in batch)
     seer.counts.update(drawn)
     for number, batch in seer.drawn:

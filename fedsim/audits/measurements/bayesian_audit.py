@@ -38,17 +38,6 @@ def bayesian_report(
     an interrupted attempt with other noise, no epsilon of this accountant is stated.
 
     An epsilon that cannot be stated is None, with the reason as the note.
-
-    Args:
-        neighbouring: whether that record or client is missing, or replaced by another.
-        vantage: where the adversary sits: at the server, at a participant, or before
-            the released model.
-        transcript: the run's arrays by name.
-        delta: at which epsilons are stated, in (0, 1).
-        releases: what the run released (`spending.describe_run`), for the epsilon of DP.
-
-    Raises:
-        InputError: delta is not between 0 and 1.
     """
     distances = transcript.get("bayesian_distances")
     if distances is None:

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import TypedDict
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy.special import logit
 
 from adversaries.statistics import agreement, forecast, lower_bounds, privacy_profile
 from adversaries.statistics.agreement import Comparison
+from adversaries.statistics.design import Design
 from adversaries.statistics.gaussian_bounds import LARGEST_SHARE, NOT_NORMAL, TOO_MIXED, mixed_share
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.lower_bounds import COMMON, LOWER_BOUNDS
@@ -40,6 +42,21 @@ RULE = (
 
 PROFILE_POINTS = 41
 
+CHANCE_RESOLVED = 0.02
+"""To what share of itself the chance that a bound is above epsilon is worked out."""
+
+LESS_NOISE = (
+    "The worlds lie further apart than the claimed noise lets them. Likely causes: less noise than "
+    "claimed, noise that repeats or that not all of the model gets, or a gradient larger than "
+    "the clipping norm."
+)
+
+MORE_NOISE = (
+    "The worlds lie less far apart than the claimed noise would have them. Likely causes: more "
+    "noise than claimed, an adversary that is mistaken about the sums or the sampling, or a record "
+    "that took part with less than the gradient that was reported."
+)
+
 
 class Proven(TypedDict):
     """What the lower bounds make of `empirical` in a report."""
@@ -50,93 +67,185 @@ class Proven(TypedDict):
     privacy_profile: measured.PrivacyProfile | None
 
 
-CHANCE_RESOLVED = 0.02
-"""To what share of itself the chance that a bound is above epsilon is worked out."""
+@dataclass(frozen=True, eq=False)
+class BoundsAudit:
+    """What the trials of a run prove of epsilon, whether noise is trusted or not."""
 
-LESS_NOISE = (
-    "The worlds lie further apart than the claimed noise lets them. Likely causes: less noise than "
-    "claimed, noise that repeats or that not all of the model gets, or a gradient larger than "
-    "the clipping norm."
-)
-MORE_NOISE = (
-    "The worlds lie less far apart than the claimed noise would have them. Likely causes: more "
-    "noise than claimed, an adversary that is mistaken about the sums or the sampling, or a record "
-    "that took part with less than the gradient that was reported."
-)
+    config: Config
+    mechanism: Mechanism
+    transcript: Arrays
+    delta: float
 
+    @property
+    def worlds(self) -> Bools:
+        """Whether each trial trained on D, [T]."""
+        return self.transcript["worlds"]
 
-def bounds_of(
-    config: Config,
-    mechanism: Mechanism,
-    transcript: Arrays,
-    delta: float,
-    confidence: float,
-    names: Collection[str] = (*LOWER_BOUNDS, "trade_off"),
-) -> dict[str, LowerBound]:
-    """Return lower bounds by their names; those that do not hold of the run are 0 with a reason.
+    @cached_property
+    def log_odds(self) -> Floats:
+        """The final log-odds of all trials, [T], from even odds."""
+        return self.transcript["log_odds"][:, -1] - logit(self.config.audit.prior)
 
-    Args:
-        transcript: the run's arrays by name.
-        delta: at which epsilons are stated, in (0, 1).
-        confidence: of every interval and bound, in (0, 1).
-    """
-    worlds, log_odds = _played(config.audit.prior, transcript)
-    refusals, played = (
-        refused(config),
-        precision.design(config.trials, config.audit.confidence, len(worlds)),
-    )
-    found = lower_bounds.lower_bounds(
-        worlds,
-        log_odds,
-        delta,
-        confidence,
-        lower_bounds.MechanismKind.OTHER
-        if mechanism.sampled
-        else lower_bounds.MechanismKind.GAUSSIAN,
-        not_normal(config, transcript),
-        played,
-        trial_mu=_trial_mu(transcript),
-        refused=refusals,
-        names=[name for name in names if name in LOWER_BOUNDS],
-    )
-    sampled = mechanism.sampled and not mechanism.noiseless
-    if sampled and "trade_off" in names and "trade_off" not in refusals:
-        family = noise_family(mechanism)
-        bound = trade_off_bound(worlds, log_odds, delta, played.level(confidence), family)
-        found["trade_off"] = replace(bound, confidence=confidence)
-    return found
+    @cached_property
+    def played(self) -> Design:
+        """How the trials were played."""
+        config = self.config
+        return precision.design(config.trials, config.audit.confidence, len(self.worlds))
 
+    @cached_property
+    def refused(self) -> dict[str, str]:
+        """The lower bounds that hold of no run of the configuration, with the reason of each."""
+        return refused(self.config)
 
-def chances_of(
-    config: Config, mechanism: Mechanism, transcript: Arrays, bounds: Mapping[str, LowerBound]
-) -> dict[str, float]:
-    """Return by name how often chance alone puts a bound above the claimed epsilon.
+    @cached_property
+    def not_normal(self) -> str | None:
+        """Why the log-odds are not normal, None where theory says that they are.
 
-    Of those that are above it, but not as surely as an alarm must be: the significance at which the
-    bound is epsilon. Credible bounds say nothing of the kind.
+        Under the claimed noise; under less, `lessened` refuses what is too far from normal.
+        """
+        if reason := _never_normal(self.config):
+            return reason
+        if mixed_share(self._trial_mu, float(self._trial_mu.max())) > LARGEST_SHARE:
+            return (
+                "the challenge moves the sums differently in every trial, so that log-odds are "
+                "mixed"
+            )
+        return None
 
-    Args:
-        transcript: the run's arrays by name.
-    """
+    @cached_property
+    def _trial_mu(self) -> Floats:
+        return forecast.trial_mu(self.transcript["sensitivities"], self.transcript["noise_stds"])
 
-    def above(found: Mapping[str, LowerBound]) -> list[str]:
-        return [
-            name
-            for name, bound in found.items()
-            if bound.kind == "confidence" and bound.epsilon > PLD.epsilon(mechanism, bound.delta)
-        ]
+    def bounds(
+        self,
+        confidence: float,
+        names: Collection[str] = (*LOWER_BOUNDS, "trade_off"),
+        delta: float | None = None,
+    ) -> dict[str, LowerBound]:
+        """Return lower bounds by their names; those that do not hold of the run are 0.
 
-    chances = {}
-    for name in above(bounds):
-        delta, high = bounds[name].delta, 1 - bounds[name].confidence
-        low = surest = 1 - ALARM_CONFIDENCE
-        while high > low * (1 + CHANCE_RESOLVED):
-            middle = math.sqrt(low * high)
-            proven = bounds_of(config, mechanism, transcript, delta, 1 - middle, (name,))
-            low, high = (low, middle) if above(proven) else (middle, high)
-        if low > surest:
-            chances[name] = high
-    return chances
+        Args:
+            delta: of each; None for that of the audit.
+        """
+        delta = self.delta if delta is None else delta
+        kinds = lower_bounds.MechanismKind
+        found = lower_bounds.lower_bounds(
+            self.worlds,
+            self.log_odds,
+            delta,
+            confidence,
+            kinds.OTHER if self.mechanism.sampled else kinds.GAUSSIAN,
+            self.not_normal,
+            self.played,
+            trial_mu=self._trial_mu,
+            refused=self.refused,
+            names=[name for name in names if name in LOWER_BOUNDS],
+        )
+        sampled = self.mechanism.sampled and not self.mechanism.noiseless
+        if sampled and "trade_off" in names and "trade_off" not in self.refused:
+            level, family = self.played.level(confidence), noise_family(self.mechanism)
+            bound = trade_off_bound(self.worlds, self.log_odds, delta, level, family)
+            found["trade_off"] = replace(bound, confidence=confidence)
+        return found
+
+    def chances(self, bounds: Mapping[str, LowerBound]) -> dict[str, float]:
+        """Return by name how often chance alone puts a bound above the claimed epsilon.
+
+        Of those that are above it, but not as surely as an alarm must be: the significance at which
+        the bound is epsilon. Credible bounds say nothing of the kind.
+        """
+
+        def above(found: Mapping[str, LowerBound]) -> list[str]:
+            return [
+                name
+                for name, bound in found.items()
+                if bound.kind == "confidence"
+                and bound.epsilon > PLD.epsilon(self.mechanism, bound.delta)
+            ]
+
+        chances = {}
+        for name in above(bounds):
+            delta, high = bounds[name].delta, 1 - bounds[name].confidence
+            low = surest = 1 - ALARM_CONFIDENCE
+            while high > low * (1 + CHANCE_RESOLVED):
+                middle = math.sqrt(low * high)
+                proven = self.bounds(1 - middle, (name,), delta)
+                low, high = (low, middle) if above(proven) else (middle, high)
+            if low > surest:
+                chances[name] = high
+        return chances
+
+    def comparisons(self, prediction: Prediction) -> list[Comparison]:
+        """Return the comparisons of what trusts the noise with what does not.
+
+        Together they disagree by chance with at most 1 - ALARM_CONFIDENCE. None where log-odds are
+        the score of an attack, which nobody claims to be a likelihood ratio, or the worlds share
+        random numbers, which both comparisons take for independent.
+        """
+        if not _exact(self.config) or self.played.common:
+            return []
+        each = self.played.level((1 + ALARM_CONFIDENCE) / 2)
+        comparisons = [agreement.calibration(self.worlds, self.log_odds, each)]
+        claimed = prediction.mu if prediction.deterministic else None
+        if claimed is not None and not self.not_normal:
+            comparisons.append(agreement.mu(self.worlds, self.log_odds, claimed, each))
+        return [found for found in comparisons if found is not None]
+
+    def profile(self, confidence: float) -> measured.PrivacyProfile | None:
+        """Return the privacy profile over a grid of epsilons, beside that of the claimed mechanism.
+
+        None where log-odds are no likelihood ratios, or the noise hides nothing.
+        """
+        worlds, log_odds, mechanism = self.worlds, self.log_odds, self.mechanism
+        if not _exact(self.config) or mechanism.noiseless or not np.isfinite(log_odds).all():
+            return None
+        last, level = max(1.0, float(np.quantile(np.abs(log_odds), 0.99))), self.played.level
+        grid = np.linspace(0.0, last, PROFILE_POINTS)
+        found = privacy_profile.privacy_profiles(worlds, log_odds, grid, level(confidence))
+        return measured.PrivacyProfile(
+            epsilon=grid.tolist(),
+            theory=[PLD.delta(mechanism, epsilon) for epsilon in grid.tolist()],
+            directions={
+                name: measured.Band(
+                    profile.estimate.tolist(), profile.low.tolist(), profile.high.tolist()
+                )
+                for name, profile in found.items()
+            },
+            note="Each point of the band holds on its own, with the confidence of the report.",
+        )
+
+    def checks(self, comparisons: list[Comparison], epsilon: float) -> list[Check]:
+        """Return the checks of every bound against theory, and of theory against itself.
+
+        Bounds that trust the noise say nothing about it, and credible ones nothing of how often
+        they err: neither is a check. One that a test of the trials refused could have passed it, so
+        that it counts. The comparisons together have the level of one.
+        """
+        made = []
+        sure = f"with confidence {ALARM_CONFIDENCE:g}"
+        for name, bound in self.bounds(ALARM_CONFIDENCE).items():
+            if bound.trusts_noise or bound.kind == "credible":
+                continue
+            if bound.reason not in (None, NOT_NORMAL, TOO_MIXED):
+                continue
+            alarm = None
+            if bound.epsilon > epsilon:
+                alarm = (
+                    f"The lower bound '{name}' is above what the noise guarantees: epsilon is at "
+                    f"least {bound.epsilon:.3f} {sure}, but {epsilon:.3f} at delta "
+                    f"{self.delta:g} by theory."
+                )
+            made.append(Check(name, alarm))
+        if comparisons:
+            alarm = None
+            if differing := [each for each in comparisons if not each.agree]:
+                alarm = (
+                    "What trusts the claimed noise and what does not disagree, "
+                    f"{sure}: {'; '.join(map(_worded, differing))}. "
+                    + (LESS_NOISE if differing[0].surer else MORE_NOISE)
+                )
+            made.append(Check("trust", alarm))
+        return made
 
 
 def report(
@@ -145,13 +254,7 @@ def report(
     comparisons: list[Comparison],
     profile: measured.PrivacyProfile | None,
 ) -> Proven:
-    """Return the entries of `empirical` in the report that the bounds make.
-
-    Args:
-        chances: as of `chances_of`.
-        comparisons: as of `comparisons_of`.
-        profile: as of `profile_of`.
-    """
+    """Return the entries of `empirical` in the report that the bounds make."""
     name = headline(bounds)
     agree = all(each.agree for each in comparisons) if comparisons else None
     return {
@@ -169,106 +272,6 @@ def headline(bounds: Mapping[str, LowerBound]) -> str:
     """Return the name of the bound that a report leads with, by the rule of `LEADING`."""
     holding = [name for name in LEADING if name in bounds and bounds[name].reason is None]
     return (holding or ["clopper_pearson"])[0]
-
-
-def comparisons_of(config: Config, prediction: Prediction, transcript: Arrays) -> list[Comparison]:
-    """Return the comparisons of what trusts the noise with what does not.
-
-    Together they disagree by chance with at most 1 - ALARM_CONFIDENCE. None where log-odds are the
-    score of an attack, which nobody claims to be a likelihood ratio, or the worlds share random
-    numbers, which both comparisons take for independent.
-
-    Args:
-        transcript: the run's arrays by name.
-    """
-    worlds, log_odds = _played(config.audit.prior, transcript)
-    played = precision.design(config.trials, config.audit.confidence, len(worlds))
-    if not _exact(config) or played.common:
-        return []
-    each = played.level((1 + ALARM_CONFIDENCE) / 2)
-    comparisons = [agreement.calibration(worlds, log_odds, each)]
-    claimed = prediction.mu if prediction.deterministic else None
-    if claimed is not None and not not_normal(config, transcript):
-        comparisons.append(agreement.mu(worlds, log_odds, claimed, each))
-    return [found for found in comparisons if found is not None]
-
-
-def profile_of(
-    config: Config, mechanism: Mechanism, transcript: Arrays, confidence: float
-) -> measured.PrivacyProfile | None:
-    """Return the privacy profile over a grid of epsilons, beside that of the claimed mechanism.
-
-    None where log-odds are no likelihood ratios, or the noise hides nothing.
-
-    Args:
-        transcript: the run's arrays by name.
-        confidence: of every interval and bound, in (0, 1).
-    """
-    worlds, log_odds = _played(config.audit.prior, transcript)
-    if not _exact(config) or mechanism.noiseless or not np.isfinite(log_odds).all():
-        return None
-    played = precision.design(config.trials, config.audit.confidence, len(log_odds))
-    last = max(1.0, float(np.quantile(np.abs(log_odds), 0.99)))
-    grid = np.linspace(0.0, last, PROFILE_POINTS)
-    found = privacy_profile.privacy_profiles(worlds, log_odds, grid, played.level(confidence))
-    return measured.PrivacyProfile(
-        epsilon=grid.tolist(),
-        theory=[PLD.delta(mechanism, epsilon) for epsilon in grid.tolist()],
-        directions={
-            name: measured.Band(
-                profile.estimate.tolist(), profile.low.tolist(), profile.high.tolist()
-            )
-            for name, profile in found.items()
-        },
-        note="Each point of the band holds on its own, with the confidence of the report.",
-    )
-
-
-def checks(
-    config: Config,
-    mechanism: Mechanism,
-    transcript: Arrays,
-    comparisons: list[Comparison],
-    epsilon: float,
-    delta: float,
-) -> list[Check]:
-    """Return the checks of every bound against theory, and of theory against itself.
-
-    Bounds that trust the noise say nothing about it, and credible ones nothing of how often they
-    err: neither is a check. One that a test of the trials refused could have passed it, so that it
-    counts. The comparisons together have the level of one.
-
-    Args:
-        transcript: the run's arrays by name.
-        comparisons: as of `comparisons_of`.
-        delta: at which epsilons are stated, in (0, 1).
-    """
-    made = []
-    sure = f"with confidence {ALARM_CONFIDENCE:g}"
-    proven = bounds_of(config, mechanism, transcript, delta, ALARM_CONFIDENCE)
-    for name, bound in proven.items():
-        if bound.trusts_noise or bound.kind == "credible":
-            continue
-        if bound.reason not in (None, NOT_NORMAL, TOO_MIXED):
-            continue
-        alarm = None
-        if bound.epsilon > epsilon:
-            alarm = (
-                f"The lower bound '{name}' is above what the noise guarantees: epsilon is at least "
-                f"{bound.epsilon:.3f} {sure}, but {epsilon:.3f} at delta "
-                f"{delta:g} by theory."
-            )
-        made.append(Check(name, alarm))
-    if comparisons:
-        alarm = None
-        if differing := [each for each in comparisons if not each.agree]:
-            alarm = (
-                "What trusts the claimed noise and what does not disagree, "
-                f"{sure}: {'; '.join(map(_worded, differing))}. "
-                + (LESS_NOISE if differing[0].surer else MORE_NOISE)
-            )
-        made.append(Check("trust", alarm))
-    return made
 
 
 def refused(config: Config) -> dict[str, str]:
@@ -293,22 +296,6 @@ def refused(config: Config) -> dict[str, str]:
     return reasons
 
 
-def not_normal(config: Config, transcript: Arrays) -> str | None:
-    """Return why the log-odds are not normal, None where theory says that they are.
-
-    Under the claimed noise; under less, `lessened` refuses what is too far from normal.
-
-    Args:
-        transcript: the run's arrays by name.
-    """
-    if reason := _never_normal(config):
-        return reason
-    trial_mu = _trial_mu(transcript)
-    if mixed_share(trial_mu, float(trial_mu.max())) > LARGEST_SHARE:
-        return "the challenge moves the sums differently in every trial, so that log-odds are mixed"
-    return None
-
-
 def _never_normal(config: Config) -> str | None:
     if config.participation.secret:
         return "log-odds are not normal under sampling"
@@ -321,15 +308,6 @@ def _never_normal(config: Config) -> str | None:
             "the log-odds of local steps are a linearised attack's score, which need not be normal"
         )
     return None
-
-
-def _trial_mu(transcript: Arrays) -> Floats:
-    return forecast.trial_mu(transcript["sensitivities"], transcript["noise_stds"])
-
-
-def _played(prior: float, transcript: Arrays) -> tuple[Bools, Floats]:
-    """Return the worlds and the final log-odds of all trials, [T], the latter from even odds."""
-    return transcript["worlds"], transcript["log_odds"][:, -1] - logit(prior)
 
 
 def _exact(config: Config) -> bool:

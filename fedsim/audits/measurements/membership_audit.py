@@ -14,8 +14,6 @@ from adversaries.statistics import estimators
 from adversaries.statistics.design import Design
 from adversaries.statistics.trials import Bools, Floats
 from fedsim.audits.results.measured import MembershipAttack
-from fedsim.config import Config
-from fedsim.federation.runs import precision
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.observers.memory import LOSS_TRAJECTORY, POPULATION_LOSSES
 
@@ -45,39 +43,27 @@ def withheld(transcript: Arrays) -> bool:
     return "true_positive_rate" not in transcript
 
 
-def attacks(config: Config, transcript: Arrays, confidence: float) -> dict[str, MembershipAttack]:
+def attacks(
+    challenge_kind: str, attack_names: str, transcript: Arrays, confidence: float, played: Design
+) -> dict[str, MembershipAttack]:
     """Return what each configured attack achieves on the challenge, by its name in the report.
 
     Those that go by a threshold which is not fixed in advance choose it on the shadows. Nothing
     where `why_none` has a reason.
-
-    Args:
-        transcript: the run's arrays by name.
-        confidence: of every interval and bound, in (0, 1).
     """
     seen, worlds = observations(transcript), transcript["worlds"]
-    if seen is None or why_none(config.challenge.kind, config.audit.attacks, transcript):
+    if seen is None or why_none(challenge_kind, attack_names, transcript):
         return {}
-    shadows, played = (
-        of_shadows(worlds),
-        precision.design(config.trials, config.audit.confidence, len(worlds)),
-    )
+    shadows = of_shadows(worlds)
     return {
         name: _entry(attack, seen, shadows, confidence, played)
-        for name, attack in membership_attacks.chosen(config.audit.attacks).items()
+        for name, attack in membership_attacks.chosen(attack_names).items()
         if attack.needs <= _known(seen)
     }
 
 
 def why_none(challenge_kind: str, attack_names: str, transcript: Arrays) -> str | None:
-    """Return why attacks that were asked for were not played, None if they were or none was.
-
-    Args:
-        challenge_kind: what the target is: a "record" of D.
-        attack_names: attacks by membership inference on the challenge, names with
-            commas between them, "all" or "none".
-        transcript: the run's arrays by name.
-    """
+    """Return why attacks that were asked for were not played, None if they were or none was."""
     worlds = transcript["worlds"]
     if withheld(transcript):
         return WITHHELD

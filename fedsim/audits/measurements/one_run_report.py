@@ -11,9 +11,8 @@ from adversaries.statistics import one_run as estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.order_statistics import order_bound, order_bounds
 from fedsim.audits.measurements.check import Check
-from fedsim.audits.results.measured import LowerBound
-from fedsim.audits.results.one_run import CanaryScores, OneRun, Spread
-from fedsim.config import Config
+from fedsim.audits.results.measured import CanaryScores, LowerBound, OneRun, Spread
+from fedsim.config.objects import GameRules
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game import one_run
 from fedsim.privacy.accounting import PLD
@@ -41,23 +40,18 @@ NOTE = (
 
 
 def report(
-    config: Config, transcript: Arrays, releases: Releases, delta: float, confidence: float
+    game: GameRules, transcript: Arrays, releases: Releases, delta: float, confidence: float
 ) -> OneRun | None:
     """Return the `one_run` of report.json; None where no canaries were planted.
 
     Args:
         transcript: with `canary_scores` and `canaries_included` [T, m].
-        delta: at which epsilons are stated, in (0, 1).
-        confidence: of every interval and bound, in (0, 1).
-
-    Raises:
-        InputError: as of the estimators.
     """
     scores, coins = transcript.get("canary_scores"), transcript.get("canaries_included")
     if scores is None or coins is None:
         return None
-    guesses, mine = config.canaries.guesses, (coins[HEADLINE], scores[HEADLINE])
-    kind = config.canaries.kind
+    guesses, mine = game.canaries.guesses, (coins[HEADLINE], scores[HEADLINE])
+    kind = game.canaries.kind
     mu = canary_mu(releases)
     limit = gaussian.epsilon(mu, delta) if math.isfinite(mu) else math.inf
     everybody = {
@@ -69,10 +63,10 @@ def report(
     everybody["estimate"] = estimators.client_canary_estimates(coins, scores, delta)
     return OneRun(
         kind=kind,
-        known_data=config.canaries.known_data,
-        unit=config.privacy.unit,
-        count=config.canaries.count,
-        clients=sorted(set(one_run.hosts(config.game).tolist())),
+        known_data=game.canaries.known_data,
+        unit=game.scheme.privacy.unit,
+        count=game.canaries.count,
+        clients=sorted(set(one_run.hosts(game).tolist())),
         included=int(mine[0].sum()),
         trials=len(scores),
         headline_trial=HEADLINE,
@@ -85,7 +79,7 @@ def report(
             name: LowerBound(**asdict(bound))
             for name, bound in _bounds(kind, mine, guesses, delta, confidence).items()
         },
-        estimate=_estimate(mine, delta, confidence),
+        estimate=estimators.client_canary_estimate(*mine, delta, confidence),
         spread={
             name: _spread(there, limit)
             for name, found in everybody.items()
@@ -106,10 +100,6 @@ def leading(kind: str) -> str:
     that the trade-off curve is Gaussian, and orthogonal canaries do not interfere.
     """
     return "order" if one_run.KINDS[kind].orthogonal else "f_dp"
-
-
-def _estimate(mine: Mine, delta: float, confidence: float) -> estimators.CanaryEstimate:
-    return estimators.client_canary_estimate(*mine, delta, confidence)
 
 
 def canary_mu(releases: Releases) -> float:
@@ -162,7 +152,6 @@ def _histogram(included: npt.NDArray[np.bool_], scores: npt.NDArray[np.float64])
 def _bounds(
     kind: str, mine: Mine, guesses: int, delta: float, confidence: float
 ) -> dict[str, intervals.LowerBound]:
-    """Return the bounds that canaries of a kind allow, by name."""
     found = {
         "binomial": estimators.binomial_bound(*mine, delta, confidence, guesses),
         "f_dp": estimators.f_dp_bound(*mine, delta, confidence, guesses),

@@ -24,9 +24,6 @@ SIMULATION_SEED = 0x5EED
 def predictions(config: Config, transcript: Arrays) -> dict[Vantage, Prediction]:
     """Return what theory predicts at every vantage measured, each as `prediction` of report.json.
 
-    Args:
-        transcript: the run's arrays by name.
-
     Raises:
         InputError: the transcript lacks what a prediction under sampling needs.
     """
@@ -69,7 +66,14 @@ def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> Predict
             fit=_fits(worlds, _scores(config.audit.prior, config.participation, transcript)),
             density=None,
         )
-    simulation = _simulation(config.participation, config.audit.prior, transcript)
+    steps = transcript["sensitivities"].shape[1]
+    simulation = forecast.simulate(
+        *_norms(transcript),
+        config.participation.rate,
+        np.random.default_rng(SIMULATION_SEED),
+        prior=config.audit.prior,
+        games=max(1000, min(SIMULATED_GAMES, SIMULATED_STEPS // steps)),
+    )
     advantage, error = simulation.advantage, simulation.standard_error
     if not two_sided(worlds):
         # What is measured then is 2 TPR - 1, which is TPR - FPR only for symmetric worlds.
@@ -101,20 +105,6 @@ def _scores(prior: float, participation: Participation, transcript: Arrays) -> F
         return forecast.scores(worlds, log_odds, *ratios, generator, prior)
     return forecast.sampled_scores(
         worlds, log_odds, *_norms(transcript), participation.rate, generator, prior
-    )
-
-
-def _simulation(
-    participation: Participation, prior: float, transcript: Arrays
-) -> forecast.Simulation:
-    """Play the sampled steps of the transcript again. Raises InputError if it lacks the norms."""
-    steps = transcript["sensitivities"].shape[1]
-    return forecast.simulate(
-        *_norms(transcript),
-        participation.rate,
-        np.random.default_rng(SIMULATION_SEED),
-        prior=prior,
-        games=max(1000, min(SIMULATED_GAMES, SIMULATED_STEPS // steps)),
     )
 
 

@@ -22,7 +22,7 @@ from fedsim.audits.results.residuals import (
     ScaleTest,
     ShapeTest,
 )
-from fedsim.config import Config
+from fedsim.config.objects import Scheme
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.runs.run_transcript import RESIDUALS
 from fedsim.game.mechanisms.vantages import suffix
@@ -49,25 +49,20 @@ SHARED = "rounds share their noise, as with a seed that is used again"
 
 
 def report(
-    config: Config, transcript: Arrays, confidence: float, played: Design = INDEPENDENT
+    scheme: Scheme, transcript: Arrays, confidence: float, played: Design = INDEPENDENT
 ) -> Residuals | None:
     """Return the tests of a run's residuals; None where the adversary formed none.
 
     The interval holds with this confidence at whichever analysis of a design the trials stopped.
     Shape is None where the transcript does not have it, sampling where every record takes part in
     every round.
-
-    Args:
-        transcript: the run's arrays by name.
-        confidence: of every interval and bound, in (0, 1).
-        played: how the trials were drawn, and how often they were analysed.
     """
-    ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
+    ending = suffix(Vantage.PARTICIPANT, scheme.federation.vantage)
     # `run_transcript` refuses one that lacks an array of an adversary who forms them.
     if any(f"residual_{name}{ending}" not in transcript for name in RESIDUALS):
         return None
     # Of two trials with the same noise, one says it all.
-    apart = slice(None, None, 2 if config.trials.pairing == "common" else 1)
+    apart = slice(None, None, 2 if played.common else 1)
     seen = {name: transcript[f"residual_{name}{ending}"][apart] for name in RESIDUALS}
     shapes = transcript.get(f"residual_shapes{ending}")
     level = played.level(confidence)
@@ -82,14 +77,21 @@ def report(
     factor = 1 + float((seen["scales"] * seen["signals"]).sum()) / power if power else None
     shape = None if shapes is None else residuals.shape_test(shapes[apart], seen["freedoms"])
     sampled = None
-    if config.training.sampling_rate < 1:
+    if scheme.training.sampling_rate < 1:
         sampled = residuals.sampling_test(
             transcript[f"batch_sizes{ending}"][apart],
-            config.data.records - 1,
-            config.training.sampling_rate,
+            scheme.records - 1,
+            scheme.training.sampling_rate,
         )
     return Residuals(
-        noise=_noise(noise),
+        noise=NoiseTest(
+            ratio=noise.ratio,
+            interval=(noise.interval.low, noise.interval.high),
+            by_step=[None if math.isnan(step) else step for step in noise.by_step],
+            p_value=noise.p_value,
+            uneven=noise.uneven,
+            degrees_of_freedom=noise.degrees_of_freedom,
+        ),
         repeats=None if repeats is None else DirectionTest(**asdict(repeats)),
         scale=None
         if scale is None
@@ -105,24 +107,8 @@ def report(
     )
 
 
-def _noise(found: residuals.NoiseTest) -> NoiseTest:
-    return NoiseTest(
-        ratio=found.ratio,
-        interval=(found.interval.low, found.interval.high),
-        by_step=[None if math.isnan(step) else step for step in found.by_step],
-        p_value=found.p_value,
-        uneven=found.uneven,
-        degrees_of_freedom=found.degrees_of_freedom,
-    )
-
-
 def checks(found: Residuals | None, played: Design = INDEPENDENT) -> list[Check]:
-    """Return the check of every test that was made; each alarm names the likely cause.
-
-    Args:
-        found: as of `report`; None for no tests.
-        played: how the trials were drawn, and how often they were analysed.
-    """
+    """Return the check of every test that was made; each alarm names the likely cause."""
     if found is None:
         return []
     level = 1 - played.level(ALARM_CONFIDENCE)

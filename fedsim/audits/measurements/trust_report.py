@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fedsim.audits.results.setting import Dropouts, Rounding
-from fedsim.config import Config
 from fedsim.config.federation import FederationConfig
+from fedsim.config.objects import Scheme
 from fedsim.federation.runs.ledger_row import Row
 from fedsim.game.mechanisms import privacy, summing
 
@@ -17,18 +17,18 @@ UNPROTECTED = (
 )
 
 
-def rounding(config: Config, nominal: float, parameters: int, rounds: int) -> Rounding | None:
+def rounding(scheme: Scheme, nominal: float, parameters: int, rounds: int) -> Rounding | None:
     """Return what sending integers costs, None unless trust is distributed.
 
     See `fedsim.game.mechanisms.fixed_point`.
     """
-    grid = summing.grid(config.scheme, nominal, parameters)
+    grid = summing.grid(scheme, nominal, parameters)
     if grid is None:
         return None
-    simulated = config.federation.secure_aggregation == "simulated"
+    aggregation = scheme.federation.secure_aggregation
     return Rounding(
-        secure_aggregation=config.federation.secure_aggregation,
-        note=IN_THE_CLEAR if simulated else "aggregated by Flower's SecAgg+",
+        secure_aggregation=aggregation,
+        note=IN_THE_CLEAR if aggregation == "simulated" else "aggregated by Flower's SecAgg+",
         step=grid.step,
         bits=grid.bits,
         limit=grid.limit,
@@ -38,33 +38,28 @@ def rounding(config: Config, nominal: float, parameters: int, rounds: int) -> Ro
     )
 
 
-def dropouts(config: Config, nominal: float, rows: Sequence[Row]) -> Dropouts | None:
-    """Return which rounds lacked clients, over all batches of trials; None where none may be
-    missing.
+def dropouts(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> Dropouts | None:
+    """Return which rounds lacked clients, over all batches of trials; None if none may lack any.
 
     Every batch of trials and every attempt has rounds of its own, but what the seed repeats counts
     once.
-
-    Args:
-        rows: of the run's ledger.
     """
-    tolerated = config.federation.tolerated_dropouts
+    federation = scheme.federation
+    tolerated = federation.tolerated_dropouts
     if not tolerated:
         return None
     settled = [row for row in rows if not row.provisional]
     lacking = [row for row in settled if row.kind.participants != len(row.participants)]
     kinds = tuple(replace(row.kind, count=1) for row in settled) or None
-    described = privacy.describe(config.scheme, nominal)
+    described = privacy.describe(scheme, nominal)
     if kinds is not None:
         described = replace(described, rounds=tuple(dict.fromkeys(kinds)))
-    found = [
-        group.noise_multiplier for group in described.towards(config.federation.vantage).groups
-    ]
+    found = [group.noise_multiplier for group in described.towards(federation.vantage).groups]
     return Dropouts(
         tolerated=tolerated,
         rounds_with_missing_clients=len({(row.batch, *row.place) for row in lacking}),
         fewest_shares=min(
-            (row.kind.participants or 0 for row in settled), default=config.federation.clients
+            (row.kind.participants or 0 for row in settled), default=federation.clients
         ),
         effective_noise_multiplier=(min(found), max(found)),
     )
@@ -73,13 +68,7 @@ def dropouts(config: Config, nominal: float, rows: Sequence[Row]) -> Dropouts | 
 def cautions(
     federation: FederationConfig, cost: Rounding | None, missing: Dropouts | None
 ) -> list[str]:
-    """Return what a reader must know of aggregation in the clear, missing clients and colluders.
-
-    Args:
-        federation: who holds the records, who adds the noise, where the adversary sits.
-        cost: as of `rounding`.
-        missing: as of `dropouts`.
-    """
+    """Return what a reader must know of aggregation in the clear, missing clients and colluders."""
     found, colluding = [], federation.colluding
     if cost and cost.note == IN_THE_CLEAR:
         found.append(

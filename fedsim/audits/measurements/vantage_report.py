@@ -39,9 +39,6 @@ def seen_from(transcript: Arrays, vantage: Vantage, primary: Vantage) -> Arrays:
     """Return the transcript as one vantage point has it: its own arrays under the plain names.
 
     Empty if it was not measured.
-
-    Args:
-        transcript: the run's arrays by name.
     """
     ending = suffix(vantage, primary)
     if f"log_odds{ending}" not in transcript:
@@ -63,21 +60,20 @@ def report(
 
     within_bound and near_prediction are judged at `ALARM_CONFIDENCE`, so that an honest run
     fails rarely; None where there are not trials of both worlds.
-
-    Args:
-        transcript: the run's arrays by name.
-        bounds: of every vantage.
-        delta: at which epsilons are stated, in (0, 1).
-        confidence: of every interval and bound, in (0, 1).
-
-    Raises:
-        InputError: as of the estimators.
     """
-    rows = {}
+    rows, planned = {}, measured(config.federation.vantage, config.audit.vantages)
     for bound in bounds:
         vantage = bound.vantage
         seen = seen_from(transcript, vantage, config.federation.vantage)
         predicted = predictions[vantage] if seen else None
+        notes, attacked = [bound.note], bound.vantage is Vantage.RELEASED_MODEL
+        if seen:
+            notes += [LINEARISED] if attacked else []
+            notes += [] if seen["noise_stds"].any() else [CERTAIN]
+        elif bound.vantage not in planned:
+            notes.append(NOT_MEASURED)
+        elif attacked:
+            notes.append(f"not attacked: {released_model.why_not(config.scheme)}")
         rows[vantage.value] = AtVantage(
             noise_multiplier=bound.noise_multiplier,
             epsilon=bound.epsilon,
@@ -97,7 +93,7 @@ def report(
             empirical=None
             if predicted is None
             else _empirical(config.trials, config.audit, seen, bound, predicted, delta, confidence),
-            note=_note(config, bound, seen),
+            note="; ".join(note for note in notes if note),
         )
     return rows
 
@@ -113,11 +109,6 @@ def prediction(
 
     Of the released model, the normal law of its linearised score; of a server that sees sampled
     sums without noise, how often the record was there to be seen. None for all others.
-
-    Args:
-        prior: the adversary's probability of D before the first round.
-        neighbouring: whether that record or client is missing, or replaced by another.
-        seen: as of `seen_from`.
     """
     noiseless = not seen["noise_stds"].any()
     if vantage is not Vantage.RELEASED_MODEL and not (noiseless and participation.secret):
@@ -211,9 +202,6 @@ def checks(rows: Mapping[str, AtVantage], primary: Vantage) -> Iterator[Check]:
     """Yield the checks of the advantage at other vantages than the configured one.
 
     They count decisions, so that they hold for attacks that are no posterior too.
-
-    Args:
-        rows: as of `report`, by vantage.
     """
     for vantage, row in rows.items():
         empirical = row.empirical
@@ -228,20 +216,3 @@ def checks(rows: Mapping[str, AtVantage], primary: Vantage) -> Iterator[Check]:
                 "for, or a clipped gradient exceeds the sensitivity."
             )
         yield Check(f"advantage_{vantage}", alarm)
-
-
-def _note(config: Config, bound: VantageBounds, seen: Arrays) -> str:
-    notes, was_measured = [bound.note], bool(seen)
-    if bound.vantage is Vantage.RELEASED_MODEL:
-        if was_measured:
-            notes.append(LINEARISED)
-        elif bound.vantage in measured(config.federation.vantage, config.audit.vantages):
-            reason = released_model.why_not(config.scheme)
-            notes.append(f"not attacked: {reason}")
-    if not was_measured and bound.vantage not in measured(
-        config.federation.vantage, config.audit.vantages
-    ):
-        notes.append(NOT_MEASURED)
-    if was_measured and not seen["noise_stds"].any():
-        notes.append(CERTAIN)
-    return "; ".join(note for note in notes if note)

@@ -23,8 +23,8 @@ from dataclasses import asdict
 from typing import Any
 
 from adversaries.errors import InputError
-from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.finding import Finding, alarms
+from fedsim.audits.judgement.judge import Finding, alarms
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.judgement.report import AuditReport, of_transcript
 from fedsim.audits.recorded import client_noise, transcript_claim
 from fedsim.audits.recorded.client_noise import Epsilon
@@ -41,6 +41,9 @@ from fedsim.federation.transcripts.records import LOOP, Facts, ObservedRound, Tr
 REPEATED = "rounds were repeated: the recorded run was begun again, and every attempt counts"
 
 UNBELIEVABLE = "the recorded {} is no number from 1e-30 to 1e30, nor 0: it is taken as not recorded"
+
+
+DEFAULTS = AuditOptions()
 
 
 class Auditor:
@@ -63,7 +66,14 @@ class Auditor:
 
     def observe(self, observed: ObservedRound) -> None:
         """Take in the next round."""
-        self._observe_mechanism(observed)
+        self._mechanism |= {
+            # Strict JSON has no NaN.
+            name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in observed.mechanism.items()
+        }
+        for name in NUMBERS:
+            if unbelievable(observed.mechanism.get(name)):
+                self._notes.add("caution", UNBELIEVABLE.format(name), observed.round)
         for node, epsilon in client_noise.epsilons_of(observed, self.facts.node).items():
             self._reported.setdefault(node, []).append(epsilon)
         if observed.model or observed.replies:
@@ -74,44 +84,31 @@ class Auditor:
             self._last_round = observed.round
         self._vantage.observe(observed)
 
-    def report(
-        self,
-        delta: float,
-        confidence: float,
-        claimed_epsilon: float | None = None,
-        claimed_unit: str | None = None,
-        missing: str = "the run goes on",
-    ) -> dict[str, Any]:
+    def report(self, options: AuditOptions, missing: str = "the run goes on") -> dict[str, Any]:
         """Return the report so far, in which what is infinite is `math.inf`.
 
         Args:
-            delta: at which every epsilon is stated.
-            confidence: of every interval.
-            claimed_unit: of `records.UNITS`, None for what was declared.
             missing: why rounds may be missing, of which a claim speaks too.
-
-        Raises:
-            InputError: a value is out of range.
         """
-        check(delta, confidence, claimed_epsilon, claimed_unit)
+        check(options)
+        delta, confidence, claim = options.stated_at, options.level, options.claim
         findings = self._notes.findings()
         measured = self._vantage.measured(Asked(self._mechanism, delta, confidence, findings))
         reported = client_noise.composed(self._reported.values())
         if reported is not None:
-            short = claimed_epsilon is not None and reported.total > claimed_epsilon
+            short = claim is not None and reported.total > claim.epsilon
             findings.append(Finding("caution" if short else "note", "", str(reported)))
-        claim = None
-        if claimed_epsilon is not None:
+        judged = None
+        if claim is not None:
             evidence = Recorded(self._mechanism, measured, reported, missing, alarms(findings) > 0)
-            claimed = Claim(claimed_epsilon, delta, unit=claimed_unit)
-            claim = transcript_claim.judge(claimed, evidence, findings)
+            judged = transcript_claim.judge(claim, evidence, findings)
         return {
             "kind": "transcript audit",
             "facts": asdict(self.facts),
             "rounds": self.rounds,
             "delta": delta,
             "confidence": confidence,
-            "claim": claim,
+            "claim": judged,
             "reported": None if reported is None else asdict(reported),
             "mechanism": self._mechanism,
             "release": measured.release,
@@ -121,43 +118,19 @@ class Auditor:
             "alarms": alarms(findings),
         }
 
-    def _observe_mechanism(self, observed: ObservedRound) -> None:
-        """Take in the mechanism of a round, and note numbers that nobody can have configured."""
-        self._mechanism |= {
-            # Strict JSON has no NaN.
-            name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in observed.mechanism.items()
-        }
-        for name in NUMBERS:
-            if unbelievable(observed.mechanism.get(name)):
-                self._notes.add("caution", UNBELIEVABLE.format(name), observed.round)
 
-
-def audit(
-    transcript: Transcript | Reader,
-    delta: float = 1e-5,
-    confidence: float = 0.95,
-    claimed_epsilon: float | None = None,
-    claimed_unit: str | None = None,
-) -> dict[str, Any]:
+def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> dict[str, Any]:
     """Return the report of a whole transcript, as `Auditor.report`, with how its file ended.
 
     Args:
         transcript: in memory, or a `Reader`, which is read to its end, one round at a time.
-        delta: at which every epsilon is stated, in (0, 1).
-        confidence: of every interval that is shown, in (0, 1).
-        claimed_epsilon: of all rounds, which the report then judges; None for no claim.
-        claimed_unit: of `records.UNITS`, None for what was declared when recording.
-
-    Raises:
-        InputError: a value is out of range, or a unit comes without an epsilon.
     """
-    check(delta, confidence, claimed_epsilon, claimed_unit)
+    check(options)
     auditor = Auditor(transcript.facts)
     rounds = transcript.rounds() if isinstance(transcript, Reader) else transcript.rounds
     for observed in rounds:
         auditor.observe(observed)
-    report = auditor.report(delta, confidence, claimed_epsilon, claimed_unit, _missing(transcript))
+    report = auditor.report(options, _missing(transcript))
     report["transcript"] = {
         "ended": transcript.ended,
         "incomplete": transcript.incomplete,
@@ -173,11 +146,7 @@ def audit(
 
 
 def concluded(report: dict[str, Any]) -> AuditReport:
-    """Return what a report says of the claim, as every audit does.
-
-    Args:
-        report: as of `audit`.
-    """
+    """Return what a report says of the claim, as every audit does."""
     release, canary = report["release"], report["canary"]
     if release is not None:
         # A training loop has one unit of privacy, a federation one for each client.
@@ -196,26 +165,8 @@ def _missing(transcript: Transcript | Reader) -> str:
     return ""
 
 
-def check(
-    delta: float,
-    confidence: float,
-    claimed_epsilon: float | None,
-    claimed_unit: str | None = None,
-) -> None:
-    """Refuse values that no report can be stated at, before a transcript is read.
-
-    Args:
-        delta: strictly between 0 and 1.
-        confidence: strictly between 0 and 1.
-        claimed_epsilon: finite, at least 0; None for no claim.
-
-    Raises:
-        InputError: one of them is out of range.
-    """
-    for name, value in (("delta", delta), ("confidence", confidence)):
+def check(options: AuditOptions) -> None:
+    """Refuse options that no report can be made with, before a transcript is read."""
+    for name, value in (("delta", options.stated_at), ("confidence", options.level)):
         if not 0 < value < 1:
             raise InputError(f"{name} is {value}; it must lie between 0 and 1")
-    if claimed_epsilon is not None and not 0 <= claimed_epsilon < math.inf:
-        raise InputError(f"the claimed epsilon is {claimed_epsilon}; give a number of at least 0")
-    if claimed_unit is not None and claimed_epsilon is None:
-        raise InputError("a claimed unit is of a claim; give the claimed epsilon with it")

@@ -61,8 +61,6 @@ class Reported:
     """What the clients of a run reported of their own epsilon.
 
     Attributes:
-        clients: how many reported one.
-        largest: epsilon of a single report.
         total: the largest epsilon that one client's reports come to over its rounds.
         kept: whether that client's rose in every round, as those of one engine do, so that the last
             is its total; else they are summed.

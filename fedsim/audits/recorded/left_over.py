@@ -154,8 +154,6 @@ def reduced(
 
     Args:
         noise: what is left over [P].
-        contributions: of every client, by node.
-        layout: of the model's arrays.
         mean: what was subtracted [P]; None where it does not matter whether noise moves with it.
     """
     length = 0.0 if mean is None else math.sqrt(mean @ mean)

@@ -12,8 +12,8 @@ from scipy.stats import chi2
 from adversaries.attacks import residuals
 from adversaries.attacks.residuals import SamplingTest
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, binomial_low
-from fedsim.audits.judgement.finding import Finding
-from fedsim.audits.recorded.recorded_step import Step
+from fedsim.audits.judgement.judge import Finding
+from fedsim.audits.recorded.recorded_noise import Step
 from fedsim.audits.recorded.transcript_release import EXCESS
 
 Floats = npt.NDArray[np.float64]
@@ -93,7 +93,6 @@ class Checked:
     """What the steps of a training say.
 
     Attributes:
-        findings: what is wrong with them.
         amplified: whether batches were declared Poisson's and nothing speaks against it.
         unsure: why that may be so only because nothing could, "" where it could.
         sampling: rate, dispersion and p-value of the batches' sizes; None where not tested.
@@ -260,7 +259,6 @@ def _sizes(steps: Sequence[Step]) -> dict[tuple[float, int | None], list[int]]:
 
 
 def _tests(sizes: Floats, possible: Sequence[int], rate: float) -> list[SamplingTest]:
-    """Return the test of batch sizes for every possible size of the data set."""
     return [
         residuals.sampling_test(sizes, records, rate)
         for records in possible
@@ -343,7 +341,6 @@ def _sums(steps: Sequence[Step]) -> list[Finding]:
 
 
 def _divisors(steps: Sequence[Step]) -> list[Finding]:
-    """Return what depends on the data in the divisors."""
     found = []
     own = [step for step in steps if step.batch]
     if len({step.batch for step in own}) > 1 and all(step.divisor == step.batch for step in own):

@@ -17,10 +17,10 @@ import numpy.typing as npt
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.finding import Finding
-from fedsim.audits.recorded import left_over, loop_checks, noise_level, noise_shape
+from fedsim.audits.judgement.judge import Finding
+from fedsim.audits.recorded import left_over, loop_checks, noise_level
 from fedsim.audits.recorded.left_over import Claims, Dither, Layout, Rounding
-from fedsim.audits.recorded.recorded_step import Step, step_of
+from fedsim.audits.recorded.recorded_noise import Step, step_of
 from fedsim.audits.recorded.transcript_findings import Asked, Measured, Notes
 from fedsim.audits.recorded.transcript_release import noise_multipliers, noise_values
 from fedsim.federation.transcripts.records import UNITS, ObservedRound
@@ -94,7 +94,7 @@ class LoopSteps:
         if not any(release.noiseless for release in self._releases):
             compared = self._releases[:MOST_COMPARED]
             stds = [ends["point"] for ends in level.stds(self._releases)]
-            findings += noise_shape.check(compared, stds, declared=False)
+            findings += noise_level.shape_findings(compared, stds, declared=False)
             if len(compared) < len(self._releases):
                 findings.append(Finding("note", "", COMPARED))
         return Measured(
@@ -126,7 +126,6 @@ class LoopSteps:
         confidence: float,
         unit: str,
     ) -> dict[str, Any]:
-        """Return what was measured, as report.json has it."""
         shown, sure = level.stds(self._releases), level.sure_stds(self._releases)
         least = level.least_stds()
         compared = self._releases[:MOST_COMPARED]
@@ -162,7 +161,7 @@ class LoopSteps:
             },
             "empirical": None,
             "unsure": checked.unsure,
-            "independent": noise_shape.independent(compared),
+            "independent": noise_level.independent(compared),
             "assumptions": [
                 NEIGHBOURS.format(
                     "the divisor may change with it"

@@ -1,4 +1,7 @@
-"""How much noise the releases of a run had: in all rounds together, and in each by itself."""
+"""How much noise the releases of a run had, in all rounds and in each, and whether it is Gaussian.
+
+Noise as a Gaussian mechanism adds it is new, normal, and alike in every parameter.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +10,7 @@ from dataclasses import dataclass, replace
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, significance
-from fedsim.audits.judgement.finding import Finding
+from fedsim.audits.judgement.judge import Finding
 from fedsim.audits.run import detectable
 
 Ends = Mapping[str, float]
@@ -21,6 +24,19 @@ HIDDEN = (
 NO_NOISE = (
     "no noise: nothing but rounding is left over. Of updates as they were sent epsilon is infinite "
     "and the belief certain; noise that clients add before they send is not seen from here"
+)
+
+SAME = 0.99
+"""Correlation above which the noise of two rounds is the same, whatever else is left over."""
+
+ALIKE = (
+    "what is left over is alike in rounds, beyond chance: noise that is used again in part "
+    "protects less than was declared, and what else may follow the mean cannot be told from it"
+)
+
+SHAPE_UNSEEN = (
+    "whether the noise is Gaussian was not tested{}: it is too close to what rounding leaves over, "
+    "which is not"
 )
 
 
@@ -103,7 +119,6 @@ def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
 
     Args:
         releases: of all rounds, at least one.
-        confidence: of the intervals that are shown, in (0, 1).
     """
     claims = [release.claimed_std for release in releases]
     claimed = all(claims)
@@ -140,11 +155,7 @@ def seen_below(level: NoiseLevel, releases: Sequence[Release]) -> float | None:
 
 
 def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[Finding]:
-    """Return what is wrong with the size of the noise.
-
-    Args:
-        releases: for the numbers of the rounds that are to blame.
-    """
+    """Return what is wrong with the size of the noise."""
     sure = level.sure
     if level.verdict == "hidden":
         return [Finding("caution", "", HIDDEN)]
@@ -221,3 +232,69 @@ def _together(releases: Sequence[Release], scales: Sequence[float], confidence: 
 def _ends(point: float, interval: Interval, scale: float = 1.0) -> Ends:
     """Return a measured standard deviation with the ends of an interval, which is over a scale."""
     return {"point": point, "low": interval.low * scale, "high": interval.high * scale}
+
+
+def independent(releases: Sequence[Release]) -> bool:
+    """Return whether what is left over is alike in no two rounds, beyond chance."""
+    return not noisy_means.repeated_noise(releases, ALARM_CONFIDENCE)
+
+
+def shape_findings(
+    releases: Sequence[Release], stds: Sequence[float], *, declared: bool
+) -> list[Finding]:
+    """Return what speaks against independent N(0, s^2) in every parameter and round.
+
+    Args:
+        releases: of all rounds, none of them without noise.
+        declared: whether somebody said that the noise is that of a mean of clipped updates: then
+            what else is left over may be alike in all rounds, and noise is called repeated only
+            where next to nothing but noise is, and all of it is the same.
+    """
+    findings = []
+    repeated = noisy_means.repeated_noise(releases, ALARM_CONFIDENCE, SAME if declared else 0.0)
+    if repeated:
+        first, second = repeated[0]
+        findings.append(
+            Finding(
+                "alarm",
+                "",
+                f"the noise of round {second} repeats that of round {first} ({len(repeated)} such "
+                "pairs): is the random seed set anew in every round? Their difference has no noise",
+            )
+        )
+    elif declared and not independent(releases):
+        findings.append(Finding("caution", "", ALIKE))
+    unseen = len(releases) - len(noisy_means.clear_of_rounding(releases))
+    if unseen:
+        where = "" if unseen == len(releases) else f" in {unseen} of {len(releases)} rounds"
+        findings.append(Finding("note", "", SHAPE_UNSEEN.format(where)))
+    normal = noisy_means.normality(releases)
+    if normal is not None and normal < 1 - ALARM_CONFIDENCE:
+        findings.append(
+            Finding("alarm", "", f"the noise is not Gaussian (Kolmogorov-Smirnov p = {normal:.2g})")
+        )
+    names = list(releases[0].by_array)
+    if any(list(release.by_array) != names for release in releases):
+        return findings
+    bonferroni = 1 - (1 - ALARM_CONFIDENCE) / len(names)
+    for name in names:
+        most, least, freedom = 0.0, 0.0, 0
+        for release, std in zip(releases, stds, strict=True):
+            size, energy, rounding = release.by_array[name]
+            most += energy / std**2
+            least += noisy_means.energy_of_noise(energy, size, rounding) / std**2
+            freedom += size
+        # What rounding may have left over of large weights is no noise too many.
+        low = noisy_means.std_interval(least, freedom, bonferroni).low
+        high = noisy_means.std_interval(most, freedom, bonferroni).high
+        # All parameters together have been judged already; here the odd array out.
+        if len(names) > 1 and (high < 0.5 or low > 2):
+            findings.append(
+                Finding(
+                    "alarm",
+                    "",
+                    f"array '{name}' was left over with {low:.3g} to {high:.3g} times the noise of "
+                    "the whole model: it is noised or clipped differently",
+                )
+            )
+    return findings

@@ -1,21 +1,23 @@
 """A participant's transcript, round by round: its own noise, and the canaries that it hid."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from scipy.special import expit
 
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
 from adversaries.statistics import canaries, gaussian
 from adversaries.statistics.canaries import vector
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.finding import Finding
-from fedsim.audits.recorded import left_over, transcript_canary, transcript_release
+from fedsim.audits.judgement.judge import Finding
+from fedsim.audits.recorded import left_over, transcript_release
+from fedsim.audits.recorded.filter_rounds import FILTER, ShareRounds, SvtRounds
 from fedsim.audits.recorded.left_over import Claims, Dither, Layout, Rounding
 from fedsim.audits.recorded.recorded_noise import claimed_local_std, number
-from fedsim.audits.recorded.share_rounds import FILTER, ShareRounds
-from fedsim.audits.recorded.svt_rounds import SvtRounds
-from fedsim.audits.recorded.transcript_canary import Scored
 from fedsim.audits.recorded.transcript_findings import Asked, Measured, Notes
 from fedsim.federation.transcripts.records import Arrays, Canary, ObservedRound
 
@@ -97,9 +99,18 @@ class ParticipantRounds:
             if unlikely < 1 - ALARM_CONFIDENCE:
                 findings.append(Finding("alarm", "", UNCLIPPED.format(unlikely)))
         if self._scored:
-            canary = transcript_canary.measured(self._scored, asked.delta, asked.confidence)
+            canary = canary_measured(self._scored, asked.delta, asked.confidence)
         if self._unread:
-            return Measured(None, canary, *self._unreadable(findings))
+            share = self._share.measured() if self._unread == {FILTER} else None
+            if share is not None:
+                why, known = share
+            elif self._unread == {"PercentilePrivacy"}:
+                identified = {"epsilon": math.inf, "by": "the class's name"}
+                why, known = NO_NOISE, {"filter": "PercentilePrivacy", "identified": identified}
+            else:
+                why, known = UNDECLARED.format(" and ".join(sorted(self._unread))), None
+            findings.append(Finding("caution", "", why))
+            return Measured(None, canary, why, "client", known)
         filtered = self._svt.measured(asked)
         if filtered is not None:
             return Measured(release, canary, SELECTION, filtered=filtered)
@@ -107,21 +118,7 @@ class ParticipantRounds:
             findings.append(Finding("note", "", NOTHING_MEASURED))
         return Measured(release, canary, "" if release else NOTHING_MEASURED)
 
-    def _unreadable(self, findings: list[Finding]) -> tuple[str, str, Any]:
-        """Return why nothing is measured, of a client, and what is known of them."""
-        share = self._share.measured() if self._unread == {FILTER} else None
-        if share is not None:
-            why, known = share
-        elif self._unread == {"PercentilePrivacy"}:
-            identified = {"epsilon": math.inf, "by": "the class's name"}
-            why, known = NO_NOISE, {"filter": "PercentilePrivacy", "identified": identified}
-        else:
-            why, known = UNDECLARED.format(" and ".join(sorted(self._unread))), None
-        findings.append(Finding("caution", "", why))
-        return why, "client", known
-
     def _score(self, seen: ObservedRound, canary: Canary, after: Arrays) -> None:
-        """Take in the outcome of a round with a canary."""
         if vector(after).shape != vector(seen.model).shape:
             self._notes.add("alarm", "the aggregate has other shapes", seen.round)
             return
@@ -132,7 +129,6 @@ class ParticipantRounds:
         self._scored.append(Scored(seen.round, canary.coin, score))
 
     def _observe_local(self, observed: ObservedRound, unprotected: Arrays) -> None:
-        """Take in the noise that a local mechanism added to an update."""
         layout = Layout.of(observed.model)
         before = vector(observed.model)
         trained, sent = layout.vector(unprotected), layout.vector(observed.own)
@@ -176,3 +172,74 @@ def _understated(release: Mapping[str, Any], mechanism: Mapping[str, Any]) -> li
         f"give at least {real:.3g}"
     )
     return [Finding("alarm", "", text)]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A canary round whose outcome was seen.
+
+    Attributes:
+        round: its number in the transcript.
+        coin: whether the client sent the long canary rather than the short one.
+        score: how far the model moved along the canary, as `canaries.score` has it.
+    """
+
+    round: int
+    coin: bool
+    score: float
+
+
+def canary_measured(scored: Sequence[Scored], delta: float, confidence: float) -> dict[str, Any]:
+    """Return what the canaries of a client measured, as report.json has it.
+
+    Args:
+        scored: rounds of one client, in order: a belief is judged by those before it.
+        confidence: of the intervals and the bound of one round; that of all rounds under "proven"
+            holds with `ALARM_CONFIDENCE`.
+    """
+    coins = np.array([one.coin for one in scored])
+    scores = np.array([one.score for one in scored])
+    found = canaries.effect(coins, scores, confidence)
+    odds = canaries.prequential_log_odds(coins, scores)
+    right, guesses, proven = canaries.success_bound(coins, odds, delta, confidence)
+    one = {"point": found.mu, "low": found.interval.low, "high": found.interval.high}
+    if found.reason:
+        one["point"] = None  # type: ignore[assignment]
+    rounds = math.sqrt(len(scored))
+    least = canaries.effect(coins, scores, ALARM_CONFIDENCE).interval.low * rounds
+    composed = {name: None if mu is None else max(0.0, mu) * rounds for name, mu in one.items()}
+    return {
+        "towards": "whoever sees the global models, as any participant does",
+        "rounds": len(scored),
+        "loud": int(coins.sum()),
+        "mu": one | {"confidence": confidence},
+        "reason": found.reason,
+        "p_value": found.p_value,
+        "epsilon_one_round": _epsilons(one, delta),
+        "epsilon_all_rounds": _epsilons(composed, delta),
+        "guesses": guesses,
+        "right_guesses": right,
+        "epsilon_proven_one_round": proven,
+        "proven": {
+            "confidence": ALARM_CONFIDENCE,
+            "epsilon_all_rounds": gaussian.epsilon(max(0.0, least), delta),
+        },
+        "round_numbers": [one.round for one in scored],
+        "scores": scores.tolist(),
+        "coins": coins.tolist(),
+        "log_odds": odds.tolist(),
+        "belief": expit(odds).tolist(),
+        "assumptions": [
+            "mu: scores normal, of one variance; other clients' updates hide the canary too, so mu "
+            "is what an outsider faces, at most that of the noise alone",
+            "all rounds: each as loud as the rounds measured, and all of them about one secret",
+            "proven of one round: nothing but a fair coin",
+        ],
+    }
+
+
+def _epsilons(mu: Mapping[str, float | None], delta: float) -> dict[str, float | None]:
+    return {
+        name: None if value is None else gaussian.epsilon(max(0.0, value), delta)
+        for name, value in mu.items()
+    }

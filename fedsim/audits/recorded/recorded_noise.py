@@ -1,8 +1,11 @@
-"""The noise that a transcript's mechanism speaks of, as numbers that can be believed."""
+"""What a transcript says of a round's mechanism, or of a step of DP-SGD, in believable numbers."""
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from fedsim.federation.transcripts.records import ObservedRound
 
 CONFIGURED = 1e-30, 1e30
 """Between these a configured number other than 0 is believed: squares of noise can be formed."""
@@ -70,3 +73,110 @@ def unbelievable(value: Any) -> bool:
         return False
     smallest, largest = CONFIGURED
     return not (value == 0 or smallest <= value <= largest)
+
+
+class Charge(NamedTuple):
+    """What an accountant was told of a step: z, q, and how many steps it counts."""
+
+    noise_multiplier: float
+    sample_rate: float
+    steps: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of DP-SGD, as it was recorded; None where nobody said.
+
+    Attributes:
+        place: from 1, in the order of the file.
+        engine: which recorder recorded it, one for each engine or process.
+        parameters: of the whole model, of which the transcript may have a part.
+        divisor: d, above 0.
+        clipping_norm: C.
+        noise_multiplier: z of the sum.
+        sample_rate: q, if batches are declared Poisson's; 1 for all records.
+        batch: how many records were in it.
+        members: which.
+        records: N.
+        sum_length: |S| of the whole clipped sum.
+        expected: the batch's expected size, N q rounded down, where N was not recorded.
+        accumulated: batches that it is made of.
+        sampling: how batches are drawn, by name.
+        count_std: noise on a count of clipped gradients, 0 if unknown; None without a count.
+        neighbour_divisor: d with one record fewer.
+        weight: of all who took part, by which what was released is divided later.
+        weights_differ: whether two of them weighed otherwise so far; None if nobody saw.
+        charged: what the accountant was told.
+        clipped: whether the sum is that of clipped gradients; None if the recorder saw none.
+    """
+
+    place: int
+    engine: str
+    parameters: int
+    divisor: float
+    clipping_norm: float | None
+    noise_multiplier: float | None
+    sample_rate: float | None
+    batch: int | None
+    members: tuple[int, ...] | None
+    records: int | None
+    sum_length: float | None
+    expected: float | None
+    accumulated: int
+    sampling: str
+    count_std: float | None
+    neighbour_divisor: float | None
+    weight: float | None
+    weights_differ: bool | None
+    charged: Charge | None
+    clipped: bool | None = None
+
+
+def step_of(place: int, observed: ObservedRound) -> Step | None:
+    """Return a recorded step, None if its divisor is no number above 0.
+
+    Args:
+        place: of the step in the file, from 1.
+    """
+    mechanism = observed.mechanism
+    divisor = 1.0 if "divisor" not in mechanism else number(mechanism, "divisor")
+    if not divisor or divisor < 0:
+        return None
+    reply = next(iter(observed.replies.values()), None)
+    size = None if reply is None else reply.num_examples
+    rate, accumulated = number(mechanism, "sample_rate"), number(mechanism, "accumulated")
+    kept = sum(array.size for array in (observed.aggregate or {}).values())
+    clipped = mechanism.get("clipped")
+    adaptive, differ = mechanism.get("adaptive") is True, mechanism.get("weights_differ")
+    return Step(
+        place=place,
+        engine=str(mechanism.get("engine", "")),
+        parameters=int(number(mechanism, "parameters") or kept),
+        divisor=divisor,
+        clipping_norm=number(mechanism, "clipping_norm"),
+        noise_multiplier=number(mechanism, "noise_multiplier"),
+        sample_rate=rate if rate is not None and 0 < rate <= 1 else None,
+        batch=None if size is None or not 0 <= size < 2**53 else int(size),
+        members=observed.participants,
+        records=int(number(mechanism, "records") or 0) or None,
+        sum_length=number(mechanism, "sum_length"),
+        expected=number(mechanism, "expected_batch_size"),
+        accumulated=max(1, int(accumulated or 1)),
+        sampling=str(mechanism.get("sampling", "")),
+        count_std=(number(mechanism, "clipped_count_std") or 0.0) if adaptive else None,
+        neighbour_divisor=number(mechanism, "neighbour_divisor") or None,
+        weight=number(mechanism, "total_weight"),
+        weights_differ=differ if isinstance(differ, bool) else None,
+        charged=_charge(observed),
+        clipped=clipped if isinstance(clipped, bool) else None,
+    )
+
+
+def _charge(observed: ObservedRound) -> Charge | None:
+    multiplier, rate, steps = (
+        number(observed.mechanism, f"accountant_{name}")
+        for name in ("noise_multiplier", "sample_rate", "steps")
+    )
+    if multiplier is None or rate is None or not 0 < rate <= 1 or not steps:
+        return None
+    return Charge(multiplier, rate, int(steps))

@@ -11,13 +11,13 @@ import numpy.typing as npt
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics.canaries import vector
-from fedsim.audits.judgement.finding import Finding
-from fedsim.audits.recorded import declaration, left_over, transcript_release, weighting
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.judgement.judge import Finding, Severity
+from fedsim.audits.recorded import left_over, noise_level, transcript_release
 from fedsim.audits.recorded.left_over import Claims, Dither, Layout, Rounding
 from fedsim.audits.recorded.recorded_noise import claimed_std, number
 from fedsim.audits.recorded.transcript_findings import Asked, Measured, Notes
 from fedsim.audits.recorded.transcript_release import EXCESS
-from fedsim.audits.recorded.weighting import WEIGHTINGS, Weighting
 from fedsim.federation.transcripts.records import ObservedRound
 
 Floats = npt.NDArray[np.float64]
@@ -43,6 +43,33 @@ BAD_REPLY = "node {} sent numbers that are not finite, or other shapes; the roun
 UNCLIPPED = (
     "node {} sent an update longer than the clipping norm, and nobody clipped it: is "
     "fixedclipping_mod missing?"
+)
+
+MISFIT = (
+    "what was declared does not fit: what is left over moves with the updates, so that the "
+    "aggregate is no mean of updates clipped to this norm; neither noise nor beliefs are measured. "
+    "Declare nothing where clipping is adaptive or of single arrays, or an optimiser follows"
+)
+
+RATE = (
+    "the noise is less than declared, and the mean may be less by the same factor: a server "
+    "learning rate below 1, or an optimiser, which cost no privacy, leave over just this; neither "
+    "noise nor beliefs are measured. Record a run with a server learning rate of 1"
+)
+
+WEIGHTINGS = ("uniform", "examples")
+
+EVIDENCE = -math.log(1 - ALARM_CONFIDENCE)
+"""The logarithm of an e-value that counts as proof: larger ones are that rare by chance."""
+
+WEIGHTED = (
+    "the mean is weighted by num-examples: a client weighs up to {heaviest:.3g}, while the noise "
+    "presumes {presumed:.3g} of each, so that this client is protected less than configured"
+)
+
+FEWER = (
+    "fewer clients replied than num_sampled_clients: each weighs up to {heaviest:.3g}, while the "
+    "noise presumes {presumed:.3g}"
 )
 
 
@@ -82,10 +109,10 @@ class ServerRounds:
         seen = self._seen(observed)
         if seen is None:
             return
-        weights = weighting.weights(observed)
-        means = self._means(seen, weights)
+        weighted = weights(observed)
+        means = self._means(seen, weighted)
         if means is not None:
-            self._weighting.add(self._reduced(seen, weights, means), means)
+            self._weighting.add(self._reduced(seen, weighted, means), means)
 
     def measured(self, asked: Asked) -> Measured:
         """Return what all rounds so far say of the noise; append what is wrong."""
@@ -198,4 +225,93 @@ def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
     if aggregation == "other":
         named = [str(mechanism.get(name)) for name in ("strategy", "inner_strategy")]
         return NO_MEAN.format(" > ".join(dict.fromkeys(named)))
-    return declaration.misfit(releases) if aggregation == "declared" else ""
+    return misfit(releases) if aggregation == "declared" else ""
+
+
+def misfit(releases: Sequence[Release]) -> str:
+    """Return why noise and beliefs cannot be told from what is left over, "" if they can."""
+    # Half of what an alarm may miss for the size of the rate, half for what it then leaves over.
+    doubt = (1 - ALARM_CONFIDENCE) / 2
+    less = noise_level.measured(releases, ALARM_CONFIDENCE).verdict == "less"
+    if less and noisy_means.scaled_fit(releases, 1 - doubt) >= doubt:
+        return RATE
+    return MISFIT if noisy_means.fit(releases) < 1 - ALARM_CONFIDENCE else ""
+
+
+def weights(observed: ObservedRound) -> dict[str, dict[int, float]]:
+    """Return each node's weight in the mean, by weighting.
+
+    "examples" is not among them where some node did not say how many it has.
+    """
+    found = {"uniform": dict.fromkeys(observed.replies, 1 / len(observed.replies))}
+    examples = {node: reply.num_examples for node, reply in observed.replies.items()}
+    total = sum(count or 0.0 for count in examples.values())
+    if None not in examples.values() and 0 < total < math.inf:
+        found["examples"] = {node: (count or 0.0) / total for node, count in examples.items()}
+    return found
+
+
+class Weighting:
+    """The releases of all rounds under either way to weight, and what speaks against either."""
+
+    def __init__(self) -> None:
+        self.against = dict.fromkeys(WEIGHTINGS, 0.0)
+        self._releases: dict[str, list[Release]] = {name: [] for name in WEIGHTINGS}
+
+    def add(self, releases: Mapping[str, Release], means: Mapping[str, Floats]) -> None:
+        """Take in a round.
+
+        Args:
+            releases: by each weighting that is possible; "examples" may be missing.
+            means: of the updates [P], by the same names: their distance is what tells them apart.
+        """
+        for name, release in releases.items():
+            self._releases[name].append(release)
+        if len(releases) < len(WEIGHTINGS):
+            return
+        apart = means["uniform"] - means["examples"]
+        gap = float(apart @ apart)
+        for name, other in (WEIGHTINGS, WEIGHTINGS[::-1]):
+            one = releases[name]
+            said = noisy_means.evidence_against(one.energy, releases[other].energy, gap, one.size)
+            # What rounding may have left says nothing against the weights that left it.
+            self.against[name] += min(said, 0.0) if one.noiseless else said
+
+    def chosen(self, aggregation: Any) -> tuple[str, str]:
+        """Return how replies are weighted, and what says so.
+
+        FedAvg's own code, and a declared plain mean, are believed unless the aggregates prove them
+        wrong.
+
+        Args:
+            aggregation: what the mechanism says of it: "mean", "declared" or other.
+        """
+        uniform, examples = (self._releases[name] for name in WEIGHTINGS)
+        if len(uniform) != len(examples):
+            return "uniform", "some node did not say how many examples it has"
+        if aggregation == "mean" and self.against["examples"] <= EVIDENCE:
+            return "examples", "FedAvg's own code"
+        if aggregation == "declared" and self.against["uniform"] <= EVIDENCE:
+            return "uniform", "what was declared"
+        likelier = self.against["uniform"] > self.against["examples"]
+        return ("examples" if likelier else "uniform"), "the aggregate"
+
+    def releases(self, name: str) -> Sequence[Release]:
+        """Return the releases of all rounds under one weighting."""
+        return self._releases[name]
+
+    def imbalance(self, name: str, mechanism: Mapping[str, Any]) -> list[Finding]:
+        """Return what is wrong if a client weighs more than the 1/n that the noise presumes."""
+        presumed = 1 / max(1.0, number(mechanism, "num_sampled_clients") or 1.0)
+        parts = [list(release.contributions.values()) for release in self._releases[name]]
+        heaviest = max(part.weight for round in parts for part in round)
+        if heaviest <= presumed * (1 + EXCESS):
+            return []
+        severity: Severity = "alarm"
+        if all(len({part.weight for part in round}) == 1 for round in parts):
+            text = FEWER
+        elif self.against["uniform"] > EVIDENCE:
+            text = f"{WEIGHTED}; the aggregates prove it"
+        else:
+            text, severity = f"{WEIGHTED}; by FedAvg's code, too few rounds to see it", "caution"
+        return [Finding(severity, "", text.format(heaviest=heaviest, presumed=presumed))]

@@ -15,10 +15,9 @@ from typing import Any
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement import judge as judgement
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.finding import Finding
-from fedsim.audits.judgement.judge import Evidence
+from fedsim.audits.judgement.judge import Evidence, Finding
 from fedsim.audits.recorded.client_noise import Reported
-from fedsim.audits.recorded.noise_shape import ALIKE
+from fedsim.audits.recorded.noise_level import ALIKE
 from fedsim.audits.recorded.transcript_findings import Measured
 from fedsim.federation.transcripts.records import UNITS
 
@@ -68,7 +67,6 @@ class Recorded:
 
     Attributes:
         mechanism: as recorded; the last round that names a value counts.
-        measured: what the rounds gave.
         reported: epsilons that clients state of their own training, None if none does.
         missing: why rounds may be missing, "" if all are there.
         alarms: whether the report has an alarm, after which no claim is supported.
@@ -151,7 +149,6 @@ def _unjudgeable(release: Part) -> str:
 
 
 def _of_release(claim: Claim, release: Part, recorded: Recorded, refuted: bool) -> Evidence:
-    """Return the evidence of noise that was measured or configured."""
     missing = [f"{recorded.missing}, and the claim is of all rounds"] if recorded.missing else []
     at_most = release["proven"]["epsilon_at_most"]
     kept = claim.allows(at_most)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedsim.audits.judgement.finding import Finding, Severity
+from fedsim.audits.judgement.judge import Finding, Severity
 
 
 class Notes:
@@ -34,9 +34,6 @@ class Asked:
     """What a report is to be of.
 
     Attributes:
-        mechanism: as it was recorded.
-        delta: at which epsilons are stated.
-        confidence: of the intervals that are shown.
         findings: those of the report, to which is appended what is wrong.
     """
 
@@ -52,10 +49,10 @@ class Measured:
 
     Attributes:
         release: noise and clients, as `transcript_release.measured`; None if nothing is known.
-        canary: as `transcript_canary.measured`, None without canaries.
+        canary: as `participant_rounds.canary_measured`, None without canaries.
         unmeasured: why there is no release, "" if there is one.
         unit: one of `records.UNITS`, of which all of this is.
-        filtered: what a filter that is no Gaussian mechanism did, as `svt_rounds`; None without.
+        filtered: what a filter that is no Gaussian mechanism did, as `filter_rounds`; None without.
     """
 
     release: dict[str, Any] | None = None

@@ -12,8 +12,8 @@ from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
 from adversaries.statistics import gaussian, lower_bounds
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.finding import Finding, alarms
-from fedsim.audits.recorded import noise_level, noise_shape
+from fedsim.audits.judgement.judge import Finding, alarms
+from fedsim.audits.recorded import noise_level
 from fedsim.audits.recorded.left_over import SIMULATION_SEED
 from fedsim.audits.recorded.noise_level import Ends, NoiseLevel
 from fedsim.audits.recorded.transcript_findings import Asked
@@ -55,12 +55,18 @@ def measured(
     findings += noise_level.findings_of(level, releases)
     shown = level.stds(releases)
     measured_stds = [ends["point"] for ends in shown]
-    stds = _stds_of_beliefs(releases, level, measured_stds)
+    # Beliefs reckon with a claim that the data do not contradict: it is more exact than they are.
+    hidden = level.verdict == "hidden"
+    exact = hidden or level.verdict == "as claimed"
+    stds = [
+        0.0 if release.noiseless and not hidden else std
+        for release, std in zip(releases, level.scales if exact else measured_stds, strict=True)
+    ]
     empirical = None
     if not any(release.noiseless for release in releases):
         # Against the size that was measured: against the claim, too little noise everywhere would
         # be said of every array.
-        shape = noise_shape.check(releases, measured_stds, declared=declared)
+        shape = noise_level.shape_findings(releases, measured_stds, declared=declared)
         findings += shape
         normal = _claimed(releases) and not alarms(shape)
         empirical = _empirical(releases, stds, delta, confidence, normal=normal)
@@ -73,7 +79,7 @@ def measured(
         "clients": _clients(releases, shown, stds, delta),
         "proven": _proven(releases, level, stds, delta),
         "empirical": empirical,
-        "independent": noise_shape.independent(releases),
+        "independent": noise_level.independent(releases),
         "normality_p_value": noisy_means.normality(releases),
         "assumptions": [
             NEIGHBOURS,
@@ -89,29 +95,10 @@ def _claimed(releases: Sequence[Release]) -> bool:
     return all(release.claimed_std for release in releases)
 
 
-def _stds_of_beliefs(
-    releases: Sequence[Release], level: NoiseLevel, measured_stds: Sequence[float]
-) -> list[float]:
-    """Return the noise of each round that beliefs reckon with.
-
-    A claim that the data do not contradict is more exact than what they say.
-    """
-    hidden = level.verdict == "hidden"
-    exact = hidden or level.verdict == "as claimed"
-    return [
-        0.0 if release.noiseless and not hidden else std
-        for release, std in zip(releases, level.scales if exact else measured_stds, strict=True)
-    ]
-
-
 def noise_values(
     releases: Sequence[Release], level: NoiseLevel, shown: Sequence[Ends], confidence: float
 ) -> dict[str, Any]:
-    """Return what was configured and measured of the noise, in all and round by round.
-
-    Args:
-        shown: the noise of each round, as the report has it.
-    """
+    """Return what was configured and measured of the noise, in all and round by round."""
     claimed = _claimed(releases)
     ends = {"point": level.point, "low": level.shown.low, "high": level.shown.high}
     return {
@@ -166,11 +153,7 @@ def _composed(releases: Sequence[Release], stds: Sequence[float]) -> float | Non
 def noise_multipliers(
     releases: Sequence[Release], noises: Sequence[Ends]
 ) -> dict[str, float | None] | None:
-    """Return the multiplier that equal steps would have, by end of an interval; None if unknown.
-
-    Args:
-        noises: what each of them had.
-    """
+    """Return the multiplier that equal steps would have, by end of an interval; None if unknown."""
     found = {end: _composed(releases, [one[end] for one in noises]) for end in noises[0]}
     return None if None in found.values() else found
 
@@ -282,11 +265,7 @@ def _empirical(
 
 
 def worst(release: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the client with the largest epsilon; of equals, the one that is believed in most.
-
-    Args:
-        release: as of `measured`.
-    """
+    """Return the client with the largest epsilon; of equals, the one that is believed in most."""
     clients: Sequence[Mapping[str, Any]] = release["clients"]
     return max(
         clients,

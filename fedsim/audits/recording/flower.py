@@ -74,7 +74,13 @@ def record(
             or what is declared says nothing or contradicts what Flower's own strategy says of
             itself.
     """
-    _check_kind(strategy)
+    kind: type = type(strategy)
+    if not issubclass(kind, Strategy):
+        raise InputError(
+            f"{kind.__module__}.{kind.__qualname__} is no strategy of flwr.serverapp.strategy, "
+            "which alone can be recorded: port the app from the older flwr.server to ServerApp's "
+            "strategies (Flower's upgrade guide says how)"
+        )
     declared = Declared(clipping_norm, noise_multiplier, unit)
     declared.check(strategy)
     recorder = _ServerRecorder(strategy, RoundSink(to, app, resume), declared)
@@ -253,7 +259,8 @@ class _ServerRecorder:
     def _start(self, start: Callable[..., Any], grid: Grid, *arguments: Any, **named: Any) -> Any:
         """Begin the transcript with the run, and end it with it."""
         self._sink.begin(str(grid.run.run_id))
-        _log_findings(self._strategy)
+        for finding in safely(configuration_findings, self._strategy) or []:
+            log.warning("fedsim: %s: %s. To mend it: %s", finding.rule, finding.why, finding.mend)
         try:
             result = start(grid, *arguments, **named)
         except BaseException as error:
@@ -262,16 +269,6 @@ class _ServerRecorder:
             raise
         self._sink.end("")
         return result
-
-
-def _check_kind(strategy: object) -> None:
-    if not isinstance(strategy, Strategy):
-        kind = type(strategy)
-        raise InputError(
-            f"{kind.__module__}.{kind.__qualname__} is no strategy of flwr.serverapp.strategy, "
-            "which alone can be recorded: port the app from the older flwr.server to ServerApp's "
-            "strategies (Flower's upgrade guide says how)"
-        )
 
 
 def _append(
@@ -294,12 +291,3 @@ def _toss(seed: int | None, round: int, node: int, norm: float, idle: float) -> 
 
 def _unchanged(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
     return call_next(message, context)
-
-
-def _log_findings(strategy: Strategy) -> None:
-    """Say at the start what is wrong with the strategy's differential privacy, as far as it shows.
-
-    Nobody claims anything here, so that the rules speak which need no claim.
-    """
-    for finding in safely(configuration_findings, strategy) or []:
-        log.warning("fedsim: %s: %s. To mend it: %s", finding.rule, finding.why, finding.mend)

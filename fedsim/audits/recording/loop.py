@@ -152,7 +152,6 @@ class Recorder:
         batch: int | Iterable[int] | None,
         keys: Mapping[str, Scalar | None],
     ) -> ObservedRound:
-        """Return the step as a transcript keeps it."""
         noisy = _named(released)
         size = sum(math.prod(array.shape) for array in noisy.values())
         stride = 1 if self._parameters is None else -(-size // self._parameters)
@@ -210,7 +209,6 @@ def _kept(array: Any, stride: int) -> npt.NDArray[Any]:
 
 
 def _energy(array: Any) -> float:
-    """Return the squared length of an array or tensor."""
     if hasattr(array, "detach"):
         flat = array.detach().reshape(-1)
         return float(flat.float().norm()) ** 2

@@ -130,11 +130,6 @@ class _Steps:
         user = user_context.user_id
         return None if user is None else self._numbers.setdefault(user, len(self._numbers))
 
-    def _batch(self, size: int) -> Any:
-        """Return the users of a step, or its size where not all were seen: others see a part."""
-        cohort, self._cohort = self._cohort, []
-        return size if None in cohort or len(cohort) < size else cohort
-
     def _postprocess_server(self, *, stats: Any, central_context: Any, **more: Any) -> Any:
         mechanism = self._of()
         assert mechanism is not None  # it is being called
@@ -161,10 +156,13 @@ class _Steps:
                 self._count,
                 type(accountant).__name__,
             )
+        # The users of the step, or its size where not all were seen: others see a part.
+        cohort, self._cohort = self._cohort, []
+        batch: Any = size if None in cohort or len(cohort) < size else cohort
         self._recorder.step(
             safely(_arrays, result[0]) or {},
             before,
-            batch=self._batch(size),
+            batch=batch,
             accounted=accounted,
             sampling="a cohort of a fixed size",
             **given,

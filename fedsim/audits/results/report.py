@@ -14,8 +14,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaValue
 
 from fedsim.audits.results import measured, setting, theory
+from fedsim.audits.results.measured import OneRun
 from fedsim.audits.results.numbers import Real
-from fedsim.audits.results.one_run import OneRun
 from fedsim.audits.results.residuals import Residuals
 from fedsim.audits.results.verdicts import Change, VantageVerdict
 from fedsim.federation.runs.run_directory import RunDirectory

@@ -7,7 +7,7 @@ from scipy.special import logit
 from adversaries.statistics import estimators, forecast
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.trials import two_sided
-from fedsim.audits.measurements import bounds_audit, one_run_report, residual_report, vantage_report
+from fedsim.audits.measurements import one_run_report, residual_report, vantage_report
 from fedsim.audits.measurements.check import Check
 from fedsim.audits.results.report import Report
 from fedsim.audits.run import crafted_report
@@ -26,22 +26,12 @@ def checks(run: AuditedRun, report: Report) -> list[Check]:
     At a confidence of their own: at the report's 95 % an honest mechanism would raise an alarm in
     one report of twenty. Local steps leave only what rests on counted decisions: their log-odds are
     no likelihood, so that what they say about the belief contradicts nothing.
-
-    Args:
-        report: of it, without its alarms.
     """
     return [
         *_advantage(run, report),
         *_beliefs(run, report),
         *one_run_report.checks(report.one_run),
-        *bounds_audit.checks(
-            run.config,
-            run.mechanism,
-            run.transcript,
-            run.comparisons,
-            report.bounds.tight_epsilon,
-            run.delta,
-        ),
+        *run.proven.checks(run.comparisons, report.bounds.tight_epsilon),
         *crafted_report.checks(report.crafted, run.transcript, run.played),
         *vantage_report.checks(report.vantages, run.vantage),
         *residual_report.checks(report.residuals, run.played),

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
+
 from fedsim.audits.measurements import (
     check,
     membership_audit,
@@ -13,28 +15,26 @@ from fedsim.audits.measurements import (
     vantage_report,
 )
 from fedsim.audits.measurements.bayesian_audit import bayesian_report
-from fedsim.audits.results.measured import Campaign
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.theory import Bounds, VantageBounds
+from fedsim.audits.results.theory import Bounds, Budget, Pac, VantageBounds
 from fedsim.audits.run import (
     alarms,
-    budget,
     campaign,
     cautions,
     crafted_report,
     empirical,
     lowering,
-    one_training,
-    pac_report,
     set_up,
     vantage_verdicts,
-    yeom,
 )
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.config import Config
+from fedsim.federation.runs import spending
 from fedsim.federation.runs.ledger_row import Row
 from fedsim.federation.runs.run_directory import Arrays
-from fedsim.privacy import identifiability
+from fedsim.game.mechanisms.composition import adds_up
+from fedsim.privacy import identifiability, pac
+from fedsim.privacy.trust.model import Vantage
 
 
 def assemble(
@@ -48,9 +48,6 @@ def assemble(
     """Return the report of a run.
 
     Args:
-        transcript: the run's arrays by name.
-        confidence: of every interval and bound, in (0, 1).
-        delta: at which epsilons are stated, in (0, 1).
         rows: of the run's ledger, which says what was released; without any it is what was planned.
     """
     run = AuditedRun(config, facts, transcript, confidence, delta, rows)
@@ -65,13 +62,13 @@ def assemble(
         warnings=[*raised.values(), *_cautions(run, report)],
     )
     report = replace(report, verdicts=vantage_verdicts.measure(run, report))
-    return one_training.without_rates(report) if run.trials == 1 else report
+    return without_rates(report) if run.trials == 1 else report
 
 
 def _measured(run: AuditedRun) -> Report:
-    """Return the report without what its checks say."""
     config, facts, transcript = run.config, run.facts, run.transcript
     delta, confidence = run.delta, run.confidence
+    attacked = config.challenge.kind, config.audit.attacks, transcript
     return Report(
         name=config.run.name,
         job=config.run.job,
@@ -101,17 +98,15 @@ def _measured(run: AuditedRun) -> Report:
         mechanism=set_up.mechanism(run),
         released=run.together.released,
         bounds=_bounds(run),
-        dropouts=trust_report.dropouts(config, run.noise_multiplier, run.rows),
-        budget=budget.measure(run),
+        dropouts=trust_report.dropouts(config.scheme, run.noise_multiplier, run.rows),
+        budget=_budget(run),
         prediction=replace(run.prediction, distance=empirical.distance(run)),
         empirical=empirical.measure(run),
         membership_inference={
-            **yeom.measure(run),
-            **membership_audit.attacks(config, transcript, confidence),
+            **empirical.yeom_attacks(run),
+            **membership_audit.attacks(*attacked, confidence, run.played),
         },
-        membership_missing=membership_audit.why_none(
-            config.challenge.kind, config.audit.attacks, transcript
-        ),
+        membership_missing=membership_audit.why_none(*attacked),
         bayesian=bayesian_report(
             config.training,
             config.privacy.neighbouring,
@@ -121,26 +116,21 @@ def _measured(run: AuditedRun) -> Report:
             run.releases,
         ),
         # A canary is one record, whatever the target group is.
-        one_run=one_run_report.report(config, transcript, run.of_one, delta, confidence),
+        one_run=one_run_report.report(config.game, transcript, run.of_one, delta, confidence),
         utility=empirical.utility(run),
         timing=set_up.timing(run),
         vantages=vantage_report.report(
             config, transcript, run.vantage_bounds, run.predictions, delta, confidence
         ),
-        pac=pac_report.measure(run),
+        pac=_pac(run),
         crafted=crafted_report.measure(run),
-        residuals=residual_report.report(config, transcript, confidence, run.played),
-        campaign=_campaign(run),
+        residuals=residual_report.report(config.scheme, transcript, confidence, run.played),
+        campaign=campaign.measure(run, empirical.advantage_interval(run)),
         contradictions={},
         alarms=0,
         chance_alarms=0,
         warnings=[],
     )
-
-
-def _campaign(run: AuditedRun) -> Campaign:
-    ends, predicted = empirical.advantage_interval(run), run.prediction.advantage
-    return campaign.assemble(run.config, run.facts, run.transcript, ends, predicted)
 
 
 def _bounds(run: AuditedRun) -> Bounds:
@@ -160,10 +150,122 @@ def _cautions(run: AuditedRun, report: Report) -> list[str]:
     config, trials = run.config, run.trials
     return [
         *cautions.cautions(config),
-        *([one_training.CAUTION] if trials == 1 else []),
+        *([cautions.ONE_TRAINING] if trials == 1 else []),
         *campaign.cautions(config.trials, trials),
         *campaign.imprecise(report.campaign),
         *trust_report.cautions(config.federation, report.mechanism.rounding, report.dropouts),
         *one_run_report.cautions(report.one_run),
         *cautions.budget_cautions(report.budget),
     ]
+
+
+def _budget(run: AuditedRun) -> Budget:
+    """Return what the rounds of one training cost the worst client of the worst batch of trials, at
+    delta.
+
+    Colluders are left out: their records are no secret. What privacy.stop-at limits is of
+    everything released where the noise is the operating system's.
+    """
+    config, delta, rows = run.config, run.delta, run.rows
+    spent = run.transcript[spending.EPSILON]
+    if delta != config.privacy.delta:
+        restated = config.privacy.model_copy(update={"delta": delta})
+        config_then = config.model_copy(update={"privacy": restated})
+        spent = spending.curve(config_then.scheme, run.noise_multiplier, rows)
+    # A budget is for those whom a guarantee is meant for.
+    worst = np.delete(spent, sorted(spending.colluders(rows)), axis=0).max(axis=0)
+    vantages, stop_at = list(Vantage), config.privacy.stop_at
+    mine, released = worst[vantages.index(run.vantage)], run.together.released
+    return Budget(
+        stop_at=stop_at or None,
+        stop_at_delta=config.privacy.delta if stop_at else None,
+        delta=delta,
+        accountant=config.privacy.accountant,
+        vantage=run.vantage.value,
+        rounds_planned=config.training.rounds,
+        rounds_run=run.rounds,
+        stopped=run.rounds < config.training.rounds,
+        epsilon={vantage.value: float(worst[place, -1]) for place, vantage in enumerate(vantages)},
+        spent=float(mine[-1]) if released is None else released.epsilon,
+        epsilon_by_round=mine.tolist(),
+        earlier_attempts=spending.earlier_rounds(config.scheme, rows),
+    )
+
+
+def _pac(run: AuditedRun) -> Pac:
+    """Return what the run tells of the secret on average over its prior, and what that allows.
+
+    Anybody names the secret one of m random halves from p0 = 1/m on; of a pair the question of the
+    audit is which it was.
+    """
+    config = run.config
+    noise, halves = config.privacy.noise.mechanism, config.privacy.pac_prior == "halves"
+    realised = None
+    if noise.by_candidate:
+        information = config.privacy.mutual_information
+        realised = float(run.transcript["mutual_information"].sum(1).mean())
+    else:
+        information = pac.mutual_information(run.mechanism)
+    prior = (
+        f"{config.candidates} random halves of the records of all clients but the adversary"
+        if halves
+        else "D and D' at even odds"
+    )
+    note = (
+        "Bounds how often the secret is guessed on average over the stated prior, not for every "
+        "person in it. equivalent_epsilon is the epsilon whose bound on success is the same, not "
+        "a DP guarantee."
+    )
+    return Pac(
+        **asdict(pac.guarantee(information, run.delta)),
+        realised_information=realised,
+        # Nats add up, whether the trials' secret was one or each had its own.
+        released_information=information * run.trials
+        if adds_up(config.privacy.noise_source)
+        else None,
+        budgeted=config.privacy.mutual_information > 0,
+        prior=config.privacy.pac_prior,
+        prior_description=prior,
+        candidates=config.candidates if noise.by_candidate else 2,
+        candidate_success_bound=pac.success_bound(information, 1 / config.candidates)
+        if halves
+        else None,
+        success=(1 + run.advantage.point) / 2,
+        note=f"{note} {noise.failing}" if noise.by_candidate else note,
+    )
+
+
+def without_rates(report: Report) -> Report:
+    """Return the report of one training with None for everything that is a share of trials."""
+    return replace(
+        report,
+        empirical=replace(
+            report.empirical,
+            advantage=None,
+            advantage_interval=None,
+            standard_error=None,
+            wins=None,
+            losses=None,
+            ties=None,
+            delta_prime=None,
+            delta_prime_interval=None,
+            epsilon=replace(report.empirical.epsilon, advantage=None),
+        ),
+        vantages={
+            name: replace(
+                row,
+                empirical=row.empirical
+                and replace(
+                    row.empirical,
+                    advantage=None,
+                    advantage_interval=None,
+                    standard_error=None,
+                    delta_prime=None,
+                    within_bound=None,
+                    near_prediction=None,
+                ),
+            )
+            for name, row in report.vantages.items()
+        },
+        pac=replace(report.pac, success=None),
+    )

@@ -10,7 +10,8 @@ from adversaries.statistics.agreement import Comparison
 from adversaries.statistics.design import Design
 from adversaries.statistics.estimators import Advantage
 from adversaries.statistics.trials import Bools, Floats
-from fedsim.audits.measurements import bounds_audit, membership_audit, prediction
+from fedsim.audits.measurements import membership_audit, prediction
+from fedsim.audits.measurements.bounds_audit import BoundsAudit
 from fedsim.audits.results.theory import Prediction
 from fedsim.audits.run import cautions, guarantee
 from fedsim.audits.run.guarantee import Guarantee
@@ -31,11 +32,7 @@ class AuditedRun:
     """A run of T trials and k rounds, at the confidence and delta at which it is reported.
 
     Attributes:
-        config: the resolved configuration
-        facts: of facts.json
         transcript: arrays by name, as `run_transcript.read` returns them
-        confidence: of every interval and bound
-        delta: at which every epsilon is stated
         rows: of the ledger, which says what was released; without any it is what was planned
     """
 
@@ -148,7 +145,12 @@ class AuditedRun:
     @cached_property
     def comparisons(self) -> list[Comparison]:
         """What trusts the claimed noise beside what does not."""
-        return bounds_audit.comparisons_of(self.config, self.prediction, self.transcript)
+        return self.proven.comparisons(self.prediction)
+
+    @cached_property
+    def proven(self) -> BoundsAudit:
+        """What the trials prove of epsilon at the configured vantage."""
+        return BoundsAudit(self.config, self.mechanism, self.transcript, self.delta)
 
     @cached_property
     def advantage(self) -> Advantage:

@@ -1,8 +1,6 @@
 """How precise a campaign was, why it ended, and what its design leaves valid."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import scipy
@@ -10,12 +8,10 @@ from scipy.special import logit, ndtr
 
 from adversaries.statistics import gaussian, stopping
 from adversaries.statistics.design import pair_scores
-from adversaries.statistics.trials import Bools, Floats
 from fedsim.audits.results.measured import Campaign, Variance
-from fedsim.config import Config
+from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.config.campaign import TrialsConfig
-from fedsim.federation.runs.precision import design, halfwidth, interim_analyses
-from fedsim.federation.runs.run_directory import Arrays
+from fedsim.federation.runs.precision import halfwidth, interim_analyses
 
 COMMON = (
     "Trials 2i and 2i + 1 share initial model, noise and sampling, and are in opposite worlds: the "
@@ -42,62 +38,41 @@ NEGLIGIBLE = 1e-9
 """An advantage below this is none."""
 
 
-def assemble(
-    config: Config,
-    facts: Mapping[str, Any],
-    transcript: Arrays,
-    ends: tuple[float, float] | None,
-    predicted: float | None,
-) -> Campaign:
+def measure(run: AuditedRun, ends: tuple[float, float] | None) -> Campaign:
     """Return the `campaign` of the report.
 
     The variance is that of the advantage's estimate under common random numbers against independent
     ones of the same rates, as measured and as predicted where the log-odds are normal.
 
     Args:
-        transcript: the run's arrays by name.
         ends: of the advantage's interval; None where there is none.
-        predicted: the advantage that theory predicts; None where it predicts none.
     """
-    worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
-    trials, wanted = len(worlds), config.trials.until_halfwidth
-    planned, schedule = (
-        facts["planned_trials"],
-        interim_analyses(config.trials, config.audit.confidence),
-    )
-    stopped_at = facts["stopped_at"]
-    reached = None if ends is None else (ends[1] - ends[0]) / 2
+    config, trials, predicted = run.config.trials, run.trials, run.prediction.advantage
+    schedule = interim_analyses(config, run.config.audit.confidence)
+    notes = [COMMON] if run.played.common else []
+    if config.until_halfwidth > 0:
+        notes.append(STOPPED.format(count=len(schedule), share=run.played.share))
+    variance = None
+    if run.played.common:
+        prior = run.config.audit.prior
+        scores = np.where(run.worlds, 1, -1) * np.sign(run.final).astype(np.int64)
+        alone = (scores[run.worlds].var() + scores[~run.worlds].var()) / 4
+        variance = Variance(
+            measured=float((pair_scores(run.worlds, scores) / 2).var() / alone) if alone else None,
+            predicted=None if predicted is None else variance_ratio(predicted, prior),
+        )
     return Campaign(
         trials=trials,
-        planned=planned,
-        extended_from=config.trials.first if trials > config.trials.first > 0 else None,
-        pairing=config.trials.pairing,
-        until_halfwidth=wanted or None,
-        halfwidth=reached,
+        planned=run.facts["planned_trials"],
+        extended_from=config.first if trials > config.first > 0 else None,
+        pairing=config.pairing,
+        until_halfwidth=config.until_halfwidth or None,
+        halfwidth=None if ends is None else (ends[1] - ends[0]) / 2,
         interim_analyses=list(schedule.items()) or None,
-        precise=stopped_at is not None if wanted else None,
-        reason=_reason(config, worlds, final, planned, stopped_at),
-        variance=Variance(
-            measured=_variance_ratio(worlds, final),
-            predicted=None if predicted is None else variance_ratio(predicted, config.audit.prior),
-        )
-        if config.trials.pairing == "common"
-        else None,
-        validity=" ".join(
-            note
-            for note, applies in (
-                (COMMON, config.trials.pairing == "common"),
-                (
-                    STOPPED.format(
-                        count=len(schedule),
-                        share=design(config.trials, config.audit.confidence, trials).share,
-                    ),
-                    wanted > 0,
-                ),
-            )
-            if applies
-        )
-        or None,
+        precise=run.facts["stopped_at"] is not None if config.until_halfwidth else None,
+        reason=_reason(run),
+        variance=variance,
+        validity=" ".join(notes) or None,
     )
 
 
@@ -151,19 +126,18 @@ def imprecise(campaign: Campaign) -> list[str]:
     return [f"The advantage is not as precise as asked: {campaign.reason}."]
 
 
-def _reason(
-    config: Config, worlds: Bools, log_odds: Floats, planned: int, stopped_at: float | None
-) -> str:
-    trials, wanted = len(worlds), config.trials.until_halfwidth
+def _reason(run: AuditedRun) -> str:
+    config, confidence, trials = run.config.trials, run.config.audit.confidence, run.trials
+    planned, stopped_at = run.facts["planned_trials"], run.facts["stopped_at"]
+    wanted = config.until_halfwidth
     if not wanted:
         return f"all {planned} trials were run"
-    common = config.trials.pairing == "common"
-    if stopped_at is None and trials >= stopping.enough(wanted, config.audit.confidence, common):
-        half = halfwidth(config.trials, config.audit.confidence, worlds, log_odds)
+    if stopped_at is None and trials >= stopping.enough(wanted, confidence, run.played.common):
+        half = halfwidth(config, confidence, run.worlds, run.final)
         return (
             f"after {trials} trials, at the last interim analysis, half the interval's length was "
             f"{half:.4g}, above trials.until-halfwidth = "
-            f"{wanted:g}, because {(log_odds == 0).sum()} trials are ties, which count as lost at "
+            f"{wanted:g}, because {(run.final == 0).sum()} trials are ties, which count as lost at "
             "the interval's low end and as won at its high end; the interim analyses have spent "
             "all of the significance"
         )
@@ -174,12 +148,5 @@ def _reason(
         )
     return (
         f"after {trials} trials half the interval's length was {stopped_at:.4g}, at most "
-        f"trials.until-halfwidth = {wanted:g} at confidence {config.audit.confidence:g}"
+        f"trials.until-halfwidth = {wanted:g} at confidence {confidence:g}"
     )
-
-
-def _variance_ratio(worlds: Bools, log_odds: Floats) -> float | None:
-    """Return the variance of the pairs' mean scores over that of independent trials; None if 0."""
-    scores = np.where(worlds, 1, -1) * np.sign(log_odds).astype(np.int64)
-    alone = (scores[worlds].var() + scores[~worlds].var()) / 4
-    return float((pair_scores(worlds, scores) / 2).var() / alone) if alone else None

@@ -16,6 +16,14 @@ SYSTEM_NOISE = (
 """What the noise is of a run that gives a guarantee."""
 
 
+ONE_TRAINING = (
+    "One training has no statistics: how often an adversary is right cannot be told from it, nor "
+    "whether its noise is what was claimed. Measure that beforehand, with many trials on data that "
+    "need no protection."
+)
+"""What stands in place of the rates of a single training, which are shares of several trials."""
+
+
 def dp_failings(config: Config) -> list[str]:
     """Return every reason why the run gives nobody a guarantee."""
     from fedsim.game.observers import at_server  # noqa: PLC0415  (torch is slow to import)

@@ -16,7 +16,6 @@ from adversaries.statistics.forecast import trial_mu
 from adversaries.statistics.gaussian_bounds import gaussian_bound, lessened
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.lower_bounds import clopper_pearson_bound, clopper_pearson_split
-from fedsim.audits.measurements import bounds_audit
 from fedsim.audits.measurements.check import Check
 from fedsim.audits.results import measured
 from fedsim.audits.results.measured import Crafted
@@ -63,8 +62,8 @@ def measure(run: AuditedRun) -> Crafted | None:
                 copies,
                 delta,
                 confidence,
-                not_normal=bounds_audit.not_normal(config, run.transcript),
-                not_gaussian=bounds_audit.refused(config).get("mu_gdp"),
+                not_normal=run.proven.not_normal,
+                not_gaussian=run.proven.refused.get("mu_gdp"),
                 played=run.played,
             ).items()
         },
@@ -91,11 +90,8 @@ def bounds(
     Args:
         transcript: worlds [T], log_odds [T, k] and perhaps poison_scores [T]; sensitivities and
             noise_stds [T, k] where log-odds are normal.
-        delta: at which epsilons are stated, in (0, 1).
-        confidence: of every interval and bound, in (0, 1).
         not_normal: why log-odds are not normal; None where they are.
         not_gaussian: why the steps do not compose to one Gaussian mechanism; None where they do.
-        played: how the trials were drawn, and how often they were analysed.
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     level = played.level(confidence)
@@ -149,11 +145,6 @@ def checks(report: Crafted | None, transcript: Arrays, played: Design) -> list[C
     """Return the check of the released model's bound against the epsilon of one record.
 
     The log-odds' own bounds are checked by `bounds_audit`.
-
-    Args:
-        report: `crafted` of the report; None where the target is one record of D.
-        transcript: the run's arrays by name.
-        played: how the trials were drawn, and how often they were analysed.
     """
     if report is None or "poison_scores" not in transcript:
         return []

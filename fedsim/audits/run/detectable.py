@@ -9,7 +9,6 @@ A result of 0 means that the audit would have seen no shortfall with that probab
 """
 
 import math
-from collections.abc import Callable
 
 from scipy.optimize import brentq
 from scipy.special import bdtr, gammaincinv, ndtri
@@ -91,9 +90,12 @@ def by_wins(signal: float, limit: float, trials: int, tail: float) -> float:
 
     if not 0 < signal < math.inf or not alarms(trials):
         return 0.0
-    least = _first(alarms, trials)
+    low, high = 0, trials  # the least number of wins that alarms is between them
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if alarms(middle) else (middle + 1, high)
     # The share of wins at which fewer than these come with probability 1 - POWER.
-    chance = brentq(lambda p: float(bdtr(least - 1, trials, p)) - (1 - POWER), 0.0, 1.0)
+    chance = brentq(lambda p: float(bdtr(low - 1, trials, p)) - (1 - POWER), 0.0, 1.0)
     needed = 2 * float(ndtri(chance))
     return min(1.0, signal / needed) if needed > 0 else 0.0
 
@@ -111,12 +113,3 @@ def by_limit(limit: float) -> float:
     left = 2 - limit**2
     step = float(RATIOS[1] / RATIOS[0])
     return math.sqrt(left) * step if left > 0 else 0.0
-
-
-def _first(holds: Callable[[int], bool], last: int) -> int:
-    """Return the smallest whole number up to `last` for which a monotone condition holds."""
-    low, high = 0, last
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low

@@ -1,4 +1,4 @@
-"""What the trials show at the configured vantage, and what the models were worth."""
+"""What the trials show at the configured vantage, Yeom's membership inference included."""
 
 import math
 
@@ -6,20 +6,23 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logit
 
+from adversaries.attacks import membership
 from adversaries.statistics import estimators
-from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from adversaries.statistics.trials import two_sided
-from fedsim.audits.measurements import bounds_audit
+from fedsim.audits.measurements import bounds_audit, membership_audit
 from fedsim.audits.results.measured import (
     ByClient,
     Empirical,
     EstimatedEpsilons,
+    MembershipAttack,
     SensitivityByRound,
     Series,
     Utility,
 )
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.run.audited_run import AuditedRun
+from fedsim.audits.run.set_up import target_records
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy.accountant import Accountant
 from fedsim.privacy.accounting import PLD, accountant
@@ -31,6 +34,9 @@ SENSITIVITY_NOTE = (
     "part of a DP release."
 )
 
+POPULATION, CHALLENGE = "yeom", "yeom-challenge"
+"""Their names in a report."""
+
 
 def measure(run: AuditedRun) -> Empirical:
     """Return what the trials show. Raises InputError as the estimators do."""
@@ -39,9 +45,9 @@ def measure(run: AuditedRun) -> Empirical:
     loss = run.final - logit(config.audit.prior)
     level = run.played.level(run.confidence)
     exceeded = estimators.delta_prime(worlds, loss, run.bounds.epsilon, level)
-    mechanism, transcript = run.mechanism, run.transcript
-    proven = bounds_audit.bounds_of(config, mechanism, transcript, run.delta, run.confidence)
-    norms = transcript["sensitivities"]
+    proven = run.proven.bounds(run.confidence)
+    norms = run.transcript["sensitivities"]
+    low, median, high = np.quantile(norms, (0.05, 0.5, 0.95), axis=0).tolist()
     return Empirical(
         advantage=advantage.point,
         advantage_interval=advantage_interval(run),
@@ -60,13 +66,15 @@ def measure(run: AuditedRun) -> Empirical:
         ),
         **bounds_audit.report(
             proven,
-            bounds_audit.chances_of(config, mechanism, transcript, proven),
+            run.proven.chances(proven),
             run.comparisons,
-            bounds_audit.profile_of(config, mechanism, transcript, run.confidence),
+            run.proven.profile(run.confidence),
         ),
         sensitivity_rms=float(np.sqrt(np.mean(norms**2))),
         sensitivity_max=float(norms.max()),
-        sensitivity_by_round=_by_round(norms),
+        sensitivity_by_round=SensitivityByRound(
+            np.sqrt(np.mean(norms**2, axis=0)).tolist(), low, median, high
+        ),
         sensitivity_note=SENSITIVITY_NOTE,
         sensitivity_bound=_sensitivity_bound(run),
     )
@@ -134,12 +142,6 @@ def _by_client(transcript: Arrays) -> ByClient | None:
     )
 
 
-def _by_round(norms: npt.NDArray[np.float64]) -> SensitivityByRound:
-    """Return what local sensitivities [T, k] were over the trials of each round."""
-    low, median, high = np.quantile(norms, (0.05, 0.5, 0.95), axis=0).tolist()
-    return SensitivityByRound(np.sqrt(np.mean(norms**2, axis=0)).tolist(), low, median, high)
-
-
 def _sensitivity_bound(run: AuditedRun) -> float | None:
     """Return what clipping allows in a round, None where nothing bounds it.
 
@@ -176,3 +178,44 @@ def _epsilon_from_sensitivities(run: AuditedRun, chosen_accountant: Accountant) 
 
     ratios = run.transcript["sensitivities"], run.transcript["noise_stds"]
     return estimators.epsilon_from_sensitivities(*ratios, run.delta, epsilon)
+
+
+def yeom_attacks(run: AuditedRun) -> dict[str, MembershipAttack]:
+    """Return what the attacks achieved; nothing where clients protect their records."""
+    config, transcript = run.config, run.transcript
+    if membership_audit.withheld(transcript):
+        return {}
+    found = {POPULATION: _against_all(run)}
+    if config.challenge.kind != "gradient":
+        challenge = membership.challenge_advantage(
+            run.worlds, transcript["challenge_is_member"], run.confidence, run.played
+        )
+        both = two_sided(run.worlds)
+        ends = _ends(challenge.interval) if both else None
+        found[CHALLENGE] = MembershipAttack(challenge.point, ends)
+    return found
+
+
+def _against_all(run: AuditedRun) -> MembershipAttack:
+    rates = run.transcript["true_positive_rate"], run.transcript["false_positive_rate"]
+    if run.played.common:  # pairs are what is independent
+        rates = rates[0].reshape(-1, 2).mean(1), rates[1].reshape(-1, 2).mean(1)
+    false_positives = float(rates[1].mean())
+    # Of random halves, half of the records that the attack takes for members are none.
+    if run.config.privacy.pac_prior == "halves":
+        return MembershipAttack(None, None, fpr=false_positives)
+    level = run.played.level(run.confidence)
+    population = membership.membership_advantage(*rates, level)
+    members = sum(run.facts["client_sizes"]) - target_records(run)
+    fresh = membership.over_records(*rates, members, run.facts["held_out"], level)
+    return MembershipAttack(
+        advantage=population.point,
+        advantage_interval=_ends(fresh),
+        advantage_interval_of_these=_ends(population.interval),
+        tpr=float(rates[0].mean()),
+        fpr=false_positives,
+    )
+
+
+def _ends(interval: Interval | None) -> Ends | None:
+    return None if interval is None else (interval.low, interval.high)

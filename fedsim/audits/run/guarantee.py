@@ -55,10 +55,8 @@ def of(
     """Return what a run guarantees by privacy.accountant at delta towards a vantage.
 
     Args:
-        training: what one training released (`spending.describe`).
         everything: what all of them did (`spending.describe_everything`); None for noise from the
             seed.
-        delta: at which epsilons are stated, in (0, 1).
         vantage: towards whom; None for the configured one.
         disclosed: whether an adversary's node disclosed its findings; None for what clients allow
             who protect their records.

@@ -57,7 +57,7 @@ def mechanism(run: AuditedRun) -> Mechanism:
         sampling_rate=config.participation.rate,
         joining_rate=config.participation.joining_rate,
         learning_rate=config.training.rate,
-        rounding=trust_report.rounding(config, nominal, run.facts["parameters"], run.rounds),
+        rounding=trust_report.rounding(config.scheme, nominal, run.facts["parameters"], run.rounds),
         dp_guarantee=run.together.given,
         dp_note=run.together.note,
     )

@@ -3,6 +3,9 @@
 Worst is where most may be achieved by what is known. First what contradicts theory, whose bound is
 worth nothing then and puts all others in doubt; then where theory sets no limit; then by the
 advantage that theory allows, the largest first. Of equals the vantage that sees more comes first.
+
+A verdict also states the shortfall of the noise that the audit would have seen: the most that one
+of the checks of `fedsim.audits.run.alarms` would have seen, since any of them raises the alarm.
 """
 
 import math
@@ -13,23 +16,28 @@ from scipy.special import logit
 from scipy.stats import binom
 
 from adversaries.errors import InputError
-from adversaries.statistics import estimators, sample_size
+from adversaries.statistics import estimators, forecast, gaussian, sample_size
+from adversaries.statistics.gaussian_bounds import LARGEST_SHARE, mixed_share
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.lower_bounds import LOWER_BOUNDS
+from adversaries.statistics.trials import Floats
 from fedsim.audits.measurements import one_run_report, vantage_report
 from fedsim.audits.results.measured import AtVantage
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.verdict_states import State, standing
 from fedsim.audits.results.verdicts import (
     AllowedThere,
     Answer,
     MeasuredThere,
     OwnLimit,
+    State,
     Towards,
     VantageVerdict,
+    standing,
 )
-from fedsim.audits.run import least_deviation, lowering
+from fedsim.audits.run import detectable, lowering
 from fedsim.audits.run.audited_run import AuditedRun
+from fedsim.game.observers import at_server
 from fedsim.privacy import identifiability
 from fedsim.privacy.trust.model import Vantage
 
@@ -62,7 +70,7 @@ def _verdict(run: AuditedRun, report: Report, vantage: Vantage) -> VantageVerdic
         measured=measured,
         allowed=allowed,
         limits=[],
-        seen_below=least_deviation.seen_below(run, report, vantage, row) if seen else None,
+        seen_below=seen_below(run, report, vantage, row) if seen else None,
     )
     return VantageVerdict(**vars(verdict) | {"limits": [*_limits(run, report, verdict)]})
 
@@ -70,12 +78,7 @@ def _verdict(run: AuditedRun, report: Report, vantage: Vantage) -> VantageVerdic
 def state(
     report: Report, vantage: str, measured: MeasuredThere | None, allowed: AllowedThere
 ) -> State:
-    """Return how what was measured stands to theory.
-
-    Args:
-        vantage: where.
-        measured: there; None for nothing.
-    """
+    """Return how what was measured stands to theory."""
     mine = vantage == report.vantage
     alarmed = any(name == f"{ELSEWHERE}{vantage}" for name in report.contradictions) or (
         mine and any(not name.startswith(ELSEWHERE) for name in report.contradictions)
@@ -251,3 +254,56 @@ def _trials_for_epsilon(
     return sample_size.trials_for_epsilon(
         measured.epsilon_by, mu, epsilon, run.delta, measured.confidence
     )
+
+
+def seen_below(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -> float | None:
+    """Return the share of the claimed noise below which the audit would have seen a shortfall.
+
+    Returns:
+        The share, with `detectable.POWER`; 0 where no shortfall can be named, and None where
+        nothing was measured or there is no limit to fall short of.
+    """
+    if row.empirical is None:
+        return None
+    if report.mechanism.noise == "pac":
+        return 0.0
+    if row.rho_alpha >= 1:
+        return None
+    return max((0.0, *_shares(run, report, vantage, row)))
+
+
+def _shares(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -> Iterator[float]:
+    error = 1 - run.played.level(ALARM_CONFIDENCE)
+    configured = vantage is run.vantage
+    if configured and report.residuals is not None:
+        # Two-sided, and twice: of all steps together, and of the one that is furthest off.
+        yield detectable.by_energy(report.residuals.noise.degrees_of_freedom, error / 4)
+    sampled = run.releases.towards(vantage).sampled
+    if (
+        not at_server.is_exact(
+            run.config.training.local_steps,
+            run.config.federation.adversary_rounds,
+            run.config.audit.mode,
+            vantage,
+        )
+        or sampled
+        or run.played.common
+    ):
+        return
+    seen = vantage_report.seen_from(run.transcript, vantage, run.vantage)
+    trial_mu = forecast.trial_mu(seen["sensitivities"], seen["noise_stds"])
+    least = float(trial_mu.min())
+    yield detectable.by_wins(least, row.rho_alpha, run.trials, error / 2)
+    if configured and run.proven.not_normal is None:
+        yield _by_separation(run, row.epsilon, trial_mu, error)
+
+
+def _by_separation(run: AuditedRun, epsilon: float, trial_mu: Floats, error: float) -> float:
+    """Return the share for the Gaussian bound, which is lessened where sensitivities vary."""
+    share = mixed_share(trial_mu, float(trial_mu.max()))
+    if share > LARGEST_SHARE or not math.isfinite(epsilon):
+        return 0.0
+    with_d = int(run.worlds.sum())
+    limit = gaussian.mu_of_epsilon(epsilon, run.delta)
+    signal = float(trial_mu.min()) * (1 - share)
+    return detectable.by_separation(signal, limit, with_d, run.trials - with_d, error)

@@ -6,6 +6,7 @@ falls silent past the time limit or answers something else is an error.
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -16,11 +17,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, TypeVar
 
+import numpy as np
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from adversaries.errors import InputError
-from fedsim.audits.sandbox.errors import AppFailedError
 
 LONGEST_ANSWER = 64 * 2**20
 """Bytes: thousands of rounds of hundreds of clients."""
@@ -32,6 +33,10 @@ GRACE = 2.0
 """Seconds in which a process may end in order before it is killed."""
 
 NO_MEASUREMENT = "the {}'s process answered with something else than measurements; no verdict"
+
+
+class AppFailedError(RuntimeError):
+    """The code that is audited failed, or did not do what it is to do."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,6 @@ class Channel:
         """Return what the process says to a message.
 
         Raises:
-            InputError: it refuses.
             AppFailedError: the code fails; the process ended, is silent past the time limit, does
                 not stop, or says something else.
         """
@@ -193,3 +197,12 @@ def _relay(output: IO[bytes], show: Callable[[str], None]) -> None:
     with output:
         while text := output.readline(LONGEST_LINE):
             show(text.decode(errors="replace").rstrip("\r\n"))
+
+
+def set_seeds(seed: int) -> None:
+    """Set the global seeds that an app's noise may come from: Python's, NumPy's, PyTorch's."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002  (Flower draws its noise from it)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(seed)

@@ -15,8 +15,8 @@ from rich.text import Text
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Scope
+from fedsim.audits.judgement.judge import Verdict
 from fedsim.audits.judgement.report import AuditReport
-from fedsim.audits.judgement.verdict import Verdict
 from fedsim.cli.auditing.options import OfEvery
 from fedsim.cli.terminal import Terminal
 from fedsim.common import report_directory
@@ -26,7 +26,7 @@ from fedsim.report.document.wording import would_have_seen
 
 if TYPE_CHECKING:  # Flower takes a second
     from fedsim.audits.app.audit import AppAudit
-    from fedsim.audits.judgement.finding import Finding
+    from fedsim.audits.judgement.judge import Finding
 
 CONTRADICTION = (
     "theory supports the claim and the attack disproves it: the code does something that theory "
@@ -97,7 +97,7 @@ def leave(found: AuditReport, page: str, shown: Group, every: OfEvery) -> int:
 
 def _outcome(app: Path, every: OfEvery, console: Console) -> "AppAudit":
     """Run the audit, and show what the app prints meanwhile."""
-    from fedsim.audits.app.directory import TRIALS, audit_directory  # noqa: PLC0415
+    from fedsim.audits.app.audit import TRIALS, audit_directory  # noqa: PLC0415
 
     def show(text: str) -> None:  # so that nobody takes it for the audit's
         console.print(f"app: {text}", soft_wrap=True, highlight=False)

@@ -8,8 +8,8 @@ import typer
 
 from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import claim_given
+from fedsim.audits.judgement.judge import Verdict, exit_status
 from fedsim.audits.judgement.options import AuditOptions
-from fedsim.audits.judgement.verdict import Verdict, exit_status
 from fedsim.cli import gate
 from fedsim.cli.auditing import following, options
 from fedsim.cli.auditing.options import OfEvery

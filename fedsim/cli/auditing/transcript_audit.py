@@ -17,7 +17,7 @@ from fedsim.report.kinds import recorded as transcript_report
 
 def check(every: OfEvery) -> None:
     """Raise InputError for options that no transcript can be audited with."""
-    transcript_audit.check(*_values(every))
+    transcript_audit.check(every.options)
 
 
 def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None = None) -> int:
@@ -30,7 +30,7 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
         InputError: the options are out of range, or there is no transcript.
     """
     check(every)
-    values, directory = _values(every), every.directory(path)
+    directory = every.directory(path)
     report_directory.check(directory)  # before hours of following
     _check_unsigned(path, directory)
     console = Terminal(stderr=True)
@@ -41,9 +41,9 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
             for observed in follow(path, stop=stop):
                 auditor.observe(observed)
                 if console.is_terminal:  # a report so far costs as much as all rounds so far
-                    show(transcript_report.summary(auditor.report(*values)))
+                    show(transcript_report.summary(auditor.report(every.options)))
     with Reader(path) as reader:
-        report = transcript_audit.audit(reader, *values)
+        report = transcript_audit.audit(reader, every.options)
     with report_directory.refusing(directory):
         page = transcript_report.write(report, directory)
     if every.as_json:
@@ -63,10 +63,3 @@ def _check_unsigned(path: Path, directory: Path) -> None:
             f"'{found[0]}' is signed evidence of the report in '{directory}', and another in its "
             "place would refute it; name another directory with --out, or move the evidence"
         )
-
-
-def _values(every: OfEvery) -> tuple[float, float, float | None, str | None]:
-    """Return delta, confidence and the claim, as functions of `transcript_audit` take them."""
-    options, claim = every.options, every.options.claim
-    epsilon, unit = (None, None) if claim is None else (claim.epsilon, claim.unit)
-    return options.stated_at, options.level, epsilon, unit

@@ -48,7 +48,7 @@ def init(
     Example: fedsim deploy init hospitals --clients 3 --server-address federation.example.org
     """
     from fedsim.deployment import certificates, kit  # noqa: PLC0415
-    from fedsim.deployment.own_certificate import Own  # noqa: PLC0415
+    from fedsim.deployment.certificates import Own  # noqa: PLC0415
 
     own = None
     if certificate is not None and key is not None and ca is not None:
@@ -115,7 +115,7 @@ def renew(
 
     Example: fedsim deploy renew hospitals
     """
-    from fedsim.deployment.renewal import renew  # noqa: PLC0415
+    from fedsim.deployment.upkeep import renew  # noqa: PLC0415
 
     if (certificate is None) != (key is None):
         raise InputError("a certificate of your own needs both --certificate and --key")

@@ -139,9 +139,9 @@ def _carry_out(
 
 def _clients_nodes(server: Path, clients: int) -> dict[str, int]:
     """Return the node of each client's key by partition. Raises InputError for one without."""
-    from fedsim.deployment import registrations  # noqa: PLC0415
+    from fedsim.deployment import run  # noqa: PLC0415
 
-    registered, files = registrations.registered(server), registrations.key_files(server)
+    registered, files = run.registered(server), run.key_files(server)
     nodes = {}
     for client in range(clients):
         machine = f"client-{client}"
@@ -151,7 +151,7 @@ def _clients_nodes(server: Path, clients: int) -> dict[str, int]:
                 f"the key of {machine} is not registered; start the server and give "
                 "fedsim deploy register"
             )
-        if machine in files and node.key != registrations.key(files[machine]):
+        if machine in files and node.key != run.fingerprint_of(files[machine]):
             raise InputError(
                 f"keys/{machine}.pub is not the registered key; give fedsim deploy register"
             )

@@ -17,12 +17,12 @@ def rotate(
 
     Example: fedsim deploy rotate /etc/fedsim/client-0
     """
-    from fedsim.deployment import rotation  # noqa: PLC0415
+    from fedsim.deployment import upkeep  # noqa: PLC0415
 
-    machine, fingerprint = rotation.rotate(directory)
-    typer.echo(f"{directory / rotation.NEXT}: {fingerprint}")
+    machine, fingerprint = upkeep.rotate(directory)
+    typer.echo(f"{directory / upkeep.NEXT}: {fingerprint}")
     typer.echo(
-        f"Send {rotation.NEXT}.pub to the server, as keys/{machine}.pub of its folder, where it is "
+        f"Send {upkeep.NEXT}.pub to the server, as keys/{machine}.pub of its folder, where it is "
         "given: fedsim deploy register. This node then ends, and takes the key up when it starts."
     )
 
@@ -34,7 +34,7 @@ def upgrade(
 
     Example: fedsim deploy upgrade hospitals
     """
-    from fedsim.deployment.upgrade import upgrade  # noqa: PLC0415
+    from fedsim.deployment.upkeep import upgrade  # noqa: PLC0415
 
     out = upgrade(directory)
     typer.echo(

@@ -29,8 +29,6 @@ def reached(place: Path, host: str, port: int, name: str) -> Iterator[Line]:
     """Connect as a node does: TLS by the authority that nodes trust, the Fleet API and no other.
 
     Args:
-        host: where to connect.
-        port: the proxy's.
         name: what the certificate is for, which is not the host where a server looks at itself.
 
     Yields:

@@ -1,8 +1,9 @@
-"""What is wrong with a node: its key, its config and data, the way to the server."""
+"""What is wrong with a node: its key, config, data and budget, the way to the server."""
 
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.deployment import kit
-from fedsim.deployment.checks import budget, connection, supernode
-from fedsim.deployment.checks.findings import OK, WRONG, Line
+from fedsim.deployment.checks import connection, supernode
+from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
+from fedsim.federation.client import client_ledger
+from fedsim.federation.client.client_ledger import Answer
 from fedsim.federation.protocol import consent
+from fedsim.federation.protocol.consent import EPSILON_LIMIT, EXPERIMENT, STATE, Terms
 from fedsim.learning.data import own_records
 from fedsim.learning.data import schema as schemas
 
@@ -90,7 +94,7 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
         yield "consent", WRONG, f'is not asked for: add consent = "" to {path}'
         return
     yield "consent", OK, agreed.said or "to nothing but plain training"
-    yield from budget.budget(agreed, (place / "work" / agreed.state).resolve())
+    yield from budget(agreed, (place / "work" / agreed.state).resolve())
 
 
 def _data(place: Path, values: Mapping[str, Any]) -> Line:
@@ -141,3 +145,46 @@ def _auditor_config(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:
         yield "transcripts", WRONG, f"others may read {configured} ({mode:o}): chmod 700 {folder}"
     else:
         yield "transcripts", OK, str(folder)
+
+
+def budget(terms: Terms, state: Path) -> Iterator[Line]:
+    """Look at every run that was answered, and at what they come to.
+
+    Yields:
+        What was looked at, how it is, and what to do about it.
+    """
+    try:
+        answers = client_ledger.read(state)
+    except InputError as error:
+        yield "budget", WRONG, str(error)
+        return
+    seen: list[Answer] = []
+    for run, group in groupby(answers, key=lambda answer: answer.run):
+        mine = list(group)
+        seen += mine
+        charged = any(answer.charged for answer in mine)
+        after = client_ledger.epsilon(seen, terms.delta_limit)
+        rounds = len({answer.round for answer in mine})
+        trials = len({trial for answer in mine for trial in answer.trial_numbers})
+        cost = f"epsilon {after:.4g} after it" if charged else "nothing charged"
+        yield (
+            "answered",
+            OK if charged else NOTE,
+            f"{mine[0].name} (run {run}, records {mine[-1].records}): rounds {rounds}, trials "
+            f"{trials}; {cost}",
+        )
+    spent, limit = client_ledger.epsilon(seen, terms.delta_limit), terms.epsilon_limit
+    at = f"at delta {terms.delta_limit:g}"
+    if EXPERIMENT in terms.kinds:
+        yield "budget", NOTE, f"nothing is charged, for consent has '{EXPERIMENT}'"
+    elif spent < limit:
+        left = f"epsilon {spent:.4g} of {limit:g} is spent {at}, {limit - spent:.4g} is left"
+        yield "budget", OK, left
+    else:
+        yield (
+            "budget",
+            NOTE,
+            f"epsilon {spent:.4g} of {limit:g} is spent {at}: nothing more is answered; who agrees "
+            f"to more raises {EPSILON_LIMIT}, and who has other people's records by now sets "
+            f"another {STATE}",
+        )

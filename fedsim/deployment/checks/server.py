@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim.deployment import certificates, kit, registrations
+from fedsim.deployment import certificates, kit, run
 from fedsim.deployment.checks import connection
 from fedsim.deployment.checks.connection import TIMEOUT
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
@@ -104,8 +104,7 @@ def _expiry(what: str, end: datetime, remedy: str) -> Line:
 
 
 def _node_keys(place: Path, laid_out: Kit) -> Iterator[Line]:
-    """Look at whether the server lets in the nodes of the kit, and nobody else."""
-    keys = registrations.key_files(place)
+    keys = run.key_files(place)
     lacking = [name for name in laid_out.nodes if name not in keys]
     strange = [name for name in keys if name not in laid_out.nodes]
     for name in lacking:
@@ -171,18 +170,16 @@ def _speaks_tls(authority: Path, port: int, host: str) -> bool:
 
 
 def _registrations(place: Path, laid_out: Kit) -> Iterator[Line]:
-    from fedsim.deployment import run as deployment  # noqa: PLC0415  (it knows this package)
-
     try:
-        known = deployment.statuses(place)
-        nodes = registrations.registered(place)
+        known = run.statuses(place)
+        nodes = run.registered(place)
     except (FlowerError, InputError) as error:
         yield "registered", WRONG, f"{error}"
         return
-    files = registrations.key_files(place)
+    files = run.key_files(place)
     own = {nodes[machine].node for machine in laid_out.nodes if machine in nodes}
     for unknown in sorted(known.keys() - own):
-        if known[unknown] != deployment.UNREGISTERED:
+        if known[unknown] != run.UNREGISTERED:
             yield (
                 "registered",
                 WRONG,
@@ -191,8 +188,8 @@ def _registrations(place: Path, laid_out: Kit) -> Iterator[Line]:
             )
     for machine in laid_out.nodes:
         node = nodes.get(machine)
-        status = known.get(node.node, deployment.UNREGISTERED) if node else None
-        if node is None or status == deployment.UNREGISTERED:
+        status = known.get(node.node, run.UNREGISTERED) if node else None
+        if node is None or status == run.UNREGISTERED:
             yield (
                 "registered",
                 WRONG,
@@ -206,10 +203,10 @@ def _registrations(place: Path, laid_out: Kit) -> Iterator[Line]:
             yield "registered", NOTE, f"{machine} is not connected ({status}): start it there"
 
 
-def _unlike(path: Path, node: registrations.Registration, place: Path) -> str:
+def _unlike(path: Path, node: run.Registration, place: Path) -> str:
     """Say why a key file is not the key of a node, and the remedy; "" if it is."""
     try:
-        if registrations.key(path) == node.key:
+        if run.fingerprint_of(path) == node.key:
             return ""
     except InputError as error:
         return str(error)

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from adversaries.errors import InputError
-from fedsim.deployment import logs, registrations, supernode
+from fedsim.deployment import logs, run, supernode
 from fedsim.deployment.checks import connection
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
 from fedsim.federation.protocol.flower_private import (
@@ -27,11 +27,6 @@ CLOCKS_DIFFER = 2.0
 
 def admitted(place: Path, host: str, port: int) -> Iterator[Line]:
     """Look at whether the server takes this node's signature: its clock, and its key.
-
-    Args:
-        place: the node's folder, with its node.key and ca.crt.
-        host: the server's.
-        port: its proxy's.
 
     Yields:
         What was looked at, how it is, and what to do about it.
@@ -61,7 +56,7 @@ def admitted(place: Path, host: str, port: int) -> Iterator[Line]:
         yield (
             "registered",
             WRONG,
-            f"the server does not know the key {registrations.key(place / 'node.key.pub')}: send "
+            f"the server does not know the key {run.fingerprint_of(place / 'node.key.pub')}: send "
             "it node.key.pub, for its folder keys/, and have it give fedsim deploy register",
         )
 
@@ -83,9 +78,6 @@ def clock(ahead: float) -> Line:
 
 def running(place: Path, port: int) -> Iterator[Line]:
     """Look at whether the SuperNode runs, and who could take its work.
-
-    Args:
-        place: the node's folder.
 
     Yields:
         What was looked at, how it is, and what to do about it.

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from adversaries.errors import InputError
+from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.audits.results import report as results
 from fedsim.audits.results.report import encode
@@ -145,11 +147,13 @@ def _of_training(root: Path, _: Report) -> Made:
 
 
 def _of_transcript(path: Path, report: Report) -> Made:
-    claim = report["claim"] or {"epsilon": None, "unit": None}
+    claimed, delta, confidence = report["claim"], report["delta"], report["confidence"]
+    options = AuditOptions(delta=delta, confidence=confidence)
+    if claimed is not None:
+        claim = Claim(claimed["epsilon"], delta, unit=claimed["unit"])
+        options = AuditOptions(claim=claim, confidence=confidence)
     with Reader(path) as reader:
-        made = transcript_audit.audit(
-            reader, report["delta"], report["confidence"], claim["epsilon"], claim["unit"]
-        )
+        made = transcript_audit.audit(reader, options)
     return Made(report_json(made), pages.of_transcript(made))
 
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit
-from fedsim.audits.judgement.finding import Finding
-from fedsim.audits.judgement.verdict import Verdict
+from fedsim.audits.judgement.judge import Finding, Verdict
 from fedsim.report.document.blocks import Block, Document, Heading, Listing, Prose, tabulated
 from fedsim.report.document.html import render
 

@@ -11,9 +11,9 @@ import numpy as np
 from rich.console import RenderableType
 from scipy.special import expit
 
-from fedsim.audits.judgement.verdict import stated
+from fedsim.audits.judgement.judge import stated
 from fedsim.audits.live.live_rounds import Belief, Look
-from fedsim.audits.results.verdict_states import (
+from fedsim.audits.results.verdicts import (
     CONTRADICTS,
     NOT_MEASURED,
     StateWords,

@@ -11,10 +11,10 @@ import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
-from fedsim.audits.judgement.verdict import stated
+from fedsim.audits.judgement.judge import stated
 from fedsim.audits.recorded.transcript_release import worst
-from fedsim.audits.results import verdict_states as states
-from fedsim.audits.results.verdict_states import StateWords
+from fedsim.audits.results import verdicts
+from fedsim.audits.results.verdicts import StateWords
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.report.document import terminal
@@ -58,15 +58,15 @@ def state(report: Report) -> StateWords:
     """
     release = report["release"]
     if any(one["severity"] == "alarm" for one in report["findings"]):
-        return states.CONTRADICTS
+        return verdicts.CONTRADICTS
     if release is None:
-        return states.NOT_MEASURED if report["canary"] is None else states.CANNOT_TELL
+        return verdicts.NOT_MEASURED if report["canary"] is None else verdicts.CANNOT_TELL
     if release["noise"] == "none":
-        return states.NO_PROTECTION
+        return verdicts.NO_PROTECTION
     if not release["clipped"]:
-        return states.NO_GUARANTEE
+        return verdicts.NO_GUARANTEE
     told = release["noise"] in ("as claimed", "more")
-    return states.NOT_CONTRADICTED if told else states.CANNOT_TELL
+    return verdicts.NOT_CONTRADICTED if told else verdicts.CANNOT_TELL
 
 
 def verdict(report: Report) -> str:
@@ -94,7 +94,7 @@ def verdict(report: Report) -> str:
         said.append(
             f"Canaries measured mu {low} to {high} of one round, towards {canary['towards']}."
         )
-    if state(report) is states.NOT_CONTRADICTED:
+    if state(report) is verdicts.NOT_CONTRADICTED:
         said.append(would_have_seen(release["seen_below"]))
     if release is None and canary is None:
         said.append("Nothing could be measured from this vantage point.")

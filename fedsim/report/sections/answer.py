@@ -7,7 +7,7 @@ from scipy.special import expit
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
-from fedsim.audits.run import one_training
+from fedsim.audits.run.cautions import ONE_TRAINING
 from fedsim.report.document.wording import at_least, number, percent, span
 from fedsim.report.sections import one_run
 from fedsim.report.sections.facts import (
@@ -37,7 +37,7 @@ VAGUE = 0.5
 
 def verdict(report: Report) -> str:
     """Return the one sentence for everybody: how often the adversary was right, and the limit."""
-    if one_training.is_single(report):
+    if report.trials == 1:
         return _of_one_training(report)
     who = _who(report)
     limit = advantage_limit(report)
@@ -69,7 +69,7 @@ def _who(report: Report) -> str:
 
 def standing(report: Report) -> str:
     """Return the measured advantage, its interval and its limit as a sentence; "" of one trial."""
-    if one_training.is_single(report):
+    if report.trials == 1:
         return ""
     interval = report.empirical.advantage_interval
     between = f" ({confidence_of(report)}interval {span(interval, number)})" if interval else ""
@@ -83,7 +83,7 @@ def standing(report: Report) -> str:
 def _of_one_training(report: Report) -> str:
     """Return what takes the place of the one sentence for everybody."""
     said = [
-        one_training.CAUTION,
+        ONE_TRAINING,
         released(report),
         "This one adversary came to believe with "
         f"{percent(float(expit(report.empirical.epsilon.belief)))} that "

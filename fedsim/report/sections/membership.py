@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
 from fedsim.audits.results.measured import MembershipAttack
 from fedsim.audits.results.report import Report
-from fedsim.audits.run import yeom
+from fedsim.audits.run import empirical
 from fedsim.report.document.blocks import Block, Cell, Group, Line, Prose, Table
 from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections.facts import is_client
 from fedsim.report.sections.section import Section
 
 ATTACKS = {
-    yeom.POPULATION: ("Yeom", "Yeom: members are those with at most the mean loss"),
-    yeom.CHALLENGE: ("Yeom on the\nchallenge record", "Yeom on the challenge record alone"),
+    empirical.POPULATION: ("Yeom", "Yeom: members are those with at most the mean loss"),
+    empirical.CHALLENGE: ("Yeom on the\nchallenge record", "Yeom on the challenge record alone"),
 }
 """The short and the long names of the two that learn from no shadow models."""
 
@@ -45,7 +45,7 @@ def drawn(attacks: Mapping[str, MembershipAttack], client: bool) -> dict[str, Me
     return {
         names(name, client)[0]: found
         for name, found in attacks.items()
-        if name == yeom.CHALLENGE or name in SHORT
+        if name == empirical.CHALLENGE or name in SHORT
     }
 
 
@@ -55,7 +55,7 @@ def names(name: str, client: bool) -> tuple[str, str]:
     Args:
         client: whether the target is all data of a client.
     """
-    if name == yeom.CHALLENGE and client:
+    if name == empirical.CHALLENGE and client:
         return CLIENT_ATTACK
     if attack := LOSS_ATTACKS.get(name):
         return SHORT.get(name, attack.title), f"{attack.title}, on the challenge"

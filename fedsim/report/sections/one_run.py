@@ -4,8 +4,7 @@ import numpy as np
 
 from adversaries.statistics.one_run import CanaryEstimate
 from fedsim.audits.measurements.one_run_report import NAMES, leading
-from fedsim.audits.results.measured import LowerBound
-from fedsim.audits.results.one_run import OneRun
+from fedsim.audits.results.measured import LowerBound, OneRun
 from fedsim.audits.results.report import Report
 from fedsim.report.document.blocks import Block, Entries, Figure, Listing, Place, Prose
 from fedsim.report.document.wording import DASH, number, percent, plain, span

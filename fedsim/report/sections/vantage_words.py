@@ -4,14 +4,17 @@ import math
 from dataclasses import dataclass
 
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.verdict_states import (
+from fedsim.audits.results.verdicts import (
     NO_GUARANTEE,
     NO_LIMIT,
     NO_PROTECTION,
+    AllowedThere,
+    MeasuredThere,
+    OwnLimit,
     StateWords,
+    VantageVerdict,
     words_of,
 )
-from fedsim.audits.results.verdicts import AllowedThere, MeasuredThere, OwnLimit, VantageVerdict
 from fedsim.report.document.blocks import Mark
 from fedsim.report.document.wording import DASH, number, percent, plain, span, would_have_seen
 from fedsim.report.sections.facts import TITLES, clients_of, is_clipped, is_pac, score_caution

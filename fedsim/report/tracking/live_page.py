@@ -6,7 +6,7 @@ A file that is written anew, whole, and that the browser reads again by itself: 
 import time
 from datetime import datetime
 
-from fedsim.audits.results.verdict_states import standing, words_of
+from fedsim.audits.results.verdicts import standing, words_of
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers import at_server

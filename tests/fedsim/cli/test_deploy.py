@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedsim.config import Config, dump
-from fedsim.deployment import kit, registrations
+from fedsim.deployment import kit, run
 from fedsim.deployment import run as deployment
 from fedsim.deployment.certificates import node_key
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -166,11 +166,11 @@ def test_a_manifest_of_other_types_is_refused(fedsim: Fedsim, tmp_path: Path) ->
 def _registered(directory: Path) -> None:
     """Write down nodes for the keys that the kit has."""
     server = directory / "server"
-    nodes = enumerate(registrations.key_files(server).items(), start=70)
-    registrations.write_registered(
+    nodes = enumerate(run.key_files(server).items(), start=70)
+    run.write_registered(
         server,
         {
-            machine: registrations.Registration(str(i), registrations.key(path))
+            machine: run.Registration(str(i), run.fingerprint_of(path))
             for i, (machine, path) in nodes
         },
     )

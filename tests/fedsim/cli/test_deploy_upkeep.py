@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fedsim.deployment import kit, registrations
+from fedsim.deployment import kit, run
 from fedsim.deployment import run as deployment
-from fedsim.deployment.registrations import Registration
+from fedsim.deployment.run import Registration
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes import flower_command
 from fedsim.federation.runtimes.flower_command import FlowerError
@@ -40,7 +40,7 @@ def _deployed(tmp_path: Path, **options: Any) -> Path:
     kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2, **options)
     server = tmp_path / "kit" / "server"
     known = {f"client-{k}": Registration(str(7 + k), "SHA256:") for k in range(2)}
-    registrations.write_registered(server, known)
+    run.write_registered(server, known)
     return server
 
 

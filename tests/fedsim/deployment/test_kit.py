@@ -18,7 +18,7 @@ import yaml
 
 from adversaries.errors import InputError
 from fedsim import DISTRIBUTION
-from fedsim.deployment import kit, registrations, wheel
+from fedsim.deployment import kit, run, wheel
 
 WITHOUT = """
 import sys
@@ -225,7 +225,7 @@ def test_a_port_that_is_none_is_refused(written: Path) -> None:
 def test_registrations_that_cannot_be_read_are_refused(written: Path, content: str) -> None:
     (written / "server" / "nodes.json").write_text(content)
     with pytest.raises(InputError, match="delete it and register anew"):
-        registrations.registered(written / "server")
+        run.registered(written / "server")
 
 
 @pytest.mark.parametrize(

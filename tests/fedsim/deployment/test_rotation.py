@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.deployment import kit, rotation
+from fedsim.deployment import kit, upkeep
 from fedsim.deployment.certificates import fingerprint
 
 
@@ -20,7 +20,7 @@ def test_the_next_key_is_taken_up_when_the_server_knows_it_and_not_before(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = (place / "node.key").read_bytes()
-    machine, told = rotation.rotate(place)
+    machine, told = upkeep.rotate(place)
     new = (place / "next.key").read_bytes()
     public = (place / "next.key.pub").read_bytes()
     assert (machine, told) == ("client-0", fingerprint(public))
@@ -30,20 +30,20 @@ def test_the_next_key_is_taken_up_when_the_server_knows_it_and_not_before(
         raise httpx.ConnectError("no route")
 
     for answer in (away, lambda *_: None, lambda *_: False):
-        monkeypatch.setattr(rotation, "server_knows", answer)
-        assert not rotation.take_up(place, "127.0.0.1:8443")
+        monkeypatch.setattr(upkeep, "server_knows", answer)
+        assert not upkeep.take_up(place, "127.0.0.1:8443")
         assert (place / "node.key").read_bytes() == old
-    monkeypatch.setattr(rotation, "server_knows", lambda *_: True)
-    assert rotation.take_up(place, "127.0.0.1:8443")
+    monkeypatch.setattr(upkeep, "server_knows", lambda *_: True)
+    assert upkeep.take_up(place, "127.0.0.1:8443")
     assert (place / "node.key").read_bytes() == new != old
     assert (place / "node.key.pub").read_bytes() == public
     assert not list(place.glob("next*"))
-    assert not rotation.take_up(place, "127.0.0.1:8443")  # nothing waits
+    assert not upkeep.take_up(place, "127.0.0.1:8443")  # nothing waits
 
 
 def test_a_key_that_waits_is_not_replaced(place: Path) -> None:
-    rotation.rotate(place)
+    upkeep.rotate(place)
     with pytest.raises(InputError, match=r"send next\.key\.pub to the server, or delete both"):
-        rotation.rotate(place)
+        upkeep.rotate(place)
     with pytest.raises(InputError, match="give that of a client or auditor"):
-        rotation.rotate(place.parents[1] / "server")
+        upkeep.rotate(place.parents[1] / "server")

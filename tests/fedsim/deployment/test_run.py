@@ -19,7 +19,7 @@ from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
 
 from adversaries.errors import InputError
 from fedsim.config import Config, dump
-from fedsim.deployment import certificates, kit, registrations
+from fedsim.deployment import certificates, kit, run
 from fedsim.deployment import run as deployment
 from fedsim.deployment.checks import supernode as supernode_checks
 from fedsim.federation.protocol import flower_private
@@ -289,7 +289,7 @@ def test_a_node_that_the_server_refuses_says_why_and_is_no_open_door(server_up: 
     (place / "node.key").write_bytes(own[0])
     (place / "node.key.pub").write_bytes(own[1])
     _script(place, "start.sh")  # which waits until it is connected
-    node = registrations.registered(server_up / "server")["client-0"].node
+    node = run.registered(server_up / "server")["client-0"].node
     assert deployment.statuses(server_up / "server")[node] == "online"
     assert not _wrong(place)
     port = kit.port(place, "NODE_PORT")

@@ -7,7 +7,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.deployment import kit, wheel
-from fedsim.deployment.upgrade import upgrade
+from fedsim.deployment.upkeep import upgrade
 
 
 def test_an_upgrade_is_what_is_copied_over_each_folder(tmp_path: Path) -> None:

@@ -369,7 +369,7 @@ def test_less_noise_than_claimed_is_an_alarm(small: Make) -> None:
             "canary_scores": coins + noise * rng.standard_normal((1, 1000)),
             "canaries_included": coins,
         }
-        found = one_run_report.report(config, arrays, claimed, 1e-5, 0.95)
+        found = one_run_report.report(config.game, arrays, claimed, 1e-5, 0.95)
         assert found is not None
         assert found.spread is None  # one trial has none
         alarms[noise] = check.alarms(one_run_report.checks(found))

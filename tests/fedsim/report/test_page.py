@@ -11,8 +11,7 @@ import pytest
 from rich.console import Console
 
 from fedsim.audits.results.report import decode, encode
-from fedsim.audits.results.verdict_states import State
-from fedsim.audits.results.verdicts import Answer, Basis, OwnLimit
+from fedsim.audits.results.verdicts import Answer, Basis, OwnLimit, State
 from fedsim.config import Config, flatten, from_run_config, to_run_config
 from fedsim.report.document.blocks import Table
 from fedsim.report.document.wording import number, percent

@@ -16,8 +16,8 @@ from fedsim.audits.app.audit import AppAudit, audit
 from fedsim.audits.app.configuration import Training
 from fedsim.audits.app.execution import opened
 from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.verdict import Verdict
-from fedsim.audits.sandbox.errors import AppFailedError
+from fedsim.audits.judgement.judge import Verdict
+from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.cli.auditing.app_audit import results
 from fedsim.config import Scalar
 from fedsim.privacy.mechanism import Neighbouring

@@ -3,20 +3,37 @@
 import socket
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.audits.app import worker
-from fedsim.audits.app.process import opened
-from fedsim.audits.sandbox.errors import AppFailedError
+from fedsim.audits.app import execution
+from fedsim.audits.app.process import AppProcess, Order
+from fedsim.audits.sandbox import channel
+from fedsim.audits.sandbox.channel import AppFailedError, started
+from fedsim.config import Scalar
 
 APP = Path(__file__).parents[3] / "apps" / "dp_app"
 
 
 def ignored(line: str) -> None:
     """Show nothing of what the app prints."""
+
+
+@contextmanager
+def opened(
+    directory: Path,
+    clients: int,
+    overrides: dict[str, Scalar],
+    time_limit: float,
+    show: Callable[[str], None],
+) -> Iterator[AppProcess]:
+    order = Order(str(directory), clients, overrides)
+    with started("fedsim.audits.app.execution", "app", time_limit, show) as channel:
+        yield AppProcess(order, channel)
 
 
 def write_app(directory: Path, *statements: str) -> Path:
@@ -102,4 +119,4 @@ def test_a_process_that_nobody_asks_anything_ends_quietly(monkeypatch: pytest.Mo
     ours, theirs = socket.socketpair()
     ours.close()
     monkeypatch.setattr(sys, "argv", ["worker", str(theirs.detach())])
-    worker.main()
+    channel.serve(execution.answers)

@@ -22,7 +22,7 @@ from fedsim.audits.app.configuration import Configuration, Observation, Statemen
 from fedsim.audits.app.introspection import configuration_findings, configuration_of
 from fedsim.audits.app.rules import RULES, findings
 from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.finding import Finding
+from fedsim.audits.judgement.judge import Finding
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.privacy.mechanism import Neighbouring

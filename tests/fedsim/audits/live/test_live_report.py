@@ -17,7 +17,7 @@ from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.design import Design
 from fedsim import client_app, server_app
 from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.live import live_claim, live_report
+from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.config import Config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -216,7 +216,7 @@ def test_a_run_that_stopped_early_is_complete_as_far_as_it_went(
     changes = {"trials": trials, "privacy": privacy, "audit": mode}
     audit.config = audit.config.model_copy(update=changes)
     claim = Claim(100, 1e-3, Scope.RUN, "a test")
-    found = live_claim.judge(audit, claim, [], [], told, ended=True)
+    found = live_report.judge(audit, claim, [], [], told, ended=True)
     assert found["verdict"] == ("not judged" if lacking else "supported"), found["reasons"]
     assert "".join(found["reasons"]).startswith(lacking)
 

@@ -10,8 +10,7 @@ from opacus import PrivacyEngine
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from fedsim.audits.loop.carried import UNREAD, carried
-from fedsim.audits.loop.contract import Function
+from fedsim.audits.loop.contract import UNREAD, Function, carried
 from fedsim.audits.loop.guarantee import Observation, epsilon
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.watching import Watch

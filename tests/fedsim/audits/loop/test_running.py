@@ -19,7 +19,7 @@ from fedsim.audits.loop.measurement import Seen, Statement
 from fedsim.audits.loop.running import Loop, Trials
 from fedsim.audits.loop.watching import Watch, wrap
 from fedsim.audits.loop.worlds import Data, pairs
-from fedsim.audits.sandbox.errors import AppFailedError
+from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.learning.data import load
 from fedsim.privacy.mechanism import Neighbouring
 

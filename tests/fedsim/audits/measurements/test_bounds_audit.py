@@ -9,6 +9,7 @@ from adversaries.statistics.gaussian_bounds import mixed_share
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.rate_bounds import NoiseFamily
 from fedsim.audits.measurements import bounds_audit, check
+from fedsim.audits.measurements.bounds_audit import BoundsAudit
 from fedsim.audits.results.measured import Agreement
 from fedsim.audits.results.theory import Fits, Prediction
 from fedsim.config import Config, Scalar
@@ -62,32 +63,31 @@ def judged(
 ) -> tuple[dict[str, str], bounds_audit.Proven]:
     """Return the alarms, and the entries of the report."""
     prediction = predicted(mechanism.mu)
-    comparisons = bounds_audit.comparisons_of(config, prediction, transcript)
-    checks = bounds_audit.checks(config, mechanism, transcript, comparisons, 1.3, 0.01)
-    found = bounds_audit.bounds_of(config, mechanism, transcript, 0.01, 0.95)
-    chances = bounds_audit.chances_of(config, mechanism, transcript, found)
-    return check.alarms(checks), bounds_audit.report(found, chances, comparisons, None)
+    audit = BoundsAudit(config, mechanism, transcript, 0.01)
+    comparisons = audit.comparisons(prediction)
+    checks, found = audit.checks(comparisons, 1.3), audit.bounds(0.95)
+    report = bounds_audit.report(found, audit.chances(found), comparisons, None)
+    return check.alarms(checks), report
 
 
 def test_a_bound_above_epsilon_says_how_often_chance_alone_puts_it_there(config: Config) -> None:
     """Honest noise: the first seed whose Gaussian bound is above, as one in twenty may be."""
     for seed in range(200):
         mechanism, transcript = play(config, 1.0, 100, seed)
-        found = bounds_audit.bounds_of(config, mechanism, transcript, 0.01, 0.95)
-        chances = bounds_audit.chances_of(config, mechanism, transcript, found)
+        audit = BoundsAudit(config, mechanism, transcript, 0.01)
+        chances = audit.chances(audit.bounds(0.95))
         if "gaussian" in chances:
             break
     p_value = chances["gaussian"]
     assert 0.001 < p_value < 0.05
     limit = PLD.epsilon(mechanism, 0.01)
     for significance, above in ((0.97 * p_value, False), (1.03 * p_value, True)):
-        bounds = bounds_audit.bounds_of(config, mechanism, transcript, 0.01, 1 - significance)
+        bounds = audit.bounds(1 - significance)
         assert (bounds["gaussian"].epsilon > limit) is above
     assert "jeffreys" not in chances
     # What is as sure as an alarm must be is no matter of chance.
-    convicting = play(config, 0.5, 400)
-    found = bounds_audit.bounds_of(config, *convicting, 0.01, 0.95)
-    assert "gaussian" not in bounds_audit.chances_of(config, *convicting, found)
+    convicting = BoundsAudit(config, *play(config, 0.5, 400), 0.01)
+    assert "gaussian" not in convicting.chances(convicting.bounds(0.95))
 
 
 def test_where_the_claim_is_true_trust_and_distrust_agree(config: Config) -> None:
@@ -103,7 +103,7 @@ def test_honest_noise_is_not_accused(config: Config) -> None:
     for seed in range(60):
         mechanism, transcript = play(config, 1.0, 100, seed)
         prediction = predicted(mechanism.mu)
-        comparisons = bounds_audit.comparisons_of(config, prediction, transcript)
+        comparisons = BoundsAudit(config, mechanism, transcript, 0.01).comparisons(prediction)
         accused += not all(comparison.agree for comparison in comparisons)
     assert accused == 0
 
@@ -187,7 +187,7 @@ def test_the_looks_share_what_may_go_wrong(config: Config, small: Make) -> None:
     stopped = small({"training.rounds": ROUNDS, **STOPPING})
     errors = []
     for planned in (config, stopped):
-        comparisons = bounds_audit.comparisons_of(planned, prediction, transcript)
+        comparisons = BoundsAudit(planned, mechanism, transcript, 0.01).comparisons(prediction)
         assert len(comparisons) == 2
         errors.append(sum(1 - comparison.confidence for comparison in comparisons))
     assert errors[0] == pytest.approx(1 - ALARM_CONFIDENCE)
@@ -213,7 +213,7 @@ def test_a_look_of_several_pays_in_the_trade_off_curve_too(
     sampled = {"training.sampling-rate": 0.3} | NOISE
     game = play(small(sampled), noise=1.0)
     fixed, stopped = (
-        bounds_audit.bounds_of(small(sampled | changes), *game, 0.01, 0.95)["trade_off"]
+        BoundsAudit(small(sampled | changes), *game, 0.01).bounds(0.95)["trade_off"]
         for changes in ({}, STOPPING)
     )
     assert stopped.confidence == fixed.confidence == 0.95
@@ -252,7 +252,7 @@ def test_the_headline_does_not_depend_on_which_bound_is_largest() -> None:
 
 def test_the_profile_lies_about_that_of_the_claimed_mechanism(config: Config) -> None:
     game = play(config, noise=1.0)
-    profile = bounds_audit.profile_of(config, *game, 0.999)
+    profile = BoundsAudit(config, *game, 0.01).profile(0.999)
     assert profile is not None
     for direction in profile.directions.values():
         assert np.all(np.array(direction.low) <= profile.theory)

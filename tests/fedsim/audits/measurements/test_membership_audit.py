@@ -13,8 +13,8 @@ from flwr.app import Message
 from adversaries.attacks.membership_attacks import ATTACKS
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
+from fedsim.audits.measurements import membership_audit
 from fedsim.audits.measurements.membership_audit import (
-    attacks,
     decisions,
     observations,
     of_shadows,
@@ -24,6 +24,7 @@ from fedsim.audits.results import report as results
 from fedsim.audits.results.measured import MembershipAttack
 from fedsim.config import Config, to_run_config
 from fedsim.federation.protocol import messages
+from fedsim.federation.runs import precision
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight, prepare
@@ -48,6 +49,12 @@ def transcript_of(trials: int, gap: float, seed: int = 0) -> Arrays:
     }
 
 
+def played(config: Config, transcript: Arrays, confidence: float) -> dict[str, MembershipAttack]:
+    design = precision.design(config.trials, config.audit.confidence, len(transcript["worlds"]))
+    chosen = config.challenge.kind, config.audit.attacks
+    return membership_audit.attacks(*chosen, transcript, confidence, design)
+
+
 def test_shadows_and_games_have_each_half_of_either_world() -> None:
     worlds = np.random.default_rng(0).permutation(np.arange(40) % 2 == 0)
     shadows = of_shadows(worlds)
@@ -55,7 +62,7 @@ def test_shadows_and_games_have_each_half_of_either_world() -> None:
 
 
 def test_every_attack_that_needs_no_other_records_finds_a_plain_difference(small: Make) -> None:
-    found = attacks(small(), transcript_of(400, 2.0), 0.95)
+    found = played(small(), transcript_of(400, 2.0), 0.95)
     left_out = {"yeom-mean", "lira-fixed", "lira-offline-fixed"}
     assert set(found) == set(ATTACKS) - left_out
     for name, entry in found.items():
@@ -72,7 +79,7 @@ STOPPING = {"trials.until-halfwidth": 0.05, "trials.count": 400, "trials.batch":
 
 def test_a_look_of_several_pays_for_the_others(small: Make) -> None:
     arrays = transcript_of(400, 1.0)
-    fixed, stopped = (attacks(small(changes), arrays, 0.95) for changes in ({}, STOPPING))
+    fixed, stopped = (played(small(changes), arrays, 0.95) for changes in ({}, STOPPING))
     for name, entry in stopped.items():
         for interval in ("advantage_interval", "area_interval"):
             (low, high), (least, most) = getattr(fixed[name], interval), getattr(entry, interval)
@@ -84,13 +91,13 @@ def test_of_common_random_numbers_the_area_has_no_interval(small: Make) -> None:
     arrays = transcript_of(400, 1.0)
     sides = np.flatnonzero(arrays["worlds"]), np.flatnonzero(~arrays["worlds"])
     pairs = {name: array[np.stack(sides, axis=1).ravel()] for name, array in arrays.items()}
-    for name, entry in attacks(small({"trials.pairing": "common"}), pairs, 0.95).items():
+    for name, entry in played(small({"trials.pairing": "common"}), pairs, 0.95).items():
         assert entry.area > 0.5, name
         assert entry.area_interval is None, name
 
 
 def test_nothing_is_found_where_there_is_nothing(small: Make) -> None:
-    found = attacks(small(), transcript_of(400, 0.0, seed=1), 0.999)
+    found = played(small(), transcript_of(400, 0.0, seed=1), 0.999)
     for entry in found.values():
         assert entry.advantage_interval[0] <= 0 <= entry.advantage_interval[1]
         assert entry.area_interval[0] <= 0.5 <= entry.area_interval[1]
@@ -114,18 +121,18 @@ def test_a_likelihood_ratio_wins_more_at_even_odds_than_where_few_shadows_say(na
 
 def test_attacks_that_were_not_asked_for_are_not_played(small: Make) -> None:
     config = small({"audit.attacks": "lira, rmia"})
-    assert set(attacks(config, transcript_of(40, 1.0), 0.95)) == {"lira", "rmia"}
-    assert attacks(small({"audit.attacks": "none"}), transcript_of(40, 1.0), 0.95) == {}
+    assert set(played(config, transcript_of(40, 1.0), 0.95)) == {"lira", "rmia"}
+    assert played(small({"audit.attacks": "none"}), transcript_of(40, 1.0), 0.95) == {}
 
 
 def test_a_transcript_without_losses_or_of_few_trials_still_reports(small: Make) -> None:
     whole = transcript_of(40, 1.0)
-    assert attacks(small(), {"worlds": whole["worlds"]}, 0.95) == {}
-    assert attacks(small(), whole | {"worlds": np.ones(40, bool)}, 0.95) == {}
-    assert attacks(small(), transcript_of(8, 1.0), 0.95) == {}
+    assert played(small(), {"worlds": whole["worlds"]}, 0.95) == {}
+    assert played(small(), whole | {"worlds": np.ones(40, bool)}, 0.95) == {}
+    assert played(small(), transcript_of(8, 1.0), 0.95) == {}
     del whole["loss_trajectory"]
-    assert "trajectory" not in attacks(small(), whole, 0.95)
-    assert "lira" in attacks(small(), whole, 0.95)
+    assert "trajectory" not in played(small(), whole, 0.95)
+    assert "lira" in played(small(), whole, 0.95)
 
 
 class Watching(InProcessGrid):

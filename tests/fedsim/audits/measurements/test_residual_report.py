@@ -72,11 +72,11 @@ def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(
     assert report.residuals.sampling is None
     assert report.residuals.noise.degrees_of_freedom == 12 * 649
     ends = report.residuals.noise.interval
-    stopped = residual_report.report(config, seen, 0.95, Design(share=0.25))
+    stopped = residual_report.report(config.scheme, seen, 0.95, Design(share=0.25))
     assert stopped is not None
     assert stopped.confidence == 0.95
     assert stopped.noise.interval[0] < ends[0] < ends[1] < stopped.noise.interval[1]
-    sure = residual_report.report(config, seen, 1 - 0.25 * 0.05)
+    sure = residual_report.report(config.scheme, seen, 1 - 0.25 * 0.05)
     assert sure is not None
     assert sure.noise.interval == stopped.noise.interval
 
@@ -119,7 +119,7 @@ def test_a_transcript_without_shapes_loses_the_test_of_shapes_alone(
     report, seen = _run(small({"trials.count": 4}), tmp_path / "run")
     del seen["residual_shapes"]
     assert report.residuals.shape is not None
-    found = residual_report.report(small({"trials.count": 4}), seen, 0.95)
+    found = residual_report.report(small({"trials.count": 4}).scheme, seen, 0.95)
     assert found == replace(report.residuals, shape=None)
 
 
@@ -130,11 +130,11 @@ def test_of_two_trials_with_the_same_noise_one_is_tested(small: Make) -> None:
     arrays["batch_sizes"] = rng.binomial(23, 0.3, shape).astype(float)
     twice = {name: np.repeat(array, 2, axis=0) for name, array in arrays.items()}
     sampled = {"training.sampling-rate": 0.3}
-    once = residual_report.report(small(sampled), arrays, 0.95)
+    once = residual_report.report(small(sampled).scheme, arrays, 0.95)
     common = small(sampled | {"trials.pairing": "common"})
     assert once is not None
     assert once.sampling.batches == 60
-    assert residual_report.report(common, twice, 0.95) == once
+    assert residual_report.report(common.scheme, twice, 0.95, Design(common=True)) == once
 
 
 @pytest.mark.parametrize("test", ["noise", "repeats", "scale", "shape", "sampling"])

@@ -22,8 +22,8 @@ Make = Callable[..., Config]
 
 
 def test_only_integers_are_rounded(small: Make) -> None:
-    assert trust_report.rounding(small(), 2.0, 650, 3) is None
-    found = trust_report.rounding(small({"federation.trust": "distributed"}), 2.0, 650, 3)
+    assert trust_report.rounding(small().scheme, 2.0, 650, 3) is None
+    found = trust_report.rounding(small({"federation.trust": "distributed"}).scheme, 2.0, 650, 3)
     assert found is not None
     assert found.sensitivity == pytest.approx(1 + found.step * np.sqrt(650))
     assert found.relative_growth == pytest.approx(found.sensitivity - 1)
@@ -91,11 +91,11 @@ def _row(batch: int, attempt: int, round: int, came: int, z: float = 2.0) -> Row
 def test_rounds_with_missing_clients_are_counted_over_batches_and_attempts(small: Make) -> None:
     config = small({"federation.clients": 5, "federation.tolerated-dropouts": 1})
     rows = [_row(0, 1, 1, 4), _row(0, 2, 1, 4), _row(0, 2, 2, 5), _row(4, 1, 1, 4)]
-    found = trust_report.dropouts(config, 2.0, rows)
+    found = trust_report.dropouts(config.scheme, 2.0, rows)
     assert found is not None
     assert found.rounds_with_missing_clients == 3
     repeated = [replace(row, noise_source="seed") for row in rows]
-    found = trust_report.dropouts(config, 2.0, repeated)
+    found = trust_report.dropouts(config.scheme, 2.0, repeated)
     assert found is not None
     assert found.rounds_with_missing_clients == 2
 
@@ -104,7 +104,7 @@ def test_rounds_with_missing_clients_are_counted_over_batches_and_attempts(small
 def test_only_clients_that_add_noise_take_any_of_it_along(trust: str, small: Make) -> None:
     keys = {"federation.clients": 5, "federation.tolerated-dropouts": 1, "federation.trust": trust}
     config = small(keys)
-    missing = trust_report.dropouts(config, 2.0, [_row(0, 1, 1, 4)])
+    missing = trust_report.dropouts(config.scheme, 2.0, [_row(0, 1, 1, 4)])
     (said,) = trust_report.cautions(config.federation, None, missing)
     assert "the worst had 4 of 5" in said
     assert ("effective noise multiplier" in said) == (trust == "local")

@@ -16,9 +16,11 @@ from adversaries.errors import InputError
 from adversaries.statistics import canaries, gaussian
 from adversaries.statistics.canaries import vector
 from adversaries.statistics.lower_bounds import NOT_GAUSSIAN
+from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import Auditor, audit
 from fedsim.audits.recorded.recorded_noise import CONFIGURED, NUMBERS
-from fedsim.audits.recorded.weighting import EVIDENCE
+from fedsim.audits.recorded.server_rounds import EVIDENCE
 from fedsim.federation.transcripts.records import Canary, Facts, ObservedRound, Reply, Transcript
 from fedsim.report.kinds import recorded as transcript_report
 
@@ -94,8 +96,16 @@ def texts(report: dict[str, Any], *severities: str) -> str:
     return " | ".join(one["why"] for one in report["findings"] if one["severity"] in chosen)
 
 
-def report_of(transcript: Transcript, **options: Any) -> dict[str, Any]:
-    return audit(transcript, **{"delta": DELTA, "confidence": CONFIDENCE} | options)
+def report_of(
+    transcript: Transcript,
+    claimed_epsilon: float | None = None,
+    delta: float = DELTA,
+    confidence: float = CONFIDENCE,
+) -> dict[str, Any]:
+    options = AuditOptions(delta=delta, confidence=confidence)
+    if claimed_epsilon is not None:
+        options = AuditOptions(claim=Claim(claimed_epsilon, delta), confidence=confidence)
+    return audit(transcript, options)
 
 
 @pytest.mark.slow
@@ -553,16 +563,16 @@ def test_the_gaussian_bound_is_stated_of_configured_noise_that_is_gaussian_alone
 
 
 def test_rounds_may_be_taken_in_one_by_one() -> None:
-    transcript = federation()
+    transcript, options = federation(), AuditOptions(delta=DELTA, confidence=CONFIDENCE)
     auditor = Auditor(transcript.facts)
     for observed in transcript.rounds[:4]:
         auditor.observe(observed)
-    so_far = auditor.report(DELTA, CONFIDENCE)
+    so_far = auditor.report(options)
     shorter = report_of(replace(transcript, rounds=transcript.rounds[:4]))
     assert so_far["release"] == shorter["release"]
     for observed in transcript.rounds[4:]:
         auditor.observe(observed)
-    assert auditor.report(DELTA, CONFIDENCE)["release"] == report_of(transcript)["release"]
+    assert auditor.report(options)["release"] == report_of(transcript)["release"]
 
 
 def local(seed: int, noise: float, epsilon: float, rounds: int = 5) -> Transcript:

@@ -15,6 +15,8 @@ from flwr.serverapp.strategy import FedAvg
 
 from adversaries.statistics import gaussian
 from adversaries.statistics.canaries import direction
+from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded import client_noise
 from fedsim.audits.recorded.audit import audit
 from fedsim.audits.recorded.client_noise import Epsilon
@@ -83,7 +85,7 @@ def recorded(
 
 
 def judged(transcript: Transcript, claim: float, unit: str | None = None) -> Report:
-    return audit(transcript, DELTA, 0.95, claim, unit)
+    return audit(transcript, AuditOptions(claim=Claim(claim, DELTA, unit=unit)))
 
 
 def alarms(report: Report) -> list[str]:

@@ -16,6 +16,8 @@ from opacus import PrivacyEngine
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.transcripts.reader import read
 from fedsim.recording import opacus
@@ -65,7 +67,7 @@ def verdict(
     claimed = engine.get_epsilon(DELTA) * 1.05
     del optimizer, module, loader
     gc.collect()
-    report = audit(read(path), DELTA, claimed_epsilon=claimed)
+    report = audit(read(path), AuditOptions(claim=Claim(claimed, DELTA)))
     texts = [each["why"] for each in report["findings"] if each["severity"] != "note"]
     return report["claim"]["verdict"], " ".join([*report["claim"]["reasons"], *texts])
 

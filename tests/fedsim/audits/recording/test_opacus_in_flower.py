@@ -16,6 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
+from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.runtimes import ports
 from fedsim.federation.runtimes.flower_command import environment, executable
@@ -78,9 +80,9 @@ def _audited(folder: Path) -> Iterator[dict[str, Any]]:
         transcript = read(folder / f"client-{client}.fedt")
         steps = Counter(str(step.mechanism["engine"]) for step in transcript.rounds)
         assert [*steps.values()] == [STEPS] * ROUNDS
-        told = audit(transcript, DELTA)["release"]["accountants"]
+        told = audit(transcript, AuditOptions(delta=DELTA))["release"]["accountants"]
         # Opacus's own bound is looser than the loss distribution, by a hundredth.
-        yield audit(transcript, DELTA, claimed_epsilon=1.01 * told["last_word"])
+        yield audit(transcript, AuditOptions(claim=Claim(1.01 * told["last_word"], DELTA)))
 
 
 @contextmanager

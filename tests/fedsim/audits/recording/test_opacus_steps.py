@@ -19,6 +19,8 @@ from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
+from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.transcripts.reader import read
 from fedsim.federation.transcripts.records import ObservedRound
@@ -94,7 +96,8 @@ class Training:
 
 def _audited(path: Path, claimed: float | None = None) -> dict[str, Any]:
     gc.collect()  # an optimiser that nobody holds any more has ended its transcript
-    return audit(read(path), DELTA, claimed_epsilon=claimed)
+    claim = None if claimed is None else Claim(claimed, DELTA)
+    return audit(read(path), AuditOptions(claim=claim, delta=None if claim else DELTA))
 
 
 def _texts(report: dict[str, Any], *severities: str) -> str:

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from adversaries.errors import InputError
+from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.transcripts.reader import read
 from fedsim.recording import pfl as record_pfl
@@ -77,7 +79,7 @@ def _train(
         )
     del mechanism
     gc.collect()
-    return audit(read(path), DELTA, claimed_epsilon=2.0)
+    return audit(read(path), AuditOptions(claim=Claim(2.0, DELTA)))
 
 
 def _alarms(report: dict[str, Any]) -> str:
@@ -176,7 +178,7 @@ def test_users_that_are_not_clipped_and_sums_of_something_else_are_an_alarm(
         monkeypatch.undo()
         del mechanism, central
         gc.collect()
-        return _alarms(audit(read(path), DELTA, claimed_epsilon=2.0))
+        return _alarms(audit(read(path), AuditOptions(claim=Claim(2.0, DELTA))))
 
     assert "clipped gradient" not in alarms("right", 1.0, 0.0)
     assert "clipped gradient" in alarms("longer", 1.5, 0.0)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from adversaries.statistics import gaussian
+from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.transcripts.reader import read
 
@@ -22,7 +24,10 @@ def _trained(path: Path, sampler: str) -> dict[float, dict[str, Any]]:
     command = [sys.executable, "-W", "ignore", TRAINING, path, sampler]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
-    return {claim: audit(read(path), DELTA, claimed_epsilon=claim) for claim in (EPSILON, 4.5)}
+    return {
+        claim: audit(read(path), AuditOptions(claim=Claim(claim, DELTA)))
+        for claim in (EPSILON, 4.5)
+    }
 
 
 @pytest.mark.slow

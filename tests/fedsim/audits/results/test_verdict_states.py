@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from fedsim.audits.results.verdict_states import (
+from fedsim.audits.results.verdicts import (
     ABOVE,
     CONTRADICTS,
     TABLE,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.deployment import certificates, kit, registrations
+from fedsim.deployment import certificates, kit, run
 from fedsim.deployment import run as deployment
 from fedsim.deployment.checks import connection, machines
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG
@@ -79,14 +79,9 @@ def test_a_port_that_is_none_hides_nothing_before_it(
 def registered(written: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The server of a kit whose SuperLink, as far as is seen, answers and knows its nodes."""
     server = written / "server"
-    keys = {
-        machine: registrations.key(path)
-        for machine, path in registrations.key_files(server).items()
-    }
-    nodes = {
-        machine: registrations.Registration(f"{machine}'s", key) for machine, key in keys.items()
-    }
-    registrations.write_registered(server, nodes)
+    keys = {machine: run.fingerprint_of(path) for machine, path in run.key_files(server).items()}
+    nodes = {machine: run.Registration(f"{machine}'s", key) for machine, key in keys.items()}
+    run.write_registered(server, nodes)
     monkeypatch.setattr(
         deployment, "statuses", lambda _: {"client-0's": "online", "client-1's": "registered"}
     )
