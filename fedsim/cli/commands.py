@@ -13,7 +13,6 @@ class Command:
     """A command.
 
     Attributes:
-        name: on the command line.
         code: "module:function" in `fedsim.cli`.
         words: the first paragraph of the function's docstring.
         hidden: whether it is left out of help, since scripts alone call it.
@@ -27,14 +26,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Group:
-    """Commands with a name in common.
-
-    Attributes:
-        name: on the command line.
-        words: what they are for.
-        commands: in the order of help.
-        more: what its own help says besides.
-    """
+    """Commands with a name in common."""
 
     name: str
     words: str

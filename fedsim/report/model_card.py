@@ -57,14 +57,7 @@ LIMITS = (
 def write(
     directory: RunDirectory, noise_multiplier: float, parameters: int, public_records: int
 ) -> ModelCard:
-    """Write the card of a training whose model has been written; it says that all is done.
-
-    Returns:
-        The card.
-
-    Raises:
-        InputError: the run's files are missing or damaged.
-    """
+    """Write the card of a training whose model has been written; it says that all is done."""
     config, model = directory.config, saved_model.describe(directory.path)
     content = (directory.path / saved_model.PUBLIC / saved_model.VALUES).read_bytes()
     rounds = [event for event, _ in directory.events() if "round" in event]
@@ -93,11 +86,7 @@ def write(
 
 
 def read(directory: RunDirectory) -> ModelCard:
-    """Return the card of a finished training.
-
-    Raises:
-        InputError: it has none, or a damaged one.
-    """
+    """Return the card of a finished training."""
     values = directory.read_json(CARD)
     with directory.reading(CARD):
         return TypeAdapter(ModelCard).validate_python(values)

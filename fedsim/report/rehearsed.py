@@ -28,9 +28,6 @@ OWN_OF_EACH = (
 def findings(config: Config, rehearsal: Path) -> Rehearsal:
     """Return what the rehearsal of a training found.
 
-    Args:
-        rehearsal: the directory of a finished `fedsim rehearse`.
-
     Raises:
         InputError: it is of no rehearsal, is not finished, or is of another training.
     """
@@ -58,9 +55,6 @@ def findings(config: Config, rehearsal: Path) -> Rehearsal:
 def attach(directory: RunDirectory, found: Rehearsal) -> None:
     """Put what a rehearsal found where the card of a training takes it from.
 
-    Args:
-        found: as of `findings`.
-
     Raises:
         InputError: the training has its card already.
     """
@@ -73,11 +67,7 @@ def attach(directory: RunDirectory, found: Rehearsal) -> None:
 
 
 def read(directory: RunDirectory) -> Rehearsal | None:
-    """Return what was put there; None where no rehearsal was named.
-
-    Raises:
-        InputError: the file is damaged.
-    """
+    """Return what was put there; None where no rehearsal was named."""
     if not directory.has(FILE):
         return None
     values = directory.read_json(FILE)

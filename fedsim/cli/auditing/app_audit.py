@@ -42,9 +42,6 @@ def audit_app(app: Path, every: OfEvery) -> int:
     """Audit the app in a directory, print the outcome, and return the exit status.
 
     Has the app's code run in a process of its own.
-
-    Raises:
-        InputError: the options contradict each other, and as `audit_directory` does.
     """
     check_out(every.out)
     from fedsim.report.evidence import digests  # noqa: PLC0415
@@ -58,14 +55,7 @@ def audit_app(app: Path, every: OfEvery) -> int:
 
 
 def check_out(out: Path | None) -> None:
-    """Make sure, before the audit, that its report can be written.
-
-    Args:
-        out: the directory of the report; None for none.
-
-    Raises:
-        InputError: it holds one already, or cannot be written.
-    """
+    """Make sure, before the audit, that its report can be written."""
     if out is None:
         return
     if (out / "report.json").exists():
@@ -74,14 +64,7 @@ def check_out(out: Path | None) -> None:
 
 
 def leave(found: AuditReport, page: str, shown: Group, every: OfEvery) -> int:
-    """Print the outcome of an audit, write its report, and return the exit status.
-
-    Args:
-        every: how it was audited, and where it reports.
-
-    Raises:
-        InputError: the directory cannot be written.
-    """
+    """Print the outcome of an audit, write its report, and return the exit status."""
     if every.as_json:
         print(json.dumps(found.report, indent=2, allow_nan=False))
     else:
@@ -212,11 +195,7 @@ def _counted(count: int, what: str) -> str:
 def trials_shown(
     trials: int, console: Console, first: str = "honest run"
 ) -> Iterator[Callable[[int], None]]:
-    """Show how many trials are done, and yield what is to be told of them.
-
-    Args:
-        first: what is done before the first of them.
-    """
+    """Show how many trials are done, and yield what is to be told of them."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(first, total=trials)

@@ -27,12 +27,6 @@ def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = Non
 
     Args:
         stop: as of `transcript.follow`, to follow it until then; None for one as it is.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        InputError: the options do not fit the transcript, or there is none.
     """
     from fedsim.report.kinds import live as live_words  # noqa: PLC0415  (matplotlib is slow to import)
 
@@ -80,11 +74,7 @@ def _rounds(path: Path, stop: Callable[[], bool] | None) -> Iterator[ObservedRou
 
 @contextmanager
 def view(console: Console) -> Iterator[Callable[[RenderableType], None]]:
-    """Yield what shows a table in place of the one before, or nothing where there is no terminal.
-
-    Args:
-        console: that the table is gone from when the block ends.
-    """
+    """Yield what shows a table in place of the one before, or nothing where there is no terminal."""
     if not console.is_terminal:
         yield lambda _: None
         return

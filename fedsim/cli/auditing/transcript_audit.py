@@ -21,14 +21,7 @@ def check(every: OfEvery) -> None:
 
 
 def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None = None) -> int:
-    """Audit a transcript, leave a report, and return the exit status.
-
-    Args:
-        stop: as of `transcript.follow`, to follow it until then; None for one as it is.
-
-    Raises:
-        InputError: the options are out of range, or there is no transcript.
-    """
+    """Audit a transcript, leave a report, and return the exit status."""
     check(every)
     values, directory = _values(every), every.directory(path)
     report_directory.check(directory)  # before hours of following

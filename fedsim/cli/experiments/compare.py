@@ -33,15 +33,7 @@ def compare(
 
 
 def show(directories: list[Path], out: Path | None, as_json: bool) -> None:
-    """Print the comparison of finished runs, and write its page if there is a place for it.
-
-    Args:
-        out: of the page; None for none.
-        as_json: whether one JSON document is printed instead of the table.
-
-    Raises:
-        InputError: one is no finished run, or given twice; the page cannot be written.
-    """
+    """Print the comparison of finished runs, and write its page if there is a place for it."""
     from fedsim.report import comparison  # noqa: PLC0415  (matplotlib)
 
     if out is not None:

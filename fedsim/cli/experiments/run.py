@@ -164,12 +164,6 @@ def carry_out(
 
     Args:
         accept_epsilon: what an interrupted run may cost in the end; None to accept nothing.
-        console: where progress is shown.
-        onlookers: who else is shown it.
-
-    Raises:
-        InputError: the budget is not enough for what is left.
-        InterruptedRunError: Ctrl-C; it says how to go on.
     """
     with directory.lock():  # a runtime of several processes takes long to start, and to say no
         check_ledger(plan, directory, accept_epsilon)

@@ -21,7 +21,6 @@ def show(sought: Sought, beliefs: list[float], deltas: list[float], *, as_json: 
         sought: what is given of the mechanism; its noise multiplier is what is sought.
         beliefs: targets of rho_beta, in (0.5, 1).
         deltas: each of which every belief is compared at, in (0, 1).
-        as_json: whether one JSON document is printed instead of tables.
 
     Raises:
         InputError: it is not the noise for given rounds and beliefs that is sought.

@@ -37,14 +37,7 @@ Rows = list[list[str]]
 
 
 def write(report: Report, directory: Path) -> Path:
-    """Write report.html and report.json, for their owner alone; return the page.
-
-    Args:
-        report: as of `report.assemble`.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+    """Write report.html and report.json, for their owner alone; return the page."""
     report_directory.create(directory)
     with report_directory.refusing(directory):
         page = render_html(report)

@@ -42,9 +42,6 @@ class Node:
 
     Attributes:
         terms: what its owner agreed to; its state is the absolute path of the ledger's folder.
-        partition: which of the clients it is.
-        data: where its records lie.
-        code: names of code of its own.
     """
 
     terms: Terms
@@ -55,9 +52,6 @@ class Node:
     @classmethod
     def of(cls, values: dict[str, Scalar], work: Path) -> "Node":
         """Return the node of a node.toml.
-
-        Args:
-            work: where relative paths begin.
 
         Raises:
             InputError: it is no client's, or says what means nothing.
@@ -86,9 +80,6 @@ def assemble(node: Node, others: str = "", model: Path | None = None) -> Report:
         others: where records lie that took no part in any training; "" for none.
         model: the directory of the last training's released model; None for the last that the
             client was sent.
-
-    Raises:
-        InputError: the ledger, a kept training or the records cannot be read.
     """
     registry.allow(node.code.split(","))
     answers = client_ledger.read(node.terms.state)
@@ -214,11 +205,7 @@ def _losses(module: torch.nn.Module, features: torch.Tensor, labels: torch.Tenso
 
 
 def shares(report: Report) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Yield the name of each training, its rounds [k], and which share of gradients was cut [k].
-
-    Args:
-        report: as of `assemble`.
-    """
+    """Yield the name of each training, its rounds [k], and which share of gradients was cut [k]."""
     for training in report["trainings"]:
         if (found := training.get("exposure")) is not None:
             yield training["name"], np.array(found["rounds"]), np.array(found["clipped_share"])

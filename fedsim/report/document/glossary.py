@@ -13,9 +13,7 @@ class Term:
 
     Attributes:
         slug: its anchor's, behind "term-".
-        shown: as the glossary lists it.
         forms: a regular expression of what stands for it in a text.
-        meaning: what it is, in one or two sentences.
     """
 
     slug: str

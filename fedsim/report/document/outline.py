@@ -24,7 +24,6 @@ class Heading:
 
     Attributes:
         level: 2 to 4.
-        anchor: its id.
         title: its text, as HTML.
     """
 

@@ -11,11 +11,7 @@ LEAST_SHARE = 0.05
 
 
 def span(interval: tuple[float, float] | None, wording: Callable[[Any], str]) -> str:
-    """Return an interval as "low to high"; "" for None.
-
-    Args:
-        wording: of one of its ends.
-    """
+    """Return an interval as "low to high"; "" for None."""
     return f"{wording(interval[0])} to {wording(interval[1])}" if interval else ""
 
 

@@ -50,7 +50,6 @@ class Made:
     """What was made again.
 
     Attributes:
-        report: as report.json has it.
         pages: beside it, by name: each as the bytes that it may have.
     """
 
@@ -76,23 +75,14 @@ def derived(kind: str, root: Path, source: str, report: Report) -> Made:
 
 
 def underivable(kind: str, source: str) -> str:
-    """Return why no report of its kind can be made again, "" if it can.
-
-    Args:
-        kind: of the report, a key of `conditions.NAMES`.
-        source: the transcript of an audit; "" of a run, or where it is not there.
-    """
+    """Return why no report of its kind can be made again, "" if it can."""
     if kind == TRANSCRIPT and not source:
         return "its transcript is not among the files"
     return UNDERIVABLE.get(kind, "")
 
 
 def differences(told: Any, found: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths at which a value differs from another by more than rounding.
-
-    Args:
-        path: of both, "" for the whole.
-    """
+    """Yield the paths at which a value differs from another by more than rounding."""
     if isinstance(told, Mapping) and isinstance(found, Mapping):
         for key in sorted({*told, *found}):
             inner = f"{path}.{key}".removeprefix(".")

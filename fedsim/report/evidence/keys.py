@@ -36,9 +36,6 @@ def create(path: Path) -> Path:
 
     Returns:
         The file of the public key: NAME.public.pem for NAME.pem.
-
-    Raises:
-        InputError: something is there, or the files cannot be written.
     """
     place = private_files.as_named(path)
     public = place.with_name(f"{place.stem}.public.pem")

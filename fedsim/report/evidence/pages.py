@@ -68,14 +68,7 @@ def _moved(directory: RunDirectory) -> bytes:
 
 
 def differing(folder: Path, pages: Pages) -> tuple[list[str], list[str]]:
-    """Return which of the pages that are there are as they were made again, and which are not.
-
-    Args:
-        folder: where their names begin.
-
-    Raises:
-        OSError: a page cannot be read.
-    """
+    """Return which of the pages that are there are as they were made again, and which are not."""
     same, other = list[str](), list[str]()
     for name, made in pages.items():
         if (folder / name).exists():

@@ -36,9 +36,6 @@ class Check:
     """One thing that was looked at.
 
     Attributes:
-        of: what.
-        outcome: what was found.
-        words: in one line.
         word: for the outcome, where its own would say too much; "" for its own.
     """
 
@@ -50,12 +47,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found of a statement.
-
-    Attributes:
-        statement: as it was read.
-        checks: in the order in which they were made.
-    """
+    """What was found of a statement."""
 
     statement: Statement
     checks: tuple[Check, ...]
@@ -81,10 +73,6 @@ def verify(
     Args:
         key: of the signer who is trusted; None where nobody's is known.
         root: the folder with the files; None for that of the evidence.
-        as_signed: whether the report is taken as it was signed, and not made again.
-
-    Raises:
-        InputError: the file is no evidence.
     """
     sealed, statement = envelope.read(path)
     predicate = statement.predicate

@@ -42,7 +42,6 @@ def belief_trajectories(
         worlds: bool [T].
         log_odds: for D, [T, k].
         rho_beta: the bound; None leaves it out.
-        lines: how many trials of each world, the first, are drawn.
     """
     with page_style():
         figure, axes = new_axes()

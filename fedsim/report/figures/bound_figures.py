@@ -32,15 +32,7 @@ from fedsim.report.figures.canvas import (
 
 @dataclass(frozen=True)
 class VantagePoint:
-    """The advantages at one vantage point.
-
-    Attributes:
-        label: of the vantage point.
-        bound: rho_alpha.
-        prediction: None where there is none.
-        measured: None where it was not.
-        interval: of what was measured, None where there is none.
-    """
+    """The advantages at one vantage point."""
 
     label: str
     bound: float
@@ -51,13 +43,7 @@ class VantagePoint:
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured advantage.
-
-    Attributes:
-        label: of what was measured.
-        value: the advantage.
-        interval: its confidence interval, None where there is none.
-    """
+    """A measured advantage."""
 
     label: str
     value: float
@@ -76,9 +62,7 @@ def advantages(
 
     Args:
         bound: rho_alpha from the noise used, or another one; None leaves it out, as of all three.
-        prediction: the closed form 2 Phi(mu/2) - 1.
         theorem2: the paper's printed formula, which is no bound and is labelled so.
-        bound_name: of the bound.
     """
     with page_style():
         figure, axes = new_axes()

@@ -133,11 +133,7 @@ def quantile_band(
 
 
 def level_line(axes: Axes, value: float, label: str, colour: str, line: str) -> None:
-    """Draw a horizontal line.
-
-    Args:
-        line: its style, as matplotlib's.
-    """
+    """Draw a horizontal line."""
     axes.axhline(value, color=colour, linewidth=1.2, linestyle=line, label=label)
 
 

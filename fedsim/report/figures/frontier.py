@@ -18,7 +18,6 @@ class Series:
     """Settings that differ in noise alone.
 
     Attributes:
-        label: what they have in common, "" where all settings are of one series.
         right_at_most: [n], how often the adversary is right at most, rising.
         accuracy: [n], NaN where it is unknown.
         low: [n], lower ends of the intervals of accuracy, NaN where there is none.
@@ -40,12 +39,7 @@ def frontier(
     chosen: tuple[float, float] | None,
     min_accuracy: float | None,
 ) -> Figure:
-    """Return the figure.
-
-    Args:
-        chosen: right_at_most and accuracy of the setting that was chosen; None for none.
-        min_accuracy: that was asked for; None for none.
-    """
+    """Return the figure."""
     with canvas.page_style():
         figure, axes = canvas.new_axes()
         for index, each in enumerate(series):

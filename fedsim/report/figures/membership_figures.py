@@ -27,7 +27,6 @@ def roc(curves: Mapping[str, Rates], bound: Rates | None) -> Figure:
     Rates that stand for fewer than ten pairs are not drawn.
 
     Args:
-        curves: by the attack's name.
         bound: what differential privacy allows at most, None where it allows everything.
     """
     with canvas.page_style():

@@ -24,9 +24,6 @@ class Followed:
     """A pair that was followed.
 
     Attributes:
-        label: of the pair.
-        distance: of its records.
-        choice: which of `COLOURS` chose it.
         sensitivities: [T, k].
     """
 
@@ -41,9 +38,7 @@ class Relation:
     """One neighbouring relation.
 
     Attributes:
-        name: of the relation.
         sensitivities: [T, k].
-        bound: what clipping allows.
     """
 
     name: str
@@ -56,9 +51,6 @@ def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
 
     Violins from the smallest to the largest value with the 5 %, 50 % and 95 % quantiles, labelled
     with the distance.
-
-    Args:
-        bound: what clipping allows; None leaves it out.
 
     Source:
         Bernau et al., Figure 4.

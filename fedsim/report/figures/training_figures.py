@@ -98,7 +98,6 @@ def sensitivities(sensitivity: Floats, bound: float | None) -> Figure:
 
     Args:
         sensitivity: [T, k].
-        bound: C or 2C; None leaves it out.
     """
     with page_style():
         figure, axes = new_axes()

@@ -19,11 +19,7 @@ MEANINGS = {
 
 
 def render_html(outcome: AppAudit, results: Sequence[tuple[str, str]]) -> str:
-    """Return the page as HTML.
-
-    Args:
-        results: the numbers behind the verdict, as worded for the terminal: name and value.
-    """
+    """Return the page as HTML."""
     words = "a Flower app", "one client's update"
     return _page(words, outcome.app, outcome.verdict, outcome.reasons, results, outcome.findings)
 
@@ -35,12 +31,7 @@ def render_loop(
     results: Sequence[tuple[str, str]],
     findings: Sequence[Finding],
 ) -> str:
-    """Return the page of a training loop as HTML.
-
-    Args:
-        reasons: why it is not judged, () if it is.
-        results: as of `render_html`.
-    """
+    """Return the page of a training loop as HTML."""
     words = "a training loop", "one record"
     return _page(words, loop, verdict, reasons, results, findings)
 

@@ -10,8 +10,6 @@ def beside_theory(
     """Return how a lower bound on epsilon stands to the limit.
 
     Args:
-        report: whose alarms decide whether the bound is above.
-        value: the lower bound.
         chance: how often chance alone puts the bound above the limit; None if unknown.
     """
     if alarm in report.contradictions:

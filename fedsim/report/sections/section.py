@@ -55,7 +55,6 @@ class Section:
     report.
 
     Attributes:
-        title: its heading, or how the report words that
         words: report -> blocks; a section without blocks and figures is left out
         figures: report, transcript -> figures; those that no block places stand at the end
         specialist: whether it stands in the folded part, for those who know the field

@@ -24,18 +24,10 @@ class Watcher(Protocol):
     """Whether it is shown what a resumed run did before, too."""
 
     def see(self, event: Event, course: Course) -> None:
-        """Take note of an event.
-
-        Args:
-            event: a line of the run's events.
-        """
+        """Take note of an event."""
 
     def leave(self, finished: bool) -> None:
-        """Take note of the end, also of one by an error or Ctrl-C.
-
-        Args:
-            finished: whether the run has finished.
-        """
+        """Take note of the end, also of one by an error or Ctrl-C."""
 
 
 @contextmanager
@@ -46,12 +38,6 @@ def following(
 
     Each watcher has a thread of its own, so that a slow one keeps nobody waiting but at the end.
     One that fails is named and left out, and the run goes on.
-
-    Args:
-        console: where a watcher that fails is named.
-
-    Yields:
-        Nothing; the run is the body of the `with`.
     """
     stop, finished, before = threading.Event(), False, directory.events_size()
 
@@ -87,11 +73,7 @@ def following(
 
 
 def replay(directory: RunDirectory, watcher: Watcher) -> None:
-    """Show all events of a run to a watcher, which is a finished one or as far as it got.
-
-    Raises:
-        InputError: the events are damaged.
-    """
+    """Show all events of a run to a watcher, which is a finished one or as far as it got."""
     course = Course()
     for event, _ in directory.events():
         course = after(course, event)

@@ -46,12 +46,7 @@ PROVISIONAL = (
 
 
 class LivePage:
-    """Writes the page of a run while it goes on.
-
-    Args:
-        directory: of the run.
-        config: the experiment.
-    """
+    """Writes the page of a run while it goes on."""
 
     name = FILE
     from_the_beginning = False
@@ -63,21 +58,13 @@ class LivePage:
         self._write("starting")
 
     def see(self, event: Event, course: Course) -> None:
-        """Write the page, after every batch of trials and otherwise now and then.
-
-        Args:
-            event: a line of the run's events.
-        """
+        """Write the page, after every batch of trials and otherwise now and then."""
         self._course = course
         if event.get("phase") == "batch" or time.monotonic() - self._written >= SELDOM:
             self._write(course.phase)
 
     def leave(self, finished: bool) -> None:
-        """Lead to the report, or say how to go on.
-
-        Args:
-            finished: whether the run has finished.
-        """
+        """Lead to the report, or say how to go on."""
         if finished:
             self._directory.write_text(FILE, render_finished(self._config))
         else:

@@ -50,11 +50,7 @@ class MlflowTracker:
             raise InputError(f"cannot write to mlflow:{without_password(place)}: {why}") from None
 
     def begin(self, subject: Subject) -> Mapping[str, int]:
-        """Find the run by its identity, or make it.
-
-        Returns:
-            The last step of each of its series.
-        """
+        """Find the run by its identity, or make it."""
         client = self._client
         experiment = client.get_experiment_by_name(EXPERIMENT)
         if experiment is None:
@@ -84,11 +80,7 @@ class MlflowTracker:
         self._client.log_batch(self._run, metrics=metrics)
 
     def end(self, finished: bool) -> None:
-        """End the run.
-
-        Args:
-            finished: whether it has, or may be resumed.
-        """
+        """End the run."""
         self._client.set_terminated(self._run, status="FINISHED" if finished else "KILLED")
 
     def _last_step(self, name: str) -> int:

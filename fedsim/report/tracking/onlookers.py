@@ -17,7 +17,6 @@ class Onlookers:
     """Who looks on at one run.
 
     Attributes:
-        page: whether there is a live page.
         trackers: by the place that the user named.
     """
 
@@ -29,20 +28,12 @@ class Onlookers:
         """Return who is asked to look on, before there is a run.
 
         Args:
-            page: whether there is to be a live page.
             places: such as "tensorboard:DIR".
-
-        Raises:
-            InputError: as of `trackers.opened`.
         """
         return cls(page, {place: trackers.opened(place) for place in places or ()})
 
     def watchers(self, directory: RunDirectory, config: Config, console: Console) -> list[Watcher]:
-        """Return them as watchers of a run that is about to go on.
-
-        Args:
-            console: where the page's place is named.
-        """
+        """Return them as watchers of a run that is about to go on."""
         found: list[Watcher] = [
             Tracking(directory, tracker, place) for place, tracker in self.trackers.items()
         ]

@@ -29,14 +29,7 @@ from fedsim.report.tracking.following import Watcher, following
 def progress(
     directory: RunDirectory, config: Config, console: Console, watchers: Sequence[Watcher] = ()
 ) -> Iterator[None]:
-    """Show the events of a run as they are written, whichever process writes them.
-
-    Args:
-        watchers: who else follows the run.
-
-    Yields:
-        Nothing; the run is the body of the `with`.
-    """
+    """Show the events of a run as they are written, whichever process writes them."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),  # of a file
@@ -70,11 +63,7 @@ def preparing(console: Console) -> Iterator[Callable[[float], None]]:
 
 @contextmanager
 def measuring(console: Console, what: str) -> Iterator[Callable[[float], None]]:
-    """Show one bar on a terminal.
-
-    Yields:
-        What takes the fraction that is done.
-    """
+    """Show one bar on a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Progress(
         *columns, TimeElapsedColumn(), console=console, transient=True, disable=_is_hidden(console)
@@ -94,13 +83,7 @@ def planned_steps(config: Config, rounds: int) -> int:
 
 @dataclass(frozen=True)
 class Bar:
-    """The progress bar of a run, which shows what does not jump from one batch to the next.
-
-    Attributes:
-        bar: the progress bars.
-        task: the run's.
-        config: the experiment.
-    """
+    """The progress bar of a run, which shows what does not jump from one batch to the next."""
 
     bar: Progress
     task: TaskID
@@ -170,7 +153,6 @@ def conclude(
 
     Args:
         start: when the command began, in seconds since the epoch.
-        verbose: whether every measure is printed.
     """
     from fedsim.report.summary import summary  # noqa: PLC0415
 

@@ -17,14 +17,7 @@ def _unless_told_anyway(what: threading.ExceptHookArgs) -> None:
 
 
 class TensorBoardTracker:
-    """Writes what `tensorboard --logdir` shows.
-
-    Args:
-        place: the folder of all runs; it need not be there.
-
-    Raises:
-        InputError: TensorBoard is not installed, or as of `folder`.
-    """
+    """Writes what `tensorboard --logdir` shows."""
 
     def __init__(self, place: str) -> None:
         try:
@@ -39,11 +32,7 @@ class TensorBoardTracker:
         self._writer: Any = None
 
     def begin(self, subject: Subject) -> Mapping[str, int]:
-        """Write everything again, which takes the place of what an earlier process wrote.
-
-        Returns:
-            No step: everything is written again.
-        """
+        """Write everything again, which takes the place of what an earlier process wrote."""
         from torch.utils.tensorboard.summary import hparams  # noqa: PLC0415
 
         own = self._folder / f"{subject.name}-{subject.identity[:8]}"
@@ -54,11 +43,7 @@ class TensorBoardTracker:
         return {}
 
     def log(self, values: Mapping[str, float], step: int, time: float) -> None:
-        """Write numbers.
-
-        Args:
-            time: in seconds since the epoch.
-        """
+        """Write numbers."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, step, walltime=time)
         self._writer.flush()

@@ -52,11 +52,7 @@ class Tracker(Protocol):
 
 
 def folder(place: str) -> Path:
-    """Return the folder that a user named for the numbers of runs, for his eyes if it is new.
-
-    Raises:
-        InputError: it cannot be made, or written to.
-    """
+    """Return the folder that a user named for the numbers of runs, for his eyes if it is new."""
     path = private_files.as_named(Path(place).expanduser().absolute())
     try:
         private_files.make_directory(path)

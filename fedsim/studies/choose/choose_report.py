@@ -106,9 +106,6 @@ def rows(found: Found) -> list[dict[str, Any]]:
 def write(found: Found, directory: Path) -> Path:
     """Write what was found, and the configuration of the chosen setting; return the page.
 
-    Args:
-        found: as of `choose_search.search`.
-
     Raises:
         InputError, OSError: as of `report_directory.write_report`.
     """
@@ -157,11 +154,7 @@ def _page(found: Found, directory: Path, figure: Any) -> str:
 
 
 def commands(found: Found, directory: Path) -> list[tuple[str, str]]:
-    """Return what to do with the chosen setting, and the command that does it.
-
-    Args:
-        found: as of `choose_search.search`, with a chosen setting.
-    """
+    """Return what to do with the chosen setting, and the command that does it."""
     place = shlex.quote(str(directory / CONFIG))
     said = [("Measure it", f"fedsim run {place}")]
     if found.config.privacy.sensitivity != "local":  # which is no guarantee for anybody

@@ -238,11 +238,7 @@ def _label(
 
 
 def unbounded(clipping: bool, noise_kind: Noise) -> str | None:
-    """Return why no epsilon is finite whatever the noise, None where it may be.
-
-    Args:
-        clipping: whether gradients are clipped.
-    """
+    """Return why no epsilon is finite whatever the noise, None where it may be."""
     if (noise := noise_kind.mechanism).by_candidate:
         return f"{noise.title} is no multiple of a sensitivity and not DP; epsilon is infinite"
     if not clipping:

@@ -105,11 +105,7 @@ class Sought:
         )
 
     def answer(self, requirement: Requirement) -> Releases:
-        """Return the releases in which the unknown just meets the requirement.
-
-        Raises:
-            InputError: as of the searches of `privacy.calibration`.
-        """
+        """Return the releases in which the unknown just meets the requirement."""
         # Refuse what makes no sense before the search, whose answer it would not use.
         self.nominal(1.0)
         setting = (self.trust, self.vantage, self.clients, self.local_steps)
@@ -274,9 +270,6 @@ def check_targets(targets: Mapping[str, object], accountant: str) -> None:
 
 def refuse_accountant(name: str, reason: str) -> None:
     """Raise an error for an accountant that was asked for where it decides nothing.
-
-    Args:
-        name: the accountant's; the default's is no request.
 
     Raises:
         InputError: another than the default.

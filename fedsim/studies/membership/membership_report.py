@@ -264,10 +264,6 @@ def summary(report: Report) -> RenderableType:
 def write(report: Report, directory: Path) -> Path:
     """Write report.html and report.json into a directory; return the page.
 
-    Args:
-        report: as of `assemble`.
-        directory: made if there is none.
-
     Raises:
         InputError, OSError: as of `report_directory.write_report`.
     """

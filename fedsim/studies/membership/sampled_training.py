@@ -41,7 +41,6 @@ def train(
     """Return models after their noisy steps, float32 [T, P].
 
     Args:
-        clipper: of the models' structure and clipping norm.
         theta: first models, float32 [T, P].
         features: [n, *shape], the same records for all.
         labels: [n].

@@ -36,10 +36,6 @@ Report = Mapping[str, Any]
 def write(study: Study, report: Report, directory: Path) -> Path:
     """Write report.html and report.json into a directory; return the page.
 
-    Args:
-        report: the same, as of `assemble`.
-        directory: made if there is none.
-
     Raises:
         InputError, OSError: as of `report_directory.write_report`.
     """
@@ -220,11 +216,7 @@ LEGEND = (
 
 
 def render_html(study: Study, report: Report) -> str:
-    """Return the report as one HTML page that needs no other file, script or network.
-
-    Args:
-        report: the same, as of `assemble`.
-    """
+    """Return the report as one HTML page that needs no other file, script or network."""
     is_image = study.known.split.dataset.kind == "image"
     several = report["compared"]["replacements"]
     shared = " and over replacements, because pairs share them" if several else ""

@@ -53,11 +53,7 @@ SEED = 8
 
 
 def private(means: Means) -> Reproduced:
-    """Return accuracy against epsilon, with components and without.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return accuracy against epsilon, with components and without."""
     train, test = _records(means)
     steps = round(EPOCHS[means.scale] / RATE)
     numbers: list[Number] = []
@@ -110,7 +106,6 @@ class Spent:
     Attributes:
         components: multiplier of the principal components' noise; 0 for none.
         step: that of every step; 0 for none.
-        steps: how many.
     """
 
     components: float
@@ -125,11 +120,7 @@ class Spent:
 
 
 def spent(epsilon: float, steps: int, reduced: bool) -> Spent:
-    """Return the least noise of steps at which the moments of all have this epsilon.
-
-    Args:
-        reduced: whether principal components are released too.
-    """
+    """Return the least noise of steps at which the moments of all have this epsilon."""
     if math.isinf(epsilon):
         return Spent(0.0, 0.0, steps)
     components = PCA_MULTIPLIERS[epsilon] if reduced else 0.0

@@ -37,11 +37,7 @@ READ = Reference(0.85, (0.84, 0.86))
 
 
 def trained(means: Means) -> Reproduced:
-    """Return the test accuracy after 30 steps under each kind of noise.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return the test accuracy after 30 steps under each kind of noise."""
     changes = CHANGES if means.smoke else CHANGES | {"data.records": RECORDS}
     found: dict[str, Floats] = {}
     for variant in VARIANTS:
@@ -63,11 +59,7 @@ def trained(means: Means) -> Reproduced:
 
 
 def concluded(numbers: Sequence[Number]) -> str:
-    """Return what the accuracies of the four kinds of noise show.
-
-    Args:
-        numbers: one of each kind.
-    """
+    """Return what the accuracies of the four kinds of noise show."""
     low, high = (pick(numbers, key=lambda one: one.ours) for pick in (min, max))
     return (
         "With a hundred times the records and Adam the model learns in 30 steps: accuracy is "

@@ -26,11 +26,7 @@ DRAWS = {"smoke": 20_000, "full": 2_000_000}
 
 
 def boundary(means: Means) -> Reproduced:
-    """Return Figure 1: both densities, the belief in D, and where the decision changes.
-
-    Args:
-        means: not used: nothing is drawn.
-    """
+    """Return Figure 1: both densities, the belief in D, and where the decision changes."""
     sigma = _sigma(6.0)
     middle = scipy.optimize.brentq(lambda at: float(_log_odds(np.array([at]), sigma)[0]), -3, 4)
     number = Number("where the belief is one half", middle, None, 0.5)

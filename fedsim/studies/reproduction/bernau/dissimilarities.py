@@ -31,14 +31,7 @@ NAMES = {
 
 
 def compared(means: Means, data: str) -> Reproduced:
-    """Return how well dissimilarities order pairs, and what the pairs that they choose come to.
-
-    Args:
-        data: a key of `experiments.BELIEFS`.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return how well dissimilarities order pairs, and what the pairs that they choose come to."""
     # What a smoke run has in place of any data are images.
     measures = CHOSEN_BY["mnist" if means.smoke else data]
     studies = {name: _study(means, data, name) for name in measures}
@@ -65,11 +58,7 @@ def compared(means: Means, data: str) -> Reproduced:
 
 
 def better(ours: str, other: str, correlations: Mapping[str, RankCorrelation]) -> str:
-    """Return whether one dissimilarity orders pairs better than another, as the paper finds.
-
-    Args:
-        correlations: with local sensitivity, by measure.
-    """
+    """Return whether one dissimilarity orders pairs better than another, as the paper finds."""
     if not {ours, other} <= correlations.keys():
         return "What the paper compares has no rank correlation here."
     first, second = correlations[ours], correlations[other]

@@ -36,14 +36,7 @@ PUBLISHED_TRIALS = 1000
 
 
 def table(means: Means, data: str) -> Reproduced:
-    """Return Table 2a of a data set: advantage and delta' of the four variants.
-
-    Args:
-        data: a key of `experiments.BELIEFS`.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return Table 2a of a data set: advantage and delta' of the four variants."""
     numbers: list[Number] = []
     for i, variant in enumerate(VARIANTS):
         run = play(means, Cell(data, *variant))
@@ -92,14 +85,7 @@ def _exceeded(name: str, run: Run, data: str, variant: int) -> Number:
 
 
 def beliefs(means: Means, data: str) -> Reproduced:
-    """Return Figure 6 of a data set: the beliefs in D after training on D.
-
-    Args:
-        data: a key of `experiments.BELIEFS`.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return Figure 6 of a data set: the beliefs in D after training on D."""
     runs = {
         " ".join(NAMES[one] for one in variant): play(means, Cell(data, *variant))
         for variant in VARIANTS

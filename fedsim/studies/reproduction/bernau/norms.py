@@ -27,14 +27,7 @@ MODELS = {"smoke": 2, "full": 20}
 
 
 def surveyed(means: Means, data: str) -> Reproduced:
-    """Return how long unclipped gradients are before and after training, and a private median.
-
-    Args:
-        data: a key of `experiments.BELIEFS`.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return how long unclipped gradients are before and after training, and a private median."""
     first, last = _norms(means, data)
     median, median_of_one = float(_medians(first).mean()), float(np.median(first[0]))
     trained = float(_medians(last).mean())

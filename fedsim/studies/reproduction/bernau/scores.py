@@ -46,11 +46,7 @@ MULTIPLIERS = {
 
 
 def curves(means: Means) -> Reproduced:
-    """Return Figure 3: rho_beta and rho_alpha against epsilon.
-
-    Args:
-        means: not used: nothing is drawn.
-    """
+    """Return Figure 3: rho_beta and rho_alpha against epsilon."""
     epsilons = np.linspace(0.01, 10, 200)
     with canvas.page_style():
         belief, axes = canvas.new_axes()
@@ -101,11 +97,7 @@ def _theorem_2_against_exact(epsilons: np.ndarray) -> Number:
 
 
 def settings(means: Means) -> Reproduced:
-    """Return Table 2b: epsilon, rho_alpha and the noise multiplier of each rho_beta.
-
-    Args:
-        means: not used: nothing is drawn.
-    """
+    """Return Table 2b: epsilon, rho_alpha and the noise multiplier of each rho_beta."""
     numbers: list[Number] = []
     for data, published in ADVANTAGES.items():
         delta = DELTAS[data]

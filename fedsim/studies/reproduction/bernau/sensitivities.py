@@ -28,14 +28,7 @@ WORDS = {"replace": "bounded", "add-remove": "unbounded"}
 
 
 def followed(means: Means, data: str) -> Reproduced:
-    """Return Figures 4 and 5 of a data set.
-
-    Args:
-        data: a key of `experiments.BELIEFS`.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return Figures 4 and 5 of a data set."""
     studies = {neighbouring: _study(means, data, neighbouring) for neighbouring in WORDS}
     bounded = studies["replace"]
     numbers = [

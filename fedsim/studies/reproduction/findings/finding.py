@@ -16,7 +16,6 @@ class Reference:
     """What a source has for a number.
 
     Attributes:
-        value: as printed.
         range: what the number may have been: of the digits that are printed, or the interval of
             the experiments that it rests on.
         origin: "published" in the source, or "recorded" by what its authors' code printed.
@@ -32,8 +31,6 @@ class Number:
     """One number of an item.
 
     Attributes:
-        name: what it is.
-        ours: as computed here.
         interval: of 95 %, over what was drawn; None of what was computed without chance.
         closed_form: what theory says that it is; None where it says nothing.
         references: what the source has; none where it printed nothing.
@@ -50,13 +47,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of words.
-
-    Attributes:
-        title: with a full stop.
-        headings: of the columns.
-        rows: as many words each.
-    """
+    """A table of words."""
 
     title: str
     headings: tuple[str, ...]
@@ -65,13 +56,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure.
-
-    Attributes:
-        name: of its file, without an ending.
-        caption: sentences.
-        svg: the document.
-    """
+    """A figure."""
 
     name: str
     caption: str
@@ -80,14 +65,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Reproduced:
-    """What an item came to.
-
-    Attributes:
-        conclusion: what it shows, in sentences.
-        numbers: beside the source's.
-        pictures: as a reader would rather look.
-        grids: what is neither.
-    """
+    """What an item came to."""
 
     conclusion: str
     numbers: tuple[Number, ...] = ()
@@ -101,7 +79,6 @@ class Agreement:
 
     Attributes:
         kind: "agrees", "departs", or "alone" where there is nothing to hold it against.
-        text: the statement.
     """
 
     kind: Literal["agrees", "departs", "alone"]

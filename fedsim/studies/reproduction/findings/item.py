@@ -21,11 +21,7 @@ class Means:
     """What an item may use.
 
     Attributes:
-        scale: of all that is drawn and trained; smoke takes scikit-learn's digits for any data.
         folder: where its runs are kept, so that a later call takes them up.
-        data_root: the folder with a folder for each data set; None for none.
-        download: whether what may be downloaded is.
-        say: shows what is being done, in a few words.
     """
 
     scale: Scale
@@ -40,11 +36,7 @@ class Means:
         return self.scale is Scale.SMOKE
 
     def data(self, name: str) -> Path:
-        """Return where a data set is.
-
-        Raises:
-            InputError: it is not there.
-        """
+        """Return where a data set is."""
         if not self.has(name):
             raise InputError(f"no data of {name}: {DATA[name]}")
         assert self.data_root is not None
@@ -81,11 +73,7 @@ class Item:
     """One thing that a source published.
 
     Attributes:
-        source: the key of its source.
-        name: among the items of its source.
-        title: what it is.
         minutes: of the full scale on two cores, about, where no run of it is there.
-        make: computes it.
         needs: the data sets, keys of `DATA`; the smoke scale needs none.
     """
 
@@ -101,9 +89,5 @@ class Item:
         return self.minutes > LONG and not means.smoke
 
     def missing(self, means: Means) -> list[str]:
-        """Return the data sets that it needs and that are not there.
-
-        Args:
-            means: what it may use.
-        """
+        """Return the data sets that it needs and that are not there."""
         return [] if means.smoke else [name for name in self.needs if not means.has(name)]

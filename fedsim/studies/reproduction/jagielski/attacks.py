@@ -23,14 +23,7 @@ COLOURS = (canvas.BLUE, canvas.VERMILION, canvas.GREEN)
 
 
 def compared(means: Means, network: str) -> Reproduced:
-    """Return what each attack proves of a network, from one first model.
-
-    Args:
-        network: a key of `SIZES`.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return what each attack proves of a network, from one first model."""
     size = SMOKE if means.smoke else SIZES[network]
     epsilons = (math.inf,) if means.smoke else EPSILONS
     setting = Setting(means, size)

@@ -95,11 +95,7 @@ class Setting:
     """Records, structure and first models of one experiment."""
 
     def __init__(self, means: Means, size: Size) -> None:
-        """Read the records.
-
-        Raises:
-            InputError: the data are not there.
-        """
+        """Read the records."""
         self.size = size
         pool = _two_classes(means, size.side)
         order = np.random.default_rng(SEED).permutation(len(pool))
@@ -123,7 +119,6 @@ class Setting:
         """Return first models, float32 [T, P]: Glorot's normal weights, zero biases.
 
         Args:
-            initialisation: a key of `INITIALISATIONS`.
             draw: randomness, not used where all start from one draw.
         """
         scale = INITIALISATIONS[initialisation]
@@ -143,7 +138,6 @@ class Setting:
 
         Args:
             theta: released models [T, P].
-            poison: what they may have been trained on.
         """
         targets = torch.full((len(poison.shown),), poison.label)
         losses, _ = evaluation.evaluate(self.structure, theta, poison.shown, targets)

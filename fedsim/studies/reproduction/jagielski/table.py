@@ -63,14 +63,7 @@ WORDS = {
 
 
 def published(means: Means, initialisation: str) -> Reproduced:
-    """Return a column of Table 2 in its published size.
-
-    Args:
-        initialisation: a key of `INITIALISATIONS`.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return a column of Table 2 in its published size."""
     size = SMOKE if means.smoke else Size()
     epsilons = (4.0, math.inf) if means.smoke else tuple(MULTIPLIERS)
     norms = (1.0,) if means.smoke else NORMS
@@ -87,11 +80,7 @@ def published(means: Means, initialisation: str) -> Reproduced:
 
 
 def small(means: Means) -> Reproduced:
-    """Return Table 2 at one clipping norm, shrunk until two cores make it in minutes.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return Table 2 at one clipping norm, shrunk until two cores make it in minutes."""
     size = SMOKE if means.smoke else SMALL
     epsilons = (math.inf,) if means.smoke else (1.0, 4.0, 16.0, math.inf)
     found = _play(means, size, tuple(INITIALISATIONS), (1.0,), epsilons)

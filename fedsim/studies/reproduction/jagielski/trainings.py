@@ -32,8 +32,6 @@ class Cell:
 
     Attributes:
         initialisation: a key of `INITIALISATIONS`.
-        clipping_norm: C.
-        noise_multiplier: of C.
         attack: a key of `ATTACKS`.
     """
 
@@ -50,7 +48,6 @@ class Played:
     Attributes:
         clean: scores of models that were trained on D, [T].
         poisoned: of those with k poisoned records, [T] each, by k.
-        accuracy: of models that were trained on D, on held-out records.
     """
 
     clean: Floats
@@ -58,11 +55,7 @@ class Played:
     accuracy: float
 
     def bound(self, copies: int, confidence: float) -> float:
-        """Return epsilon of one record, at least.
-
-        Args:
-            confidence: in (0, 1).
-        """
+        """Return epsilon of one record, at least."""
         return _bound(self.clean, self.poisoned[copies], copies, confidence)
 
     def best(self, paid: bool) -> float:
@@ -90,11 +83,7 @@ class Played:
 
 
 def play(means: Means, setting: Setting, cell: Cell) -> Played:
-    """Return the scores of a cell, which are kept once they are there.
-
-    Args:
-        means: where.
-    """
+    """Return the scores of a cell, which are kept once they are there."""
     copies = setting.size.copies
     asked = json.dumps([asdict(setting.size), asdict(cell), means.scale.value], sort_keys=True)
     name = hashlib.sha256(asked.encode()).hexdigest()[:16]

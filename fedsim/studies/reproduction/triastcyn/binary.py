@@ -45,11 +45,7 @@ def table() -> Grid:
 
 
 def closed_form(gamma: float) -> float:
-    """Return 1 - gamma^(1/(N + 1)): the estimate of N zeros.
-
-    Args:
-        gamma: in [0, 1].
-    """
+    """Return 1 - gamma^(1/(N + 1)): the estimate of N zeros."""
     return float(1 - gamma ** (1 / (RECORDS + 1)))
 
 

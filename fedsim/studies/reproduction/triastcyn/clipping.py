@@ -58,7 +58,6 @@ def by_sigma(gradients: Floats, sigmas: Floats, quantile: float, clip: bool) -> 
         gradients: [draws, n, d].
         sigmas: noise over 2 C, [sigmas].
         quantile: of the norms, C; the noise's standard deviation is 2 C sigma.
-        clip: whether the gradients are shortened to C.
     """
     bounds = np.quantile(synthetic.norms(gradients), quantile, axis=-1)
     taken = synthetic.clipped(gradients, bounds) if clip else gradients

@@ -92,12 +92,7 @@ def examined(means: Means) -> Reproduced:
 
 
 def covered(law: str, samples: int, draws: int, gamma: float = GAMMA) -> Number:
-    """Return how often Equation 14 is at least the expectation.
-
-    Args:
-        law: a key of `LAWS`.
-        samples: n of each estimate.
-    """
+    """Return how often Equation 14 is at least the expectation."""
     drawn, truth = LAWS[law]
     logs = drawn(np.random.default_rng(samples), (draws, samples))
     estimates = bayesian.estimate(logs[..., None], 1, gamma)[:, 0]

@@ -75,7 +75,6 @@ def grown(drawn: list[Floats], quantile: float, clip: bool) -> Growth:
     Args:
         drawn: gradients [steps, n, d] of each draw.
         quantile: of each step's norms, C; the noise's standard deviation is 2 C.
-        clip: whether the gradients are shortened to C.
 
     Returns:
         The two epsilons. Theorem 3 accounts for a replaced record by the distance of the pair; see

@@ -32,8 +32,6 @@ class Regime:
     """How long, and with what noise, a model is trained.
 
     Attributes:
-        title: in a few words.
-        changes: of the configuration, by key.
         noisy: whether with the noise of `trainings.EPSILON`.
     """
 
@@ -74,23 +72,14 @@ REGIMES = (
 
 @dataclass(frozen=True)
 class Distances:
-    """Distances of pairs at every model, float64 [T, pairs].
-
-    Attributes:
-        members: of records that were trained on.
-        others: of held-out records.
-    """
+    """Distances of pairs at every model, float64 [T, pairs]."""
 
     members: Floats
     others: Floats
 
 
 def compared(means: Means) -> Reproduced:
-    """Return the tests and histograms of both distributions, after little and long training.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return the tests and histograms of both distributions, after little and long training."""
     found = {}
     for regime in REGIMES:
         means.say(f"trains: {regime.title}")

@@ -34,11 +34,7 @@ def by_order(distance: float) -> Floats:
 
 
 def searched(means: Means) -> Reproduced:
-    """Return epsilon against lambda for fixed distances.
-
-    Args:
-        means: not used: nothing is drawn.
-    """
+    """Return epsilon against lambda for fixed distances."""
     curves = {distance: by_order(distance) for distance in DISTANCES}
     numbers = []
     for distance, curve in curves.items():

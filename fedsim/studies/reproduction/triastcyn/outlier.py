@@ -81,11 +81,7 @@ def accuracy(epsilon: float) -> float:
 
 
 def laplace_accuracy(epsilon: float) -> float:
-    """Return how often the best attacker is right about the outlier in a Laplace mean.
-
-    Args:
-        epsilon: of the mechanism, which the outlier's income exhausts.
-    """
+    """Return how often the best attacker is right about the outlier in a Laplace mean."""
     return 1 - math.exp(-epsilon / 2) / 2
 
 

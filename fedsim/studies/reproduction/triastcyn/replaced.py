@@ -23,11 +23,7 @@ POINTS = 200_001
 
 
 def shown(means: Means) -> Reproduced:
-    """Return the exact moment of a replaced record against Theorem 3 and a bound that holds.
-
-    Args:
-        means: not used: nothing is drawn.
-    """
+    """Return the exact moment of a replaced record against Theorem 3 and a bound that holds."""
     exact = np.array([moment(float(one)) for one in NORMS])
     printed = _by(Neighbouring.ADD_REMOVE)
     bound = _by(Neighbouring.REPLACE)

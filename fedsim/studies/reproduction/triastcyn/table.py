@@ -21,14 +21,7 @@ MINUTES = {"mnist": 3.5, "fashion-mnist": 4.0, "cifar-10": 5.0, "adult": 2.0, "a
 
 
 def made(means: Means, data: str) -> Reproduced:
-    """Return one row of the table, for a short and for a long clipping norm.
-
-    Args:
-        data: a key of `trainings.SETTINGS`.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return one row of the table, for a short and for a long clipping norm."""
     setting = trainings.SETTINGS[data]
     numbers = [_baseline(means, data)]
     found: list[tuple[float, Bayesian]] = []

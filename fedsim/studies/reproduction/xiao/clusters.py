@@ -48,11 +48,7 @@ WHY = (
 
 
 def clustered(means: Means) -> Reproduced:
-    """Return the noise of K-means for nine settings.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return the noise of K-means for nine settings."""
     pool = _images(means)
     numbers, apart = [], []
     for records, clusters in SMOKE if means.smoke else PRINTED:

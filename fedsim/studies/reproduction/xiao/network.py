@@ -40,11 +40,7 @@ BLOCK = 16
 
 
 def released(means: Means) -> Reproduced:
-    """Return the noise of a network's weights at one nat, and accuracy with and without it.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return the noise of a network's weights at one nat, and accuracy with and without it."""
     pool = _records(means)
     count = TRAININGS[means.scale]
     means.say(f"{count} trainings on half of {len(pool)} records")
