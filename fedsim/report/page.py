@@ -131,7 +131,7 @@ def _blocks(section: Section, report: Report, drawn: Pictures) -> list[Block]:
 
 
 def write_figures(drawn: Pictures, directory: Path) -> list[Path]:
-    """Write every figure into a directory, as SVG, or PNG where SVG is too large; return the paths."""
+    """Write every figure into a directory, as SVG or, if that is too large, PNG."""
     private_files.make_directory(directory)
     paths = []
     for name, picture in drawn.files.items():

@@ -74,7 +74,7 @@ def _rounds(path: Path, stop: Callable[[], bool] | None) -> Iterator[ObservedRou
 
 @contextmanager
 def view(console: Console) -> Iterator[Callable[[RenderableType], None]]:
-    """Yield what shows a table in place of the one before, or nothing where there is no terminal."""
+    """Yield what shows a table in place of the one before; nothing without a terminal."""
     if not console.is_terminal:
         yield lambda _: None
         return

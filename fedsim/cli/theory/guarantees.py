@@ -72,7 +72,7 @@ def _of_rounds(value: float | None) -> str:
 
 
 def assumed(delta: float, is_assumed: bool) -> str:
-    """Return what the title of a table says of a delta that nobody gave, "" of one that was given."""
+    """Return what a table's title says of a delta that is a default; "" of one that was given."""
     return f" at delta {delta:g}, because no --delta was given" if is_assumed else ""
 
 

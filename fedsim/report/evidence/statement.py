@@ -160,7 +160,7 @@ def _of_audit(root: Path) -> Signed:
 
 
 def made(signed: Signed) -> Statement:
-    """Return a statement about files, once the report has been made from them again if it can be."""
+    """Return a statement about files, after making the report again from them if it can be."""
     report = signed.read()
     if not signed.unmade:
         again = derivation.derived(signed.kind, signed.root, signed.transcript, report)

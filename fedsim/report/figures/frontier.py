@@ -40,8 +40,10 @@ def frontier(
     min_accuracy: float | None,
 ) -> Figure:
     """Return the figure."""
-    with canvas.page_style():
-        figure, axes = canvas.new_axes()
+    with canvas.panel("the adversary is right in at most … % (a coin: 50 %)", "accuracy, %") as (
+        figure,
+        axes,
+    ):
         for index, each in enumerate(series):
             colour = COLOURS[index % len(COLOURS)]
             x, y = _percents(each.right_at_most), _percents(each.accuracy)
@@ -74,13 +76,10 @@ def frontier(
                 color=VERMILION,
                 label="chosen",
             )
-        axes.set_xlabel("the adversary is right in at most … % (a coin: 50 %)")
-        axes.set_ylabel("accuracy, %")
         axes.margins(0.08)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        canvas.legend_above(axes)
     return figure
 
 

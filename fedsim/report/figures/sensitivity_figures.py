@@ -55,8 +55,7 @@ def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
     Source:
         Bernau et al., Figure 4.
     """
-    with canvas.page_style():
-        figure, axes = canvas.new_axes()
+    with canvas.panel("", "local sensitivity LS") as (figure, axes):
         named: set[str] = set()
         for place, pair in enumerate(pairs):
             values, colour = pair.sensitivities.ravel(), COLOURS[pair.choice]
@@ -79,8 +78,6 @@ def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
             range(len(pairs)), [f"{pair.label}\nd = {pair.distance:.4g}" for pair in pairs]
         )
         axes.grid(False, axis="x")
-        axes.set_ylabel("local sensitivity LS")
-        canvas.legend_above(axes)
     return figure
 
 

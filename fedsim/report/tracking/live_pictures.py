@@ -56,7 +56,7 @@ class _Axes:
 
 
 def advantages(looks: Sequence[Look], planned: int, limit: float | None) -> Markup:
-    """Return how the advantage and its interval went, by finished trials; "" before there is one."""
+    """Return the advantage and its interval by finished trials; "" before there is one."""
     seen = [(one.trials, one.advantage, one.interval) for one in looks if one.interval]
     if not seen:
         return Markup("")

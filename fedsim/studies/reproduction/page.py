@@ -20,7 +20,7 @@ from fedsim.report.document.blocks import (
 )
 from fedsim.report.document.markdown import render as markdown_of
 from fedsim.report.document.wording import DASH, number, span
-from fedsim.studies.reproduction.findings.finding import Number, agreement
+from fedsim.studies.reproduction.findings import Number, agreement
 from fedsim.studies.reproduction.registry import SOURCES
 from fedsim.studies.reproduction.session import Made
 

@@ -11,8 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 import fedsim
 from fedsim.common import private_files, reading
-from fedsim.studies.reproduction.findings.finding import Reproduced
-from fedsim.studies.reproduction.findings.item import Item, Means
+from fedsim.studies.reproduction.findings import Item, Means, Reproduced
 
 FOLDER = "items"
 """Of the directory, where each item is kept."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy import optimize, stats
+from scipy import optimize
 from torch import Tensor, nn
 
 from fedsim.learning import data
@@ -17,14 +17,14 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Steps
 from fedsim.privacy.pac import Floats
 from fedsim.studies.membership import sampled_training
-from fedsim.studies.reproduction.findings.finding import (
-    CONFIDENCE,
+from fedsim.studies.reproduction.findings import (
+    Means,
     Number,
     Reference,
     Reproduced,
+    averaged,
     printed,
 )
-from fedsim.studies.reproduction.findings.item import Means
 
 DELTA, RATE = 1e-5, 0.01
 
@@ -210,17 +210,8 @@ def _numbers(
     values: Floats,
 ) -> list[Number]:
     name = _setting(epsilon, reduced)
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(values) - 1) * stats.sem(values))
-    middle = float(values.mean())
-    found = [
-        Number(
-            f"{name}: accuracy",
-            middle,
-            (middle - half, middle + half),
-            references=(known,) if reduced else (),
-            departs=f"{EPOCHS['full']} epochs are not the published training",
-        )
-    ]
+    departs = f"{EPOCHS['full']} epochs are not the published training"
+    found = [averaged(f"{name}: accuracy", values, (known,) if reduced else (), departs)]
     if noise.step:
         tight = accountant("pld").epsilon(noise.mechanism, DELTA)
         found.append(Number(f"{name}: ε by the privacy loss distribution", tight))

@@ -17,15 +17,15 @@ from fedsim.privacy import identifiability
 from fedsim.report.document.wording import number, span
 from fedsim.report.figures import canvas
 from fedsim.studies.reproduction.bernau.experiments import BELIEFS, TITLES, Cell, play
-from fedsim.studies.reproduction.findings.finding import (
+from fedsim.studies.reproduction.findings import (
     CONFIDENCE,
     Grid,
+    Means,
     Number,
     Picture,
     Reference,
     Reproduced,
 )
-from fedsim.studies.reproduction.findings.item import Means
 
 FIGURES = {"mnist": 7, "purchase-100": 8, "adult": 9}
 

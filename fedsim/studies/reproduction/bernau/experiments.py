@@ -11,7 +11,7 @@ from fedsim.api import Run, load
 from fedsim.common import configurations
 from fedsim.config import Config, Scalar
 from fedsim.experiment import in_process, prepare
-from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.findings import Means
 
 BELIEFS = {
     "mnist": (0.52, 0.75, 0.9, 0.99),

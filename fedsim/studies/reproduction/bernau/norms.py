@@ -12,8 +12,7 @@ from fedsim.report.document.wording import percent
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.bernau.experiments import DELTAS, TITLES, configured
-from fedsim.studies.reproduction.findings.finding import CONFIDENCE, Number, Picture, Reproduced
-from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.findings import CONFIDENCE, Means, Number, Picture, Reproduced
 from fedsim.studies.sensitivity import gradient_sensitivity
 
 UNCLIPPED = 1e12
@@ -109,15 +108,11 @@ def _spread(values: Floats) -> tuple[float, float]:
 
 def _drawn(first: Floats, last: Floats) -> str:
     shares = np.linspace(0, 1, 101)
-    with canvas.page_style():
-        figure, axes = canvas.new_axes()
+    with canvas.panel("share of the records", "norm of the gradient") as (figure, axes):
         for norms, colour, label in (
             (first, canvas.BLUE, "first models"),
             (last, canvas.VERMILION, "after 30 steps"),
         ):
             axes.plot(shares, np.quantile(norms, shares), color=colour, linewidth=2, label=label)
         canvas.level_line(axes, 3.0, "C = 3", canvas.INK, "--")
-        axes.set_xlabel("share of the records")
-        axes.set_ylabel("norm of the gradient")
-        canvas.legend_above(axes)
     return canvas.to_svg(figure)

@@ -15,7 +15,7 @@ from fedsim.learning import data
 from fedsim.learning.data.loaders.dataset import Records
 from fedsim.learning.training import evaluation, models
 from fedsim.privacy.pac import Floats
-from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.findings import Means
 
 INITIALISATIONS: Mapping[str, float | None] = {
     "fixed": None,

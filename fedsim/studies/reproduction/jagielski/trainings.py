@@ -14,7 +14,7 @@ from adversaries.statistics.lower_bounds import clopper_pearson_split
 from fedsim.common import private_files
 from fedsim.learning.training.clipping import Clipper
 from fedsim.privacy.pac import Floats
-from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.findings import Means
 from fedsim.studies.reproduction.jagielski.setting import ATTACKS, SEED, Poison, Setting
 
 BLOCK = 250

@@ -11,8 +11,7 @@ from fedsim.config import Scalar
 from fedsim.game import federation
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings.finding import Number, Picture, Reproduced
-from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.findings import Means, Number, Picture, Reproduced
 from fedsim.studies.reproduction.triastcyn import trainings
 
 HELD_OUT: Mapping[str, Scalar] = {"data.held-out": 2_000}
@@ -146,8 +145,7 @@ def _verdict(equal: Floats, spread: Floats) -> str:
 def _picture(name: str, distances: Distances) -> Picture:
     most = float(np.quantile(np.concatenate([distances.members, distances.others]), 0.99))
     bins = np.linspace(0, most, 41).tolist()
-    with canvas.page_style():
-        figure, axes = canvas.new_axes()
+    with canvas.panel("distance of two gradients", "pairs") as (figure, axes):
         for values, colour, label in (
             (distances.members, canvas.BLUE, "trained on"),
             (distances.others, canvas.VERMILION, "held out"),
@@ -155,9 +153,6 @@ def _picture(name: str, distances: Distances) -> Picture:
             axes.hist(
                 values.ravel(), bins=bins, histtype="step", color=colour, linewidth=2, label=label
             )
-        axes.set_xlabel("distance of two gradients")
-        axes.set_ylabel("pairs")
-        canvas.legend_above(axes)
     return Picture(
         f"figure-2-{name.lower().replace(' ', '-')}",
         f"Distances of the gradients of two records after {name}, all trainings; the longest "

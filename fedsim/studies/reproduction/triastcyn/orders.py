@@ -7,8 +7,7 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings.finding import Number, Picture, Reproduced
-from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.findings import Means, Number, Picture, Reproduced
 
 DISTANCES = (0.1, 0.7, 1.0)
 """Fixed distances, of the authors' code, where the noise has the standard deviation 1."""
@@ -66,13 +65,9 @@ def searched(means: Means) -> Reproduced:
 
 def _drawn(curves: dict[float, Floats]) -> str:
     colours = (canvas.BLUE, canvas.GREEN, canvas.VERMILION)
-    with canvas.page_style():
-        figure, axes = canvas.new_axes()
+    with canvas.panel("λ", "ε") as (figure, axes):
         for (distance, curve), colour in zip(curves.items(), colours, strict=True):
             label = f"distance/σ = {distance:g}"
             axes.semilogy(SEARCHED, curve, color=colour, linewidth=2, label=label)
             axes.plot(SEARCHED[curve.argmin()], curve.min(), "o", color=colour)
-        axes.set_xlabel("λ")
-        axes.set_ylabel("ε")
-        canvas.legend_above(axes)
     return canvas.to_svg(figure)

@@ -10,8 +10,7 @@ from adversaries.statistics import gaussian
 from fedsim.privacy import bayesian
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings.finding import Grid, Number, Picture, Reproduced
-from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.findings import Grid, Means, Number, Picture, Reproduced
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Of differential privacy, by which the noise is scaled."""

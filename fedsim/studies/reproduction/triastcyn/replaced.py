@@ -9,8 +9,7 @@ from fedsim.privacy import bayesian
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings.finding import Number, Picture, Reproduced
-from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.findings import Means, Number, Picture, Reproduced
 
 RATE, ORDER, DISTANCE = 1e-3, 4, 1.0
 """q, lambda, and |g - g'| over the noise."""
@@ -84,12 +83,8 @@ def _by(neighbouring: Neighbouring) -> float:
 
 
 def _drawn(exact: Floats, printed: float, bound: float) -> str:
-    with canvas.page_style():
-        figure, axes = canvas.new_axes()
+    with canvas.panel("|g′| over the noise", "log-moment") as (figure, axes):
         axes.semilogy(NORMS, exact, color=canvas.BLUE, linewidth=2, label="exact")
         canvas.level_line(axes, printed, "Theorem 3", canvas.VERMILION, "--")
         canvas.level_line(axes, bound, "by convexity", canvas.GREEN, "--")
-        axes.set_xlabel("|g′| over the noise")
-        axes.set_ylabel("log-moment")
-        canvas.legend_above(axes)
     return canvas.to_svg(figure)

@@ -7,10 +7,8 @@ import numpy as np
 from fedsim.api import Run
 from fedsim.audits.results.theory import Bayesian
 from fedsim.game import federation
-from fedsim.studies.reproduction.findings.finding import Grid, Number, Reproduced
-from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.findings import Grid, Means, Number, Reproduced, averaged
 from fedsim.studies.reproduction.triastcyn import trainings
-from fedsim.studies.reproduction.triastcyn.averages import averaged
 from fedsim.studies.reproduction.triastcyn.outlier import accuracy
 
 REMEMBERED = {"mnist": (2.2, 0.95), "cifar-10": (8.0, 0.76)}

@@ -17,7 +17,7 @@ from fedsim.game import federation
 from fedsim.game.federation import Federation
 from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy import calibration
-from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.findings import Means
 
 EPSILON, DELTA = 2.0, 1e-5
 """Of differential privacy, that the noise is calibrated to; delta of all experiments."""

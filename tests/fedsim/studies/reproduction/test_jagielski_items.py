@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedsim.studies.reproduction.findings.item import Means, Scale
+from fedsim.studies.reproduction.findings import Means, Scale
 from fedsim.studies.reproduction.jagielski import setting, table, trainings
 from fedsim.studies.reproduction.jagielski.setting import ATTACKS, Setting, Size
 from fedsim.studies.reproduction.jagielski.trainings import Cell, play
