@@ -112,23 +112,6 @@ def write(found: Found, directory: Path) -> Path:
     from fedsim.report.figures import canvas  # noqa: PLC0415  (matplotlib is slow to import)
 
     made, figure = document(found), _figure(found)
-    page = _page(found, directory, figure)
-    files = {SUMMARY: sweep.as_csv(made["settings"])}
-    if figure:
-        files |= {"figures/frontier.svg": canvas.to_svg(figure)}
-    private_files.make_directory(directory / "figures")
-    for path, content in files.items():
-        private_files.write(directory / path, content.encode())
-    place = report_directory.write_report(directory, made, page)
-    if found.choice.chosen:
-        text = configuration.dump(found.config)
-        private_files.write(directory / CONFIG, text.encode())
-    else:  # of a search that found one
-        (directory / CONFIG).unlink(missing_ok=True)
-    return place
-
-
-def _page(found: Found, directory: Path, figure: Any) -> str:
     name = found.config.run.name
     caption = (
         "Accuracy of the model against how often the adversary is right at most, a point for each "
@@ -150,7 +133,20 @@ def _page(found: Found, directory: Path, figure: Any) -> str:
         Bullets(list(choose_words.told(found))),
     ]
     sentences = choose_words.sentences(found)
-    return render(Document(f"Choosing ε for {name}", "Choice of noise", name, sentences, blocks))
+    page = render(Document(f"Choosing ε for {name}", "Choice of noise", name, sentences, blocks))
+    files = {SUMMARY: sweep.as_csv(made["settings"])}
+    if figure:
+        files |= {"figures/frontier.svg": canvas.to_svg(figure)}
+    private_files.make_directory(directory / "figures")
+    for path, content in files.items():
+        private_files.write(directory / path, content.encode())
+    place = report_directory.write_report(directory, made, page)
+    if found.choice.chosen:
+        text = configuration.dump(found.config)
+        private_files.write(directory / CONFIG, text.encode())
+    else:  # of a search that found one
+        (directory / CONFIG).unlink(missing_ok=True)
+    return place
 
 
 def commands(found: Found, directory: Path) -> list[tuple[str, str]]:

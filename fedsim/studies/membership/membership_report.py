@@ -223,7 +223,8 @@ def _span(value: float, row: Report) -> str:
 
 def headings(report: Report) -> list[str]:
     """Return the headings of the table of attacks."""
-    rates = _rates(report)
+    row: Report = next(iter(report["attacks"].values()), {"true_positive_at": []})
+    rates = [at["false_positive_rate"] for at in row["true_positive_at"]]
     return ["attack", "advantage", "AUC", *(f"TPR at FPR {percent(rate)}" for rate in rates)]
 
 
@@ -248,11 +249,6 @@ def rows(report: Report) -> list[list[str]]:
 def _with(estimate: Report, wording: Any) -> str:
     interval, point = estimate["interval"], wording(estimate["point"])
     return point if interval is None else f"{point} ({span(interval, wording)})"
-
-
-def _rates(report: Report) -> list[float]:
-    row: Report = next(iter(report["attacks"].values()), {"true_positive_at": []})
-    return [at["false_positive_rate"] for at in row["true_positive_at"]]
 
 
 def summary(report: Report) -> RenderableType:

@@ -27,7 +27,18 @@ MODELS = {"smoke": 2, "full": 20}
 
 def surveyed(means: Means, data: str) -> Reproduced:
     """Return how long unclipped gradients are before and after training, and a private median."""
-    first, last = _norms(means, data)
+    config = configured(means, data, {})
+    free = configured(means, data, {"training.clipping-norm": UNCLIPPED})
+    clipped, known = federation.load(config), federation.load(free)
+    theta = federation.initial_parameters(config.game, clipped, range(MODELS[means.scale]))
+    theta = theta.to(clipped.device)
+    first = gradient_sensitivity.record_sensitivities(known, theta)
+    optimizer = ServerOptimizer(config.training, config.participation.divisor)
+    everybody = np.arange(config.data.records)
+    for round in range(1, config.training.rounds + 1):
+        total = clipped.clipped_sum(theta, everybody)
+        theta = optimizer.step(theta, total.float(), round)
+    last = gradient_sensitivity.record_sensitivities(known, theta)
     median, median_of_one = float(_medians(first).mean()), float(np.median(first[0]))
     trained = float(_medians(last).mean())
     share = float((first > 3).mean())
@@ -77,22 +88,6 @@ def private_median(
     # Gumbel's trick: the largest of log-weights with Gumbel noise has the law of the weights.
     place = int(np.argmax(logs + draw.gumbel(size=len(logs))))
     return float(draw.uniform(edges[place], edges[place + 1]))
-
-
-def _norms(means: Means, data: str) -> tuple[Floats, Floats]:
-    """Return the unclipped norms [T, n] at first models, and at those after training."""
-    config = configured(means, data, {})
-    free = configured(means, data, {"training.clipping-norm": UNCLIPPED})
-    clipped, known = federation.load(config), federation.load(free)
-    theta = federation.initial_parameters(config.game, clipped, range(MODELS[means.scale]))
-    theta = theta.to(clipped.device)
-    first = gradient_sensitivity.record_sensitivities(known, theta)
-    optimizer = ServerOptimizer(config.training, config.participation.divisor)
-    everybody = np.arange(config.data.records)
-    for round in range(1, config.training.rounds + 1):
-        total = clipped.clipped_sum(theta, everybody)
-        theta = optimizer.step(theta, total.float(), round)
-    return first, gradient_sensitivity.record_sensitivities(known, theta)
 
 
 def _medians(norms: Floats) -> Floats:

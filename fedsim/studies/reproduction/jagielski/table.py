@@ -185,7 +185,7 @@ def _picture(name: str, found: dict[Key, Played]) -> Picture:
             axes.plot(range(len(epsilons)), values, marker="o", color=colour, label=label)
         ticks = ["∞" if math.isinf(one) else f"{one:g}" for one in epsilons]
         axes.set_xticks(range(len(epsilons)), ticks)
-        svg = canvas.to_svg(figure)
+    svg = canvas.to_svg(figure)
     return Picture(
         name, "What ClipBKD proves of one record at 99 %, best of k, against ε of theory.", svg
     )
