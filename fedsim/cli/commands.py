@@ -124,7 +124,7 @@ DEPLOY = Group(
         ),
         Command(
             "report",
-            "deploying.client_report:report",
+            "deploying.upkeep:report",
             "Say what this client released, when, at what epsilon, and how exposed its own records "
             "are.",
         ),
@@ -152,10 +152,10 @@ DEPLOY = Group(
             "Write what every machine needs of this version; keys, settings and ledgers are no "
             "part of it.",
         ),
-        Command("proxy", "deploying.processes:proxy", hidden=True),
-        Command("superlink", "deploying.processes:superlink", hidden=True),
-        Command("supernode", "deploying.processes:supernode", hidden=True),
-        Command("apps", "deploying.processes:apps", hidden=True),
+        Command("proxy", "deploying.upkeep:proxy", hidden=True),
+        Command("superlink", "deploying.upkeep:superlink", hidden=True),
+        Command("supernode", "deploying.upkeep:supernode", hidden=True),
+        Command("apps", "deploying.upkeep:apps", hidden=True),
     ),
 )
 
@@ -243,17 +243,17 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         ),
         Command(
             "compare",
-            "experiments.compare:compare",
+            "experiments.report:compare",
             "Compare runs: every trust model and vantage side by side, as a table and as a page.",
         ),
         Command(
             "track",
-            "experiments.track:track",
+            "experiments.report:track",
             "Log finished runs to TensorBoard or MLflow, or interrupted ones as far as they got.",
         ),
         Command(
             "open",
-            "experiments.compare:open_",
+            "experiments.report:open_",
             "Open the page of a run in the browser; print where it lies where there is no browser.",
         ),
     ),

@@ -27,11 +27,53 @@ from fedsim.report.document.blocks import (
     Table,
 )
 from fedsim.report.document.wording import plain
-from fedsim.report.order import SECTIONS
-from fedsim.report.sections import answer, training, verdict
+from fedsim.report.sections import (
+    answer,
+    bayesian,
+    beliefs,
+    configuration,
+    crafted,
+    lower_bounds,
+    lowering,
+    membership,
+    one_run,
+    pac,
+    precision,
+    prediction,
+    residuals,
+    theory,
+    to_whom,
+    training,
+    utility,
+    verdict,
+)
 from fedsim.report.sections.facts import is_alarming
 from fedsim.report.sections.labels import labels
 from fedsim.report.sections.section import Section, Transcript
+
+SECTIONS = (
+    verdict.SECTION,
+    to_whom.SECTION,
+    beliefs.SECTION,
+    lowering.SECTION,
+    utility.SECTION,
+    theory.SECTION,
+    one_run.SECTION,
+    crafted.SECTION,
+    bayesian.SECTION,
+    training.SECTION,
+    configuration.SECTION,
+    to_whom.NUMBERS,
+    theory.FURTHER,
+    pac.SECTION,
+    lower_bounds.SECTION,
+    prediction.SECTION,
+    precision.SECTION,
+    residuals.SECTION,
+    membership.SECTION,
+)
+"""A section is a module of `fedsim.report.sections` and a line here. Those for specialists stand
+together in a folded part behind the others."""
 
 
 class Pictures:

@@ -25,7 +25,7 @@ from fedsim.config import Config, Scalar
 from fedsim.experiment import prepare
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import rehearsed
-from fedsim.report.tracking.onlookers import Onlookers
+from fedsim.report.tracking.following import Onlookers
 from fedsim.report.tracking.progress import conclude, conclude_training, preparing
 
 

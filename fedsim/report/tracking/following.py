@@ -3,13 +3,18 @@
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 from rich.console import Console
 
 from fedsim.common.foreign_text import without_password
+from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.report.tracking import trackers
 from fedsim.report.tracking.course import Course, Event, after
+from fedsim.report.tracking.numbers import Tracking
+from fedsim.report.tracking.trackers import Tracker
 
 PAUSE = 0.2
 """Seconds between two looks at the file."""
@@ -79,3 +84,38 @@ def replay(directory: RunDirectory, watcher: Watcher) -> None:
         course = after(course, event)
         watcher.see(event, course)
     watcher.leave(directory.finished)
+
+
+@dataclass(frozen=True)
+class Onlookers:
+    """Who looks on at one run.
+
+    Attributes:
+        trackers: by the place that the user named.
+    """
+
+    page: bool
+    trackers: dict[str, Tracker]
+
+    @classmethod
+    def asked(cls, page: bool, places: list[str] | None) -> "Onlookers":
+        """Return who is asked to look on, before there is a run.
+
+        Args:
+            places: such as "tensorboard:DIR".
+        """
+        return cls(page, {place: trackers.opened(place) for place in places or ()})
+
+    def watchers(self, directory: RunDirectory, config: Config, console: Console) -> list[Watcher]:
+        """Return them as watchers of a run that is about to go on."""
+        found: list[Watcher] = [
+            Tracking(directory, tracker, place) for place, tracker in self.trackers.items()
+        ]
+        if self.page:
+            from fedsim.report.tracking.live_page import FILE, LivePage  # noqa: PLC0415  (matplotlib)
+
+            found.append(LivePage(directory, config))
+            console.print(
+                f"Live page: {directory.path / FILE}", soft_wrap=True, highlight=False, markup=False
+            )
+        return found

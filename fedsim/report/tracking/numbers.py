@@ -14,7 +14,7 @@ from fedsim.common.foreign_text import without_password
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
 from fedsim.report.tracking.course import Course, Event
-from fedsim.report.tracking.tracker import Subject, Tracker
+from fedsim.report.tracking.trackers import Subject, Tracker
 
 PLACES = {
     *("run.out", "data.root", "data.public-root", "data.public-schema", "model.weights"),

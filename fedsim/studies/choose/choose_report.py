@@ -162,7 +162,7 @@ def commands(found: Found, directory: Path) -> list[tuple[str, str]]:
 
 
 def _figure(found: Found) -> Any:
-    from fedsim.report.figures import frontier  # noqa: PLC0415
+    from fedsim.report.figures import study_figures  # noqa: PLC0415
 
     if not found.choice.candidates:
         return None
@@ -176,7 +176,7 @@ def _figure(found: Found) -> Any:
         )
         ends = [each.accuracy_interval for each in alike]
         series.append(
-            frontier.Series(
+            study_figures.Series(
                 label=choose_words.values(dict(others)) if len(combinations) > 1 else "",
                 right_at_most=[each.right_at_most for each in alike],
                 accuracy=[nan if each.accuracy is None else each.accuracy for each in alike],
@@ -189,7 +189,7 @@ def _figure(found: Found) -> Any:
     place = None
     if chosen is not None and chosen.accuracy is not None:
         place = chosen.right_at_most, chosen.accuracy
-    return frontier.frontier(
+    return study_figures.frontier(
         series, f"limit: {choose_words.limit_in_short(found)}", place, found.request.min_accuracy
     )
 

@@ -31,7 +31,7 @@ from fedsim.report.document.blocks import (
 )
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, span
-from fedsim.report.figures import membership_figures
+from fedsim.report.figures import study_figures
 from fedsim.studies.membership import membership_game
 from fedsim.studies.membership.membership_game import Floats, Game, most_true_positives
 
@@ -299,7 +299,7 @@ def render_html(report: Report) -> str:
                 Heading("What the attacks achieve"),
                 tabulated(headings(report), rows(report)),
                 Prose(how, small=True),
-                Figure("roc", membership_figures.roc(curves, bound), "", caption),
+                Figure("roc", study_figures.roc(curves, bound), "", caption),
                 Heading("The attacks"),
                 Listing(sources, several=True),
                 Heading("What was played"),

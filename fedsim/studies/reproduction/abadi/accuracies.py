@@ -9,6 +9,7 @@ import torch
 from scipy import optimize
 from torch import Tensor, nn
 
+from fedsim.common.randomness import gaussian_noise
 from fedsim.learning import data
 from fedsim.learning.data.loaders.dataset import Records
 from fedsim.learning.training import evaluation, models
@@ -16,7 +17,7 @@ from fedsim.learning.training.clipping import Clipper
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Steps
 from fedsim.privacy.pac import Floats
-from fedsim.studies.membership import sampled_training
+from fedsim.privacy.participation.sampling import participation
 from fedsim.studies.reproduction.findings import (
     Means,
     Number,
@@ -25,6 +26,56 @@ from fedsim.studies.reproduction.findings import (
     averaged,
     printed,
 )
+
+SERVER = 0
+"""Whose random stream the noise has."""
+
+
+@dataclass(frozen=True)
+class SampledSteps:
+    """How models are trained.
+
+    Attributes:
+        count: of noisy steps.
+        sampling_rate: q, with which every record takes part in a step.
+        noise_multiplier: of the clipping norm; 0 for none.
+        learning_rate: of the sum over the expected number of records.
+    """
+
+    count: int
+    sampling_rate: float
+    noise_multiplier: float
+    learning_rate: float
+
+
+def train_on_samples(
+    clipper: Clipper,
+    theta: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    steps: SampledSteps,
+    seed: int,
+) -> Tensor:
+    """Return models after their noisy steps, float32 [T, P].
+
+    Args:
+        theta: first models, float32 [T, P].
+        features: [n, *shape], the same records for all.
+        labels: [n].
+        seed: of samples and noise, which are a function of it, the model and the step alone.
+    """
+    models, records = range(len(theta)), len(labels)
+    rate = steps.learning_rate / (steps.sampling_rate * records)
+    for step in range(1, steps.count + 1):
+        coins = participation(seed, models, step, records, steps.sampling_rate)
+        weights = None if coins is None else torch.from_numpy(coins).to(theta)
+        total = clipper.clipped_sum(theta, features, labels, weights)
+        if steps.noise_multiplier:
+            noise = gaussian_noise(seed, models, step, SERVER, theta.shape[1])
+            total += steps.noise_multiplier * clipper.clipping_norm * torch.from_numpy(noise)
+        theta = theta - (rate * total).float()
+    return theta
+
 
 DELTA, RATE = 1e-5, 0.01
 
@@ -160,12 +211,12 @@ def _accuracies(
         return nn.Sequential(nn.Linear(seen, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
     structure = models.structural_model(build, SEED)
-    theta = sampled_training.train(
+    theta = train_on_samples(
         Clipper(structure, CLIPPING_NORM if noise.step else math.inf),
         models.initial_parameters(build, SEED, range(TRAININGS)),
         inputs[0],
         torch.from_numpy(train.labels.copy()),
-        sampled_training.Steps(noise.steps, RATE, noise.step, LEARNING_RATE),
+        SampledSteps(noise.steps, RATE, noise.step, LEARNING_RATE),
         SEED,
     )
     _, right = evaluation.evaluate(
