@@ -34,7 +34,13 @@ def findings(config: Config, rehearsal: Path) -> Rehearsal:
     played = RunDirectory.open(rehearsal)
     if played.config.run.job != "rehearsal":
         raise InputError(f"'{rehearsal}' is no rehearsal; make one with fedsim rehearse")
-    _check_same(config, played.config, rehearsal)
+    theirs = _settings(played.config)
+    for key, value in _settings(config).items():
+        if theirs[key] != value:
+            raise InputError(
+                f"'{rehearsal}' rehearsed another training: its {key} is {theirs[key]!r}, and here "
+                f"it is {value!r}; rehearse the same file, with the same --set"
+            )
     report = results.read(played)
     measured, bounds = report.empirical, report.bounds
     return Rehearsal(
@@ -73,17 +79,6 @@ def read(directory: RunDirectory) -> Rehearsal | None:
     values = directory.read_json(FILE)
     with directory.reading(FILE):
         return TypeAdapter(Rehearsal).validate_python(values)
-
-
-def _check_same(training: Config, rehearsal: Config, path: Path) -> None:
-    """Raise InputError unless both have the same rounds, noise, network and clients."""
-    ours, theirs = _settings(training), _settings(rehearsal)
-    for key, value in ours.items():
-        if theirs[key] != value:
-            raise InputError(
-                f"'{path}' rehearsed another training: its {key} is {theirs[key]!r}, and here it "
-                f"is {value!r}; rehearse the same file, with the same --set"
-            )
 
 
 def _settings(config: Config) -> dict[str, Scalar]:

@@ -168,7 +168,7 @@ def carry_out(
     with directory.lock():  # a runtime of several processes takes long to start, and to say no
         check_ledger(plan, directory, accept_epsilon)
     try:
-        watchers = onlookers.watchers(directory, plan.config, console)
+        watchers = onlookers.watchers(directory, console)
         with progress(directory, plan.config, console, watchers):
             if runtime is Runtime.SIMULATION:
                 run_simulated(plan, directory)

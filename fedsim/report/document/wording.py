@@ -26,10 +26,14 @@ def number(value: float | None) -> str:
     return f"{value:.3f}" if 1e-2 <= abs(value) < 1e5 else f"{value:.3g}"
 
 
-LEARNT_NOTHING = (
-    "The model has learnt nothing: it is no more often right than one that always answers with the "
-    "most frequent class. Change training.learning-rate, or allow less noise."
-)
+def unless_learnt(accuracy: float | None, majority: float) -> str:
+    """Return a warning if a model is no better than the majority class's share; "" otherwise."""
+    if accuracy is None or accuracy > majority:
+        return ""
+    return (
+        "The model has learnt nothing: it is no more often right than one that always answers with "
+        "the most frequent class. Change training.learning-rate, or allow less noise."
+    )
 
 
 def beside_accuracy(

@@ -41,7 +41,10 @@ def of_run(directory: RunDirectory, report: Report) -> Pages:
         ]
         for name, each in drawn.files.items()
     }
-    return {PAGE: found, live_page.FILE: [_moved(directory)]} | pictures
+    return {
+        PAGE: found,
+        live_page.FILE: [live_page.render_finished(directory.config.run.name).encode()],
+    } | pictures
 
 
 def of_training(directory: RunDirectory, report: dict[str, Any]) -> Pages:
@@ -50,7 +53,7 @@ def of_training(directory: RunDirectory, report: dict[str, Any]) -> Pages:
     return {
         PAGE: [training_report.render_html(report, card).encode()],
         model_card.PAGE: [model_card.as_markdown(card).encode()],
-        live_page.FILE: [_moved(directory)],
+        live_page.FILE: [live_page.render_finished(directory.config.run.name).encode()],
     }
 
 
@@ -61,10 +64,6 @@ def of_transcript(report: Mapping[str, Any]) -> Pages:
         report: as it was made again, in which what is infinite is `math.inf`.
     """
     return {PAGE: [transcript_report.render_html(report).encode()]}
-
-
-def _moved(directory: RunDirectory) -> bytes:
-    return live_page.render_finished(directory.config).encode()
 
 
 def differing(folder: Path, pages: Pages) -> tuple[list[str], list[str]]:

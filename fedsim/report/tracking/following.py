@@ -9,7 +9,6 @@ from typing import Protocol
 from rich.console import Console
 
 from fedsim.common.foreign_text import without_password
-from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.tracking import trackers
 from fedsim.report.tracking.course import Course, Event, after
@@ -106,7 +105,7 @@ class Onlookers:
         """
         return cls(page, {place: trackers.opened(place) for place in places or ()})
 
-    def watchers(self, directory: RunDirectory, config: Config, console: Console) -> list[Watcher]:
+    def watchers(self, directory: RunDirectory, console: Console) -> list[Watcher]:
         """Return them as watchers of a run that is about to go on."""
         found: list[Watcher] = [
             Tracking(directory, tracker, place) for place, tracker in self.trackers.items()
@@ -114,7 +113,7 @@ class Onlookers:
         if self.page:
             from fedsim.report.tracking.live_page import FILE, LivePage  # noqa: PLC0415  (matplotlib)
 
-            found.append(LivePage(directory, config))
+            found.append(LivePage(directory))
             console.print(
                 f"Live page: {directory.path / FILE}", soft_wrap=True, highlight=False, markup=False
             )

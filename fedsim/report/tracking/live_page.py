@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from fedsim.audits.results.verdict_states import standing, words_of
 from fedsim.config import Config
+from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers import at_server
 from fedsim.report.document import html
@@ -140,8 +141,8 @@ class LivePage:
     name = FILE
     from_the_beginning = False
 
-    def __init__(self, directory: RunDirectory, config: Config) -> None:
-        self._directory, self._config = directory, config
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory, self._config = directory, directory.config
         self._course = Course()
         self._written = 0.0
         self._write("starting")
@@ -155,7 +156,7 @@ class LivePage:
     def leave(self, finished: bool) -> None:
         """Lead to the report, or say how to go on."""
         if finished:
-            self._directory.write_text(FILE, render_finished(self._config))
+            self._directory.write_text(FILE, render_finished(self._config.run.name))
         else:
             self._write("interrupted", self._directory.resumed_by)
 
@@ -165,9 +166,8 @@ class LivePage:
         self._written = time.monotonic()
 
 
-def render_finished(config: Config) -> str:
+def render_finished(name: str) -> str:
     """Return the page of a run that has finished, which leads to its report."""
-    name = config.run.name
     link = ("This run has finished: ", Link("its report", "report.html"), ".")
     refresh = "0; url=report.html"
     return html.render(
@@ -184,19 +184,42 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
     planned, name = config.trials.count, config.run.name
     training = config.run.job == "training"
     said: list[Words] = [] if training else [" ".join(_said(course, planned))]
-    if mark := _mark(config, course):
-        said.append(mark)
-    blocks: list[Block] = [Progress(_done(course, planned), "how much of the run is done")]
+    if course.look.interval is not None and course.rho_alpha is not None:
+        exact = at_server.is_exact(
+            config.training.local_steps,
+            config.federation.adversary_rounds,
+            config.audit.mode,
+            config.federation.vantage,
+        )
+        words = words_of(standing(course.look.interval, course.rho_alpha, exact=exact))
+        said.append(Mark(words.kind, f"So far: {words.text}"))
+    first, last = course.trials
+    batch_done = course.round / course.rounds if course.rounds else 0.0
+    done = max(course.look.trials, first + (last - first) * batch_done) / planned
+    blocks: list[Block] = [Progress(done, "how much of the run is done")]
     if resumed_by:
         go_on = ("What is finished is kept; go on with ", Code(resumed_by))
         blocks.append(Label("This run has stopped.", go_on))
     if not training:
         provisional = PROVISIONAL.format(confidence=percent(config.audit.confidence))
         blocks.append(Label("Provisional: the run's report has the verdict.", provisional))
-    blocks += [Listing(_entries(config, course), several=True), *_figures(course, planned)]
+    blocks += [
+        Listing(_entries(course, config.trials, training), several=True),
+        *_figures(course, planned),
+    ]
     if course.looks and not training:
         headings = ("trials", "advantage", "interval", "worst belief", "accuracy")
-        table = tabulated(headings, map(_look, course.looks))
+        rows = [
+            [
+                str(look.trials),
+                number(look.advantage),
+                span(look.interval, number),
+                percent(look.belief),
+                percent(look.accuracy),
+            ]
+            for look in course.looks
+        ]
+        table = tabulated(headings, rows)
         blocks.append(Part("After every batch of trials", [table], folded=True, heads=False))
     return html.render(
         Document(
@@ -209,23 +232,6 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
             refresh="" if resumed_by else str(REFRESH),
         )
     )
-
-
-def _look(one: Look) -> list[str]:
-    return [
-        str(one.trials),
-        number(one.advantage),
-        span(one.interval, number),
-        percent(one.belief),
-        percent(one.accuracy),
-    ]
-
-
-def _done(course: Course, planned: int) -> float:
-    """Return the share of all rounds of all trials that is done."""
-    first, last = course.trials
-    batch_done = course.round / course.rounds if course.rounds else 0.0
-    return max(course.look.trials, first + (last - first) * batch_done) / planned
 
 
 def _said(course: Course, planned: int) -> list[str]:
@@ -244,32 +250,17 @@ def _said(course: Course, planned: int) -> list[str]:
     return said
 
 
-def _mark(config: Config, course: Course) -> Mark | None:
-    """Return how the advantage so far stands to its limit; only an interval below it is good."""
-    interval, limit = course.look.interval, course.rho_alpha
-    if interval is None or limit is None:
-        return None
-    exact = at_server.is_exact(
-        config.training.local_steps,
-        config.federation.adversary_rounds,
-        config.audit.mode,
-        config.federation.vantage,
-    )
-    words = words_of(standing(interval, limit, exact=exact))
-    return Mark(words.kind, f"So far: {words.text}")
-
-
-def _entries(config: Config, course: Course) -> list[tuple[str, str]]:
+def _entries(course: Course, trials: TrialsConfig, training: bool) -> list[tuple[str, str]]:
     look, (first, last) = course.look, course.trials
-    at_most = "at most " if config.trials.until_halfwidth else ""
+    at_most = "at most " if trials.until_halfwidth else ""
     running = f"round {course.round} of {course.rounds}"
-    if config.run.job == "training":
+    if training:
         found = [("Training", running), ("ε so far", number(course.epsilon))]
     else:
-        trials = f"; trials {first} to {last - 1}: {running}" if last else ""
+        running = f"; trials {first} to {last - 1}: {running}" if last else ""
         limit = f"; ρβ = {percent(course.rho_beta)}" if course.rho_beta is not None else ""
         found = [
-            ("Trials", f"{look.trials} of {at_most}{config.trials.count}{trials}"),
+            ("Trials", f"{look.trials} of {at_most}{trials.count}{running}"),
             ("Worst belief that the record was used", f"{percent(look.belief)}{limit}"),
         ]
     return [*found, ("Accuracy so far", course.accuracy_text or DASH)]

@@ -19,6 +19,7 @@ from rich.progress import (
 
 from fedsim.audits.results import report as results
 from fedsim.config import Config
+from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.document.wording import percent, span
 from fedsim.report.tracking.course import Course, Event
@@ -40,7 +41,7 @@ def progress(
     )
     with Progress(*columns, console=console, transient=True, disable=_is_hidden(console)) as bar:
         rounds = config.training.rounds
-        task = bar.add_task("starting", total=planned_steps(config, rounds), rounds=rounds)
+        task = bar.add_task("starting", total=planned_steps(config.trials, rounds), rounds=rounds)
         with following(directory, [Bar(bar, task, config), *watchers], console):
             yield
 
@@ -76,9 +77,9 @@ def _is_hidden(console: Console) -> bool:
     return console.quiet or not (console.is_terminal or console.is_jupyter)
 
 
-def planned_steps(config: Config, rounds: int) -> int:
+def planned_steps(trials: TrialsConfig, rounds: int) -> int:
     """Return the length of the progress bar: the rounds of every batch, and its conclusion."""
-    return -(-config.trials.count // config.trials.batch) * (rounds + 1)
+    return -(-trials.count // trials.batch) * (rounds + 1)
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Bar:
         """Show one line of the run's events."""
         if "rounds" in event:
             rounds = event["rounds"]
-            total = planned_steps(self.config, rounds)
+            total = planned_steps(self.config.trials, rounds)
             self.bar.update(self.task, total=total, rounds=rounds)
         if "waiting" in event:
             # Also where no bar is shown: somebody is to look at a machine.

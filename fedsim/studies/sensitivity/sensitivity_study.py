@@ -160,7 +160,14 @@ def study(
         seconds[name] = time.perf_counter() - begun
 
     known = federation.load(config)
-    between = Compared.of(config, known)
+    split, features = known.split, partial(challenge.compared_features, config.game, known)
+    replaced = config.privacy.neighbouring is Neighbouring.REPLACE
+    between = Compared(
+        features(split.members_records.features),
+        features(split.pool_records.features) if replaced else None,
+        challenge.columns_of(known),
+        device.threads(config.run.threads),
+    )
     ranked = _ranked(config, known, between, top, stage)
     pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
     with stage("local sensitivity of all pairs") as progress:
@@ -239,19 +246,6 @@ class Compared:
     pool: Features | None
     columns: Columns | None
     threads: int
-
-    @classmethod
-    def of(cls, config: Config, known: Federation) -> "Compared":
-        """Return what the configured challenge compares."""
-        split, replace = known.split, config.privacy.neighbouring is Neighbouring.REPLACE
-        return cls(
-            challenge.compared_features(config.game, known, split.members_records.features),
-            challenge.compared_features(config.game, known, split.pool_records.features)
-            if replace
-            else None,
-            challenge.columns_of(known),
-            device.threads(config.run.threads),
-        )
 
 
 Stage = Callable[[str], AbstractContextManager[Progress]]
