@@ -46,7 +46,7 @@ AUDIT = Group(
         ),
         Command(
             "loop",
-            "auditing.loop_audit:loop",
+            "auditing.code_audit:loop",
             "Audit a training function, with Opacus in it or not: run it with a record and without "
             "it.",
         ),

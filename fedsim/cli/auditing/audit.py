@@ -49,7 +49,7 @@ def app(
 
     Example: fedsim audit app my-app --claimed-epsilon 2 --claimed-delta 1e-5
     """
-    from fedsim.cli.auditing.app_audit import audit_app  # noqa: PLC0415
+    from fedsim.cli.auditing.code_audit import audit_app  # noqa: PLC0415
 
     of_app = AuditOptions(
         claim=claim_given(claimed_epsilon, claimed_delta, claimed_unit),

@@ -11,7 +11,7 @@ from fedsim.common import reading
 from fedsim.common.report_directory import EVIDENCE
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import model_card
-from fedsim.report.evidence import conditions, derivation, digests, envelope, pages
+from fedsim.report.evidence import conditions, derivation, digests, envelope
 from fedsim.report.evidence.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
 from fedsim.report.evidence.envelope import Digest, Predicate, Statement, Subject
 
@@ -192,7 +192,7 @@ def _refuse_others(signed: Signed, report: Report, again: derivation.Made) -> No
     apart = derivation.named(derivation.differences(report, again.report))
     wrong = f"{signed.report} is not what fedsim makes of the other files ({apart})"
     if not apart:
-        _, other = pages.differing((signed.root / signed.report).parent, again.pages)
+        _, other = derivation.differing((signed.root / signed.report).parent, again.pages)
         wrong = f"{', '.join(other)} is not what fedsim makes of {signed.report}"
         if not other:
             return

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.report.evidence import derivation, digests, envelope, keys, pages
+from fedsim.report.evidence import derivation, digests, envelope
 from fedsim.report.evidence.envelope import Envelope, Statement
 from fedsim.report.evidence.statement import Signed, said
 
@@ -105,7 +105,7 @@ def _signature(sealed: Envelope, key: Ed25519PublicKey | None) -> Check:
     if key is None:
         words = f"not checked: give the signer's public key with --key; it says to be by {named}"
         return Check("signature", Outcome.CANNOT_TELL, words)
-    whose = keys.fingerprint(key)
+    whose = envelope.fingerprint(key)
     if sealed.signed_by(key):
         return Check("signature", Outcome.VERIFIED, f"by the key {whose}")
     why = "it was altered" if whose in named else f"it says to be by {named}"
@@ -151,7 +151,7 @@ def _derived(signed: Signed, same_code: bool) -> Iterator[Check]:
     report, folder = signed.read(), (signed.root / signed.report).parent
     try:
         again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
-        same, other = pages.differing(folder, again.pages)
+        same, other = derivation.differing(folder, again.pages)
     except InputError as error:
         yield Check("report", Outcome.CANNOT_TELL, f"was not made again: {error}")
         return

@@ -39,14 +39,6 @@ class Transcript:
         )
 
 
-def _nothing_said(_: Report) -> Sequence[Block]:
-    return ()
-
-
-def _nothing_drawn(_: Report, __: Transcript) -> Sequence[Figure]:
-    return ()
-
-
 @dataclass(frozen=True)
 class Section:
     """One section of the page of a run: what it says, and what it draws.
@@ -61,8 +53,8 @@ class Section:
     """
 
     title: str | Callable[[Report], str]
-    words: Callable[[Report], Sequence[Block]] = _nothing_said
-    figures: Callable[[Report, Transcript], Sequence[Figure]] = _nothing_drawn
+    words: Callable[[Report], Sequence[Block]] = lambda report: ()
+    figures: Callable[[Report, Transcript], Sequence[Figure]] = lambda report, seen: ()
     specialist: bool = False
 
     def heading(self, report: Report) -> str:

@@ -39,16 +39,11 @@ class Sought:
     """What is known of the mechanism, and which number is sought.
 
     Attributes:
-        unknown: the number that is sought.
         noise_multiplier: nominal; None where it is sought.
         rounds: k; None where they are sought.
         sampling_rate: probability that a record joins a step; 1 where it is sought.
         local_steps: noisy steps of a client within a round.
-        neighbouring: the relation between the two worlds.
-        trust: who adds the noise.
-        clients: m.
         colluding: other clients that disclose their noise.
-        vantage: who looks.
     """
 
     unknown: Unknown
@@ -75,18 +70,7 @@ class Sought:
         colluding: int | None,
         vantage: str | None,
     ) -> "Sought":
-        """Return what is known, with the defaults for the rest.
-
-        Args:
-            noise_multiplier: nominal; None if it is sought.
-            rounds: k; None if they are sought.
-            sampling_rate: None if it is sought, or for 1.
-            local_steps: None for 1.
-            neighbouring: None for "add-remove".
-            trust: None for "central".
-            clients: m; None for 2.
-            colluding: None for 0.
-            vantage: None for "participant".
+        """Return what is known, None standing for the default of `calibrate` or what is sought.
 
         Raises:
             InputError: nothing is left to find, or too much; an unknown word.

@@ -12,7 +12,7 @@ from scipy.special import stdtrit
 import fedsim
 from adversaries.attacks.membership import MeanAdvantage
 from adversaries.attacks.membership_attacks import Attack
-from adversaries.attacks.roc import Curve, Estimate, Performance, performance
+from adversaries.attacks.roc import Curve, Estimate, performance
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
@@ -117,9 +117,27 @@ def _tried(
     for name, attack in attacks.items():
         scores, threshold = membership_game.attacked(attack, game.observations)
         found = performance(scores, members, confidence, RATES, generator, threshold)
-        rows[name] = _row(attack, found, allowed_at)
+        threshold_is = "chosen on the shadow models"
+        if attack.randomised:
+            threshold_is = "at random, with the score as probability"
+        elif attack.threshold is not None:
+            threshold_is = "fixed in advance"
+        gained, interval = found.advantage, found.advantage.interval
+        rows[name] = {
+            "title": attack.title,
+            "source": attack.source,
+            "advantage": gained.point,
+            "advantage_interval": interval and [interval.low, interval.high],
+            "threshold": threshold_is,
+            "area": _estimate(found.area),
+            "true_positive_at": [
+                {"false_positive_rate": rate, "allowed": allowed_at.get(rate)} | _estimate(estimate)
+                for rate, estimate in found.true_positive.items()
+            ],
+            "roc": _drawn(found.curve),
+        }
         # One of the attacks would do: each has its share of what may go wrong.
-        if most is not None and least_advantage(found.advantage, len(attacks)) > most:
+        if most is not None and least_advantage(gained, len(attacks)) > most:
             above.append(name)
     return rows, above
 
@@ -132,29 +150,6 @@ def _allowed(delta: float, bound: Mechanism | None, most: float | None) -> dict[
         roc = {"false_positive": DRAWN.tolist(), "true_positive": true_positive}
     epsilon = None if bound is None else PLD.epsilon(bound, delta)
     return {"delta": delta, "epsilon": epsilon, "advantage": most, "roc": roc}
-
-
-def _row(attack: Attack, found: Performance, allowed_at: Mapping[float, float]) -> dict[str, Any]:
-    gained = found.advantage
-    return {
-        "title": attack.title,
-        "source": attack.source,
-        "advantage": gained.point,
-        "advantage_interval": None
-        if gained.interval is None
-        else [gained.interval.low, gained.interval.high],
-        "threshold": "at random, with the score as probability"
-        if attack.randomised
-        else "chosen on the shadow models"
-        if attack.threshold is None
-        else "fixed in advance",
-        "area": _estimate(found.area),
-        "true_positive_at": [
-            {"false_positive_rate": rate, "allowed": allowed_at.get(rate)} | _estimate(estimate)
-            for rate, estimate in found.true_positive.items()
-        ],
-        "roc": _drawn(found.curve),
-    }
 
 
 def _estimate(found: Estimate) -> dict[str, Any]:
@@ -177,10 +172,12 @@ def verdict(report: Report) -> list[str]:
     """Return in a few sentences what the strongest attack achieved, and what is allowed."""
     attacks: Mapping[str, Report] = report["attacks"]
     best = max(attacks.values(), key=lambda row: float(row["advantage"]))
+    between = best["advantage_interval"]
+    chance = "" if between is None or between[0] > 0 else ", which may be chance"
     sentences = [
         f"Of {len(attacks)} attacks on {report['games']} models of {report['records']} records, "
         f"{best['title']} has the most advantage: {_span(best['advantage'], best)}"
-        f"{_of_chance(best)}. It was picked among them on the same models, which flatters it.",
+        f"{chance}. It was picked among them on the same models, which flatters it.",
     ]
     bounds = report["bounds"]
     if bounds["advantage"] is None:
@@ -208,12 +205,6 @@ def least_advantage(gained: MeanAdvantage, attacks: int) -> float:
         return -1.0
     quantile = stdtrit(gained.trials - 1, 1 - (1 - ALARM_CONFIDENCE) / attacks)
     return float(gained.point - quantile * gained.standard_error)
-
-
-def _of_chance(row: Report) -> str:
-    interval = row["advantage_interval"]
-    certain = interval is None or interval[0] > 0
-    return "" if certain else ", which may be chance"
 
 
 def _span(value: float, row: Report) -> str:

@@ -57,12 +57,6 @@ def verdict(report: Report) -> list[str]:
     ]
 
 
-def _subject(report: Report) -> str:
-    """Name the data, and the experiment where it is called something else."""
-    data, name = report["data"], report["name"]
-    return str(data) if name == data else f"{data} ({name})"
-
-
 def _one(report: Report) -> str:
     return "pair" if report["neighbouring"] == "replace" else "record"
 
@@ -140,6 +134,10 @@ def headings(report: Report) -> list[str]:
 
 def rows(report: Report) -> list[list[str]]:
     """Return the pairs as texts, a row each."""
+
+    def rank(place: int) -> str:
+        return f"{place:,}" if place < 10_000 else percent(place / report["pairs_in_all"])
+
     return [
         [
             _name(row),
@@ -150,16 +148,12 @@ def rows(report: Report) -> list[list[str]]:
             *(
                 text
                 for seen in row["seen"]
-                for text in (f"{seen['local_sensitivity']:.3f}", _rank(report, seen["rank"]))
+                for text in (f"{seen['local_sensitivity']:.3f}", rank(seen["rank"]))
             ),
             f"{row['rms']:.3f}",
         ]
         for row in report["pairs"]
     ]
-
-
-def _rank(report: Report, rank: int) -> str:
-    return f"{rank:,}" if rank < 10_000 else percent(rank / report["pairs_in_all"])
 
 
 def _arrow(one: int, other: int | None) -> str:
@@ -220,7 +214,8 @@ def render_html(study: Study, report: Report) -> str:
     is_image = study.known.split.dataset.kind == "image"
     several = report["compared"]["replacements"]
     shared = " and over replacements, because pairs share them" if several else ""
-    subject = _subject(report)
+    data, name = report["data"], report["name"]
+    subject = data if name == data else f"{data} ({name})"
     seconds = [(name, f"{value:.1f} s") for name, value in report["seconds"].items()]
     stepwise = ["Dissimilarity", *(f"LS in step {view['step']}" for view in report["views"])]
     blocks: list[Block] = [

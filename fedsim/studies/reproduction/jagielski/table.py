@@ -5,8 +5,16 @@ from collections.abc import Mapping
 
 from fedsim.report.figures import canvas
 from fedsim.studies.reproduction.findings import Means, Number, Picture, Reference, Reproduced
-from fedsim.studies.reproduction.jagielski.setting import ATTACKS, INITIALISATIONS, Setting, Size
-from fedsim.studies.reproduction.jagielski.trainings import CONFIDENCE, Cell, Played, play
+from fedsim.studies.reproduction.jagielski.setting import (
+    ATTACKS,
+    CONFIDENCE,
+    INITIALISATIONS,
+    Cell,
+    Played,
+    Setting,
+    Size,
+    play,
+)
 
 MULTIPLIERS: Mapping[float, float] = {
     1.0: 5.02,
