@@ -25,8 +25,7 @@ from fedsim.privacy.noise import Noise
 from fedsim.privacy.noise.mechanism import Floats, Noised, Summed, Trials
 from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
-from fedsim.report.order import SECTIONS
-from fedsim.report.page import Pictures, render_html
+from fedsim.report.page import SECTIONS, Pictures, render_html
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "extending.md"
 EXAMPLES = dict(

@@ -13,7 +13,6 @@ class Command:
     """A command.
 
     Attributes:
-        name: on the command line.
         code: "module:function" in `fedsim.cli`.
         words: the first paragraph of the function's docstring.
         hidden: whether it is left out of help, since scripts alone call it.
@@ -27,14 +26,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Group:
-    """Commands with a name in common.
-
-    Attributes:
-        name: on the command line.
-        words: what they are for.
-        commands: in the order of help.
-        more: what its own help says besides.
-    """
+    """Commands with a name in common."""
 
     name: str
     words: str
@@ -54,7 +46,7 @@ AUDIT = Group(
         ),
         Command(
             "loop",
-            "auditing.loop_audit:loop",
+            "auditing.code_audit:loop",
             "Audit a training function, with Opacus in it or not: run it with a record and without "
             "it.",
         ),
@@ -132,7 +124,7 @@ DEPLOY = Group(
         ),
         Command(
             "report",
-            "deploying.client_report:report",
+            "deploying.upkeep:report",
             "Say what this client released, when, at what epsilon, and how exposed its own records "
             "are.",
         ),
@@ -160,10 +152,10 @@ DEPLOY = Group(
             "Write what every machine needs of this version; keys, settings and ledgers are no "
             "part of it.",
         ),
-        Command("proxy", "deploying.processes:proxy", hidden=True),
-        Command("superlink", "deploying.processes:superlink", hidden=True),
-        Command("supernode", "deploying.processes:supernode", hidden=True),
-        Command("apps", "deploying.processes:apps", hidden=True),
+        Command("proxy", "deploying.upkeep:proxy", hidden=True),
+        Command("superlink", "deploying.upkeep:superlink", hidden=True),
+        Command("supernode", "deploying.upkeep:supernode", hidden=True),
+        Command("apps", "deploying.upkeep:apps", hidden=True),
     ),
 )
 
@@ -257,17 +249,17 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         ),
         Command(
             "compare",
-            "experiments.compare:compare",
+            "experiments.report:compare",
             "Compare runs: every trust model and vantage side by side, as a table and as a page.",
         ),
         Command(
             "track",
-            "experiments.track:track",
+            "experiments.report:track",
             "Log finished runs to TensorBoard or MLflow, or interrupted ones as far as they got.",
         ),
         Command(
             "open",
-            "experiments.compare:open_",
+            "experiments.report:open_",
             "Open the page of a run in the browser; print where it lies where there is no browser.",
         ),
     ),

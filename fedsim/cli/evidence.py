@@ -63,16 +63,16 @@ def sign(
 
     Example: fedsim sign fedsim-runs/digits --key release.pem
     """
-    from fedsim.report.evidence import envelope, keys, statement  # noqa: PLC0415  (torch is slow)
+    from fedsim.report.evidence import envelope, statement  # noqa: PLC0415  (torch is slow)
 
     if new_key is not None:
         if signed is not None or key is not None or out is not None:
             raise InputError("--new-key makes a key and signs nothing; give it alone")
-        typer.echo(f"Public key: {keys.create(new_key)}", err=True)
+        typer.echo(f"Public key: {envelope.create(new_key)}", err=True)
         return
     if signed is None or key is None:
         raise InputError("sign what, and as whom? Give DIR and --key KEY.pem (or --new-key)")
-    private = keys.read_private(key)
+    private = envelope.read_private(key)
     found = statement.located(signed)
     place = private_files.as_named(found.evidence if out is None else out)
     if not place.name.endswith(EVIDENCE):
@@ -120,9 +120,9 @@ def verify(
 
     Example: fedsim verify fedsim-runs/digits/evidence.json --key release.public.pem
     """
-    from fedsim.report.evidence import keys, verification  # noqa: PLC0415  (torch is slow)
+    from fedsim.report.evidence import envelope, verification  # noqa: PLC0415
 
-    public = None if key is None else keys.read_public(key)
+    public = None if key is None else envelope.read_public(key)
     found = verification.verify(_within(evidence), public, files, as_signed)
     if json_:
         print_json(_document(found))

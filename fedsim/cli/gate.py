@@ -17,11 +17,7 @@ SHUT = 3
 
 @dataclass(frozen=True)
 class Gate:
-    """What a report must not show.
-
-    Attributes:
-        conditions: none for a gate that is always open.
-    """
+    """What a report must not show."""
 
     conditions: "tuple[Condition, ...]" = ()
 
@@ -37,11 +33,7 @@ class Gate:
         return SHUT if found else 0
 
     def exit_by(self, report: Mapping[str, Any]) -> None:
-        """End the command where a report does not pass.
-
-        Raises:
-            typer.Exit: with SHUT.
-        """
+        """End the command where a report does not pass."""
         if status := self.status(report):
             raise typer.Exit(status)
 
@@ -53,9 +45,6 @@ class Gate:
 
 def asked(fail_if: Sequence[str] | None, *kinds: str) -> Gate:
     """Return the gate that a user asked for.
-
-    Args:
-        kinds: of the reports that it may be for, keys of `fedsim.report.evidence.conditions.NAMES`.
 
     Raises:
         InputError: one is no condition, or is of a number that such a report has not.

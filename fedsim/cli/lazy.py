@@ -18,11 +18,7 @@ MARKUP: Literal["markdown"] = "markdown"
 
 
 class Commands(MutableMapping[str, click.Command]):
-    """Commands by name, each imported when it is asked for.
-
-    Args:
-        listed: by name, with the panel of each.
-    """
+    """Commands by name, each imported when it is asked for."""
 
     def __init__(self, listed: Mapping[str, tuple[Command | Group, str]]) -> None:
         self._listed = dict(listed)

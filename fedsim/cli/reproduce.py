@@ -12,10 +12,10 @@ from adversaries.errors import InputError
 from fedsim.cli.options import DATA_ROOT, AsJson
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
-from fedsim.studies.reproduction.findings.item import DATA, Scale
+from fedsim.studies.reproduction.findings import DATA, Scale
 
 if TYPE_CHECKING:  # torch and matplotlib, which take a second
-    from fedsim.studies.reproduction.findings.item import Item, Means
+    from fedsim.studies.reproduction.findings import Item, Means
     from fedsim.studies.reproduction.session import Made
 
 
@@ -63,7 +63,7 @@ def reproduce(
     fedsim reproduce bernau --data-root DIR
     """
     from fedsim.studies.reproduction import page, session  # noqa: PLC0415
-    from fedsim.studies.reproduction.findings.item import Means  # noqa: PLC0415
+    from fedsim.studies.reproduction.findings import Means  # noqa: PLC0415
 
     chosen = _chosen(source, items or [])
     console = Terminal(stderr=True, quiet=json_)

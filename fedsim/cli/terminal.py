@@ -26,11 +26,7 @@ class Terminal(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Yield the segments of a renderable, with their text as `shown`.
-
-        Args:
-            options: of width and height; None for those of this console.
-        """
+        """Yield the segments of a renderable, with their text as `shown`."""
         for segment in super().render(renderable, options):
             if segment.control:  # of Rich's own: a cursor that moves
                 yield segment

@@ -188,12 +188,7 @@ HEADINGS = (
 
 
 def write(rows: Sequence[Row], directory: Path) -> Path:
-    """Write report.html and report.json, and return the page.
-
-    Args:
-        rows: of `side_by_side`.
-        directory: of the page; it may hold an earlier comparison.
-    """
+    """Write report.html and report.json, and return the page."""
     runs = {row["number"]: row for row in rows}
     document = Document(
         title=f"Comparison of {len(runs)} runs",

@@ -82,15 +82,7 @@ def assemble(config: Config) -> dict[str, Any]:
 
 
 def write(report: Report, directory: Path) -> Path:
-    """Write report.html and report.json into a directory; return the page's path.
-
-    Args:
-        report: as `assemble` returns it.
-        directory: is made where it is missing.
-
-    Raises:
-        OSError: they cannot be written.
-    """
+    """Write report.html and report.json into a directory; return the page's path."""
     return report_directory.write_report(directory, report, render_html(report))
 
 

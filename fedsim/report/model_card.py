@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,20 +29,12 @@ from fedsim.federation.runs.run_directory import CARD, RunDirectory
 from fedsim.learning.training import saved_model
 from fedsim.learning.training.quality import Confusion, Share
 from fedsim.privacy.accounting import accountant
-from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust.model import Vantage
 from fedsim.report import rehearsed
 from fedsim.report.document import markdown, terminal
 from fedsim.report.document.blocks import Block, Bullets, Part, Prose, tabulated
 from fedsim.report.document.markdown import quoted
-from fedsim.report.document.wording import (
-    LEARNT_LITTLE,
-    LEARNT_NOTHING,
-    beside_accuracy,
-    number,
-    percent,
-    span,
-)
+from fedsim.report.document.wording import beside_accuracy, number, percent, span, unless_learnt
 
 PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
 
@@ -65,14 +58,7 @@ LIMITS = (
 def write(
     directory: RunDirectory, noise_multiplier: float, parameters: int, public_records: int
 ) -> ModelCard:
-    """Write the card of a training whose model has been written; it says that all is done.
-
-    Returns:
-        The card.
-
-    Raises:
-        InputError: the run's files are missing or damaged.
-    """
+    """Write the card of a training whose model has been written; it says that all is done."""
     config, model = directory.config, saved_model.describe(directory.path)
     content = (directory.path / saved_model.PUBLIC / saved_model.VALUES).read_bytes()
     rounds = [event for event, _ in directory.events() if "round" in event]
@@ -101,11 +87,7 @@ def write(
 
 
 def read(directory: RunDirectory) -> ModelCard:
-    """Return the card of a finished training.
-
-    Raises:
-        InputError: it has none, or a damaged one.
-    """
+    """Return the card of a finished training."""
     values = directory.read_json(CARD)
     with directory.reading(CARD):
         return TypeAdapter(ModelCard).validate_python(values)
@@ -132,7 +114,27 @@ def privacy_of(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> 
     everything = spending.describe_everything(config.scheme, noise_multiplier, rows)
     released = everything or spending.describe(config.scheme, noise_multiplier, rows)
     failings = cautions.dp_failings(config)
-    privacy, training = config.privacy, config.training
+    privacy, training, federation = config.privacy, config.training, config.federation
+    chosen, trust = privacy.accountant, federation.trust.model
+
+    def towards(vantage: Vantage) -> Towards:
+        """Return epsilon by the configured accountant and, beside it, by one of another method."""
+        mechanism = released.towards(vantage)
+        epsilons = {}
+        for name in (chosen, "pld" if chosen == "rdp" else "rdp"):
+            # The other method may not cover such rounds.
+            with suppress(InputError):
+                epsilons[name] = accountant(name).epsilon(mechanism, privacy.delta)
+        sees = (
+            "the trained model alone"
+            if vantage is Vantage.RELEASED_MODEL
+            else trust.sees(vantage, federation.clients, federation.summed_in_the_clear)
+        )
+        steps = [
+            Charged(one.noise_multiplier, one.count, one.sampling_rate) for one in mechanism.groups
+        ]
+        return Towards(vantage.value, sees, epsilons, steps)
+
     return Privacy(
         guaranteed=not failings,
         note=" ".join(failings) or cautions.SYSTEM_NOISE,
@@ -142,38 +144,12 @@ def privacy_of(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> 
         noise_multiplier=noise_multiplier,
         clipping_norm=training.clipping_norm,
         sampling_rate=training.sampling_rate,
-        trust=config.federation.trust.model.words,
-        towards=[_towards(config, released, vantage) for vantage in Vantage],
+        trust=trust.words,
+        towards=[towards(vantage) for vantage in Vantage],
         rounds_charged=released.count,
         attempts=max((row.attempt for row in rows), default=0),
         local_steps=training.local_steps,
     )
-
-
-def _towards(config: Config, released: Releases, vantage: Vantage) -> Towards:
-    """Return epsilon by the configured accountant and, beside it, by one of another method."""
-    chosen = config.privacy.accountant
-    names = (chosen, "pld" if chosen == "rdp" else "rdp")
-    epsilons = {}
-    for name in names:
-        try:
-            found = accountant(name).epsilon(released.towards(vantage), config.privacy.delta)
-        except InputError:  # the other method does not cover such rounds
-            continue
-        epsilons[name] = found
-    steps = [
-        Charged(one.noise_multiplier, one.count, one.sampling_rate)
-        for one in released.towards(vantage).groups
-    ]
-    return Towards(vantage.value, _sees(config, vantage), epsilons, steps)
-
-
-def _sees(config: Config, vantage: Vantage) -> str:
-    if vantage is Vantage.RELEASED_MODEL:
-        return "the trained model alone"
-    federation = config.federation
-    in_the_clear = federation.summed_in_the_clear
-    return federation.trust.model.sees(vantage, federation.clients, in_the_clear)
 
 
 def _utility(rounds: Sequence[dict[str, Any]], records: int, classes: list[str]) -> Utility | None:
@@ -238,22 +214,15 @@ def learning(found: Utility) -> str:
     """Return the accuracy beside the majority baseline, with a warning if it is no higher."""
     beside = beside_accuracy(found.majority, found.balanced_accuracy, found.area_under_curve)
     said = f"Accuracy {percent(found.accuracy)} ({beside}) on {found.records:,} held-out records."
-    if found.accuracy <= found.majority:
-        return f"{said} {LEARNT_NOTHING}"
     fault = Confusion(tuple(map(tuple, found.confusion))).fault() if found.confusion else ""
     if not fault and found.loss_before is not None and found.loss > found.loss_before:
         fault = "its loss is above that of the first model"
-    return f"{said} {LEARNT_LITTLE.format(fault=fault)}" if fault else said
+    return f"{said} {unless_learnt(found.accuracy, found.majority, fault)}".strip()
 
 
 def as_markdown(card: ModelCard) -> str:
     """Return the card as people read it."""
     return markdown.render([Part(quoted(card.name), list(_blocks(card)))])
-
-
-def _local(privacy: Privacy) -> str:
-    """Return how many steps a round has, where it has more than one."""
-    return f" of {privacy.local_steps} local steps each" * (privacy.local_steps > 1)
 
 
 def _accounted(privacy: Privacy) -> Iterator[Block]:
@@ -286,18 +255,15 @@ def _rehearsed(found: Rehearsal) -> str:
     )
 
 
-def _whose(card: ModelCard) -> str:
-    if card.data == OWN:
-        return "the clients' own records (model.toml has their schema)"
-    return quoted(card.data)
-
-
 def _blocks(card: ModelCard) -> Iterator[Block]:
     if card.purpose:
         yield Prose(quoted(card.purpose))
+    whose = "the clients' own records (model.toml has their schema)"
+    if card.data != OWN:
+        whose = quoted(card.data)
     yield Prose(
         f"A {quoted(card.network)} with {card.parameters:,} trained parameters, for "
-        f"{card.classes} classes of {_whose(card)}. {card.clients} clients trained it together, on "
+        f"{card.classes} classes of {whose}. {card.clients} clients trained it together, on "
         f"{card.records:,} records, in {card.rounds} rounds ({card.optimizer})."
     )
     yield Part("Privacy", list(_privacy(card.privacy)))
@@ -319,6 +285,7 @@ def _privacy(privacy: Privacy) -> Iterator[Block]:
     if not privacy.guaranteed:
         yield Prose(f"**No guarantee of differential privacy.** {privacy.note}")
     names = list(privacy.towards[0].epsilon)
+    local = f" of {privacy.local_steps} local steps each" * (privacy.local_steps > 1)
     yield tabulated(
         ["towards", "who sees", *(f"ε by {name}" for name in names)],
         [
@@ -334,7 +301,7 @@ def _privacy(privacy: Privacy) -> Iterator[Block]:
         f"At δ = {privacy.delta:g}, for one {privacy.unit} ({privacy.neighbouring}). Gradients "
         f"were clipped to {privacy.clipping_norm:g}; the noise multiplier was "
         f"{privacy.noise_multiplier:.4g}, the sampling rate {privacy.sampling_rate:g}. "
-        f"{privacy.trust} {privacy.rounds_charged} rounds{_local(privacy)} are accounted for"
+        f"{privacy.trust} {privacy.rounds_charged} rounds{local} are accounted for"
         + (f", in {privacy.attempts} attempts." if privacy.attempts > 1 else ".")
     )
     yield from _accounted(privacy)

@@ -27,11 +27,50 @@ from fedsim.report.document.blocks import (
     Table,
 )
 from fedsim.report.document.wording import plain
-from fedsim.report.order import SECTIONS
-from fedsim.report.sections import answer, training, verdict
+from fedsim.report.sections import (
+    answer,
+    beliefs,
+    configuration,
+    crafted,
+    lower_bounds,
+    lowering,
+    membership,
+    one_run,
+    other_notions,
+    prediction,
+    theory,
+    to_whom,
+    training,
+    utility,
+    verdict,
+)
 from fedsim.report.sections.facts import is_alarming
 from fedsim.report.sections.labels import labels
 from fedsim.report.sections.section import Section, Transcript
+
+SECTIONS = (
+    verdict.SECTION,
+    to_whom.SECTION,
+    beliefs.SECTION,
+    lowering.SECTION,
+    utility.SECTION,
+    theory.SECTION,
+    one_run.SECTION,
+    crafted.SECTION,
+    other_notions.BAYESIAN,
+    training.SECTION,
+    configuration.SECTION,
+    to_whom.NUMBERS,
+    theory.FURTHER,
+    other_notions.PAC,
+    lower_bounds.SECTION,
+    prediction.SECTION,
+    prediction.PRECISION,
+    prediction.RESIDUALS,
+    membership.SECTION,
+)
+"""A section is a module of `fedsim.report.sections` and a line here. Those for specialists stand
+together in a folded part behind the others."""
 
 
 class Pictures:
@@ -131,11 +170,7 @@ def _blocks(section: Section, report: Report, drawn: Pictures) -> list[Block]:
 
 
 def write_figures(drawn: Pictures, directory: Path) -> list[Path]:
-    """Write every figure into a directory, as SVG, or PNG where SVG is too large; return the paths.
-
-    Args:
-        directory: is made where it is missing, for its owner alone.
-    """
+    """Write every figure into a directory, as SVG or, if that is too large, PNG."""
     private_files.make_directory(directory)
     paths = []
     for name, picture in drawn.files.items():

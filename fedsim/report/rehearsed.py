@@ -28,16 +28,19 @@ OWN_OF_EACH = (
 def findings(config: Config, rehearsal: Path) -> Rehearsal:
     """Return what the rehearsal of a training found.
 
-    Args:
-        rehearsal: the directory of a finished `fedsim rehearse`.
-
     Raises:
         InputError: it is of no rehearsal, is not finished, or is of another training.
     """
     played = RunDirectory.open(rehearsal)
     if played.config.run.job != "rehearsal":
         raise InputError(f"'{rehearsal}' is no rehearsal; make one with fedsim rehearse")
-    _check_same(config, played.config, rehearsal)
+    theirs = _settings(played.config)
+    for key, value in _settings(config).items():
+        if theirs[key] != value:
+            raise InputError(
+                f"'{rehearsal}' rehearsed another training: its {key} is {theirs[key]!r}, and here "
+                f"it is {value!r}; rehearse the same file, with the same --set"
+            )
     report = results.read(played)
     measured, bounds = report.empirical, report.bounds
     return Rehearsal(
@@ -58,9 +61,6 @@ def findings(config: Config, rehearsal: Path) -> Rehearsal:
 def attach(directory: RunDirectory, found: Rehearsal) -> None:
     """Put what a rehearsal found where the card of a training takes it from.
 
-    Args:
-        found: as of `findings`.
-
     Raises:
         InputError: the training has its card already.
     """
@@ -73,27 +73,12 @@ def attach(directory: RunDirectory, found: Rehearsal) -> None:
 
 
 def read(directory: RunDirectory) -> Rehearsal | None:
-    """Return what was put there; None where no rehearsal was named.
-
-    Raises:
-        InputError: the file is damaged.
-    """
+    """Return what was put there; None where no rehearsal was named."""
     if not directory.has(FILE):
         return None
     values = directory.read_json(FILE)
     with directory.reading(FILE):
         return TypeAdapter(Rehearsal).validate_python(values)
-
-
-def _check_same(training: Config, rehearsal: Config, path: Path) -> None:
-    """Raise InputError unless both have the same rounds, noise, network and clients."""
-    ours, theirs = _settings(training), _settings(rehearsal)
-    for key, value in ours.items():
-        if theirs[key] != value:
-            raise InputError(
-                f"'{path}' rehearsed another training: its {key} is {theirs[key]!r}, and here it "
-                f"is {value!r}; rehearse the same file, with the same --set"
-            )
 
 
 def _settings(config: Config) -> dict[str, Scalar]:

@@ -28,11 +28,7 @@ Line = tuple[str, str, str, str]
 
 
 def summary(report: Report, verbose: bool = False) -> RenderableType:
-    """Return what the terminal shows at the end of a run.
-
-    Args:
-        verbose: whether every measure follows in a table.
-    """
+    """Return what the terminal shows at the end of a run."""
     said = [Text(answer.verdict(report)), *_verdicts(report)]
     if verbose:
         said.append(_table(report))

@@ -47,11 +47,7 @@ CONFIDENTIAL = (
 
 
 def write(directory: RunDirectory) -> Report:
-    """Write report.html and report.json of a training that has its card, and return the report.
-
-    Raises:
-        InputError: the run's files are missing or damaged, or nothing can be written.
-    """
+    """Write report.html and report.json of a training that has its card, and return the report."""
     card, report = model_card.read(directory), assemble(directory)
     with report_directory.refusing(directory.path):
         page = render_html(report, card)
@@ -60,11 +56,7 @@ def write(directory: RunDirectory) -> Report:
 
 
 def assemble(directory: RunDirectory) -> Report:
-    """Return what the server knows of a training beyond its card.
-
-    Raises:
-        InputError: the run's events are damaged.
-    """
+    """Return what the server knows of a training beyond its card."""
     rounds: dict[int, Report] = {}
     missing = []
     for event, _ in directory.events():
@@ -104,11 +96,7 @@ def _of_round(event: Report) -> Report:
 
 
 def render_html(report: Report, card: ModelCard) -> str:
-    """Return the report as one HTML page that needs no other file, script or network.
-
-    Args:
-        report: as of `assemble`.
-    """
+    """Return the report as one HTML page that needs no other file, script or network."""
     server = card.privacy.towards[0]
     spent = " or ".join(f"{number(value)} ({name})" for name, value in server.epsilon.items())
     said = [
@@ -138,11 +126,7 @@ def render_html(report: Report, card: ModelCard) -> str:
 
 
 def state(report: Report, card: ModelCard) -> StateWords:
-    """Return how the noise of the sums, where it was watched, stands to what is claimed.
-
-    Args:
-        report: as of `assemble`.
-    """
+    """Return how the noise of the sums, where it was watched, stands to what is claimed."""
     if report["alarms"]:
         return verdicts.CONTRADICTS
     if not card.privacy.guaranteed:

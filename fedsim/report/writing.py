@@ -47,16 +47,7 @@ def assembled(
     delta: float | None = None,
     limits: Mapping[str, Scalar] | None = None,
 ) -> tuple[Report, Arrays]:
-    """Return the report of a run and the arrays of its transcript, and write nothing.
-
-    Args:
-        confidence: as of `write_report`.
-        delta: as of `write_report`.
-        limits: as of `write_report`.
-
-    Raises:
-        InputError: as of `write_report`.
-    """
+    """Return the report of a run and the arrays of its transcript, and write nothing."""
     for name, value in (("confidence", confidence), ("delta", delta)):
         if value is not None and not 0 < value < 1:
             raise InputError(f"{name} is {value}; it must lie between 0 and 1")

@@ -34,7 +34,7 @@ from fedsim.learning import data
 from fedsim.learning.data.loaders import purchase
 from fedsim.learning.data.loaders.source import Source
 from fedsim.privacy import releases
-from fedsim.report.evidence import envelope, keys
+from fedsim.report.evidence import envelope
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _repacked(name: str) -> None:
 def _evidence(folder: Path) -> Reader:
     path, private = folder / "evidence.json", folder / "key.pem"
     if not path.exists():
-        keys.create(private)
+        envelope.create(private)
         subject = envelope.Subject(name="report.json", digest=envelope.Digest(sha256="0" * 64))
         predicate = envelope.Predicate(
             kind="run",
@@ -135,11 +135,11 @@ def _evidence(folder: Path) -> Reader:
             conclusions={},
         )
         told = envelope.Statement(subject=[subject], predicate=predicate)
-        path.write_bytes(envelope.seal(told, keys.read_private(private)))
+        path.write_bytes(envelope.seal(told, envelope.read_private(private)))
 
     def read() -> object:
         sealed, statement = envelope.read(path)
-        if not sealed.signed_by(keys.read_public(folder / "key.public.pem")):
+        if not sealed.signed_by(envelope.read_public(folder / "key.public.pem")):
             raise InputError("it was altered")
         return statement
 

@@ -49,7 +49,7 @@ def app(
 
     Example: fedsim audit app my-app --claimed-epsilon 2 --claimed-delta 1e-5
     """
-    from fedsim.cli.auditing.app_audit import audit_app  # noqa: PLC0415
+    from fedsim.cli.auditing.code_audit import audit_app  # noqa: PLC0415
 
     of_app = AuditOptions(
         claim=claim_given(claimed_epsilon, claimed_delta, claimed_unit),
@@ -159,11 +159,11 @@ def _follow(recorded: Path, every: OfEvery, once: bool, patience: float) -> int:
             "--out and --worlds are for one run, and a folder has one after another; add --once"
         )
     from fedsim.audits.live import from_transcript  # noqa: PLC0415  (torch is slow)
-    from fedsim.cli.auditing import transcript_audit  # noqa: PLC0415  (torch is slow)
+    from fedsim.cli.auditing import live_audit  # noqa: PLC0415  (torch is slow)
 
     # Here, where no run has begun yet: one that cannot be audited does not end the following.
     from_transcript.check(every.options)
-    transcript_audit.check(every)
+    live_audit.check(every)
     unclaimed = Verdict.NO_CLAIM if every.options.claim is None else Verdict.NOT_JUDGED
     return following.follow(
         recorded,
@@ -181,12 +181,12 @@ def _audit_one(path: Path, stop: Callable[[], bool] | None, every: OfEvery) -> i
     stop: of following it, None for one that is audited as it is. Raises InputError for options
     that do not fit it.
     """
-    from fedsim.cli.auditing import live_audit, transcript_audit  # noqa: PLC0415  (torch is slow)
+    from fedsim.cli.auditing import live_audit  # noqa: PLC0415  (torch is slow)
 
     if _is_auditors(path, stop):
         return live_audit.audit_live(path, every, stop)
     every.options.taken("a recorded transcript")
-    return transcript_audit.audit_transcript(path, every, stop)
+    return live_audit.audit_transcript(path, every, stop)
 
 
 def _is_auditors(path: Path, stop: Callable[[], bool] | None) -> bool:

@@ -76,11 +76,9 @@ def follow(
 
     Args:
         place: a transcript, or a folder whose newest is audited first.
-        once: whether to end after the first.
         patience: seconds without a sign of life after which a run is taken for dead, above 0.
         audit: audits the transcript at a path until its watch says stop, and returns the exit
             status.
-        console: where waiting and its end are told.
         unaudited: the exit status of a transcript that cannot be audited, and of none.
 
     Returns:

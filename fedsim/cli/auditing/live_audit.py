@@ -1,4 +1,4 @@
-"""Audits what an auditor's node recorded, after the run or while it goes on."""
+"""Audits a transcript, of an auditor's node or of a recorder, after the run or while it goes on."""
 
 import itertools
 import json
@@ -9,14 +9,18 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from adversaries.errors import InputError
 from fedsim.audits.live import from_transcript
 from fedsim.audits.live.live_rounds import Belief, Look
+from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.cli.auditing.options import OfEvery
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import private_files, report_directory
+from fedsim.common.report_directory import EVIDENCE
 from fedsim.common.strict_json import report_json
 from fedsim.federation.transcripts.reader import Reader, follow
 from fedsim.federation.transcripts.records import ObservedRound
+from fedsim.report.kinds import recorded as transcript_report
 
 
 def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = None) -> int:
@@ -27,12 +31,6 @@ def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = Non
 
     Args:
         stop: as of `transcript.follow`, to follow it until then; None for one as it is.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        InputError: the options do not fit the transcript, or there is none.
     """
     from fedsim.report.kinds import live as live_words  # noqa: PLC0415  (matplotlib is slow to import)
 
@@ -80,13 +78,52 @@ def _rounds(path: Path, stop: Callable[[], bool] | None) -> Iterator[ObservedRou
 
 @contextmanager
 def view(console: Console) -> Iterator[Callable[[RenderableType], None]]:
-    """Yield what shows a table in place of the one before, or nothing where there is no terminal.
-
-    Args:
-        console: that the table is gone from when the block ends.
-    """
+    """Yield what shows a table in place of the one before; nothing without a terminal."""
     if not console.is_terminal:
         yield lambda _: None
         return
     with Live(console=console, transient=True, refresh_per_second=4) as live:
         yield live.update
+
+
+def check(every: OfEvery) -> None:
+    """Raise InputError for options that no transcript can be audited with."""
+    transcript_audit.check(every.options)
+
+
+def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None = None) -> int:
+    """Audit a transcript, leave a report, and return the exit status."""
+    check(every)
+    directory = every.directory(path)
+    report_directory.check(directory)  # before hours of following
+    _check_unsigned(path, directory)
+    console = Terminal(stderr=True)
+    if stop is not None:
+        with view(console) as show:
+            with Reader(path) as reader:
+                auditor = transcript_audit.Auditor(reader.facts)
+            for observed in follow(path, stop=stop):
+                auditor.observe(observed)
+                if console.is_terminal:  # a report so far costs as much as all rounds so far
+                    show(transcript_report.summary(auditor.report(every.options)))
+    with Reader(path) as reader:
+        report = transcript_audit.audit(reader, every.options)
+    with report_directory.refusing(directory):
+        page = transcript_report.write(report, directory)
+    if every.as_json:
+        print_json(report_json(report))
+    else:
+        console.print(transcript_report.summary(report))
+        console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+    return every.exit_status(transcript_audit.concluded(report))
+
+
+def _check_unsigned(path: Path, directory: Path) -> None:
+    """Raise InputError if there is evidence of a report that another one would replace."""
+    beside = path.with_name(f"{path.stem}-{EVIDENCE}")
+    found = [place for place in (directory / EVIDENCE, beside) if place.exists()]
+    if found and (directory / "report.json").exists():
+        raise InputError(
+            f"'{found[0]}' is signed evidence of the report in '{directory}', and another in its "
+            "place would refute it; name another directory with --out, or move the evidence"
+        )

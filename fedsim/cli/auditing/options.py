@@ -147,11 +147,8 @@ class OfEvery:
     """How a command audits, and where it reports.
 
     Attributes:
-        options: of the audit.
         out: the directory of the report; None for one beside the transcript.
-        as_json: whether the report goes to standard output as well.
         strict: whether an audit without a claim ends with the exit status 3.
-        gate: what its report must not show.
     """
 
     options: AuditOptions
@@ -161,11 +158,7 @@ class OfEvery:
     gate: Gate
 
     def exit_status(self, found: AuditReport) -> int:
-        """Return the exit status of an audit: the larger of its verdict's and the gate's.
-
-        Args:
-            found: the audit's report.
-        """
+        """Return the exit status of an audit: the larger of its verdict's and the gate's."""
         shut = self.gate.status(report_json(found.report))
         return max(exit_status(found.verdict, self.strict), shut)
 

@@ -9,7 +9,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from adversaries.errors import InputError
-from fedsim.cli.deploying.options import Directory
+from fedsim.cli.deploying.upkeep import Directory
 from fedsim.cli.options import CLIENTS, AsJson
 from fedsim.cli.terminal import Terminal
 

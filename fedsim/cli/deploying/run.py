@@ -9,7 +9,7 @@ from rich.console import Console
 
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
-from fedsim.cli.deploying.options import Directory
+from fedsim.cli.deploying.upkeep import Directory
 from fedsim.cli.options import (
     AcceptEpsilon,
     AsJson,

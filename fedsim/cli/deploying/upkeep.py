@@ -1,4 +1,4 @@
-"""`fedsim deploy` while a federation lives: how it is, another key, another version."""
+"""`fedsim deploy` while a federation lives: status, keys, versions, and a client's own report."""
 
 import json
 from dataclasses import asdict
@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
+from adversaries.errors import InputError
 from fedsim.cli.options import AsJson
+from fedsim.cli.terminal import Terminal, print_json
+from fedsim.common import reading
+from fedsim.common.strict_json import report_json
+
+Directory = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The kit, or the folder of this machine.")
+]
 
 
 def rotate(
@@ -70,3 +78,83 @@ def status(
         for problem in found.problems:
             typer.echo(f"wrong: {problem}")
     raise typer.Exit(1 if found.problems else 0)
+
+
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of this client.")],
+    others: Annotated[
+        str,
+        typer.Option(metavar="PATH", help="Records that took no part, for an attack on the model."),
+    ] = "",
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="The last training's released model; else the last one that was sent here.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Directory of the report; default report in DIR."),
+    ] = None,
+    json_: AsJson = False,
+) -> None:
+    """Say what this client released, when, at what epsilon, and how exposed its own records are.
+
+    On the client's machine, for its owner; nothing of it leaves.
+
+    Example: fedsim deploy report /etc/fedsim/client-0 --others public.csv
+    """
+    from fedsim.report.client import report  # noqa: PLC0415  (torch and matplotlib are slow)
+    from fedsim.report.client.report import Node, assemble  # noqa: PLC0415
+
+    path = directory / "node.toml"
+    try:
+        values = reading.toml(path)
+    except FileNotFoundError:
+        raise InputError(f"'{directory}' is no client's folder: it has no node.toml") from None
+    except reading.DAMAGE as error:
+        raise InputError(f"cannot read '{path}': {reading.reason(error)}; mend it") from None
+    node = Node.of(values, directory.resolve() / "work")
+    found = assemble(node, others, model)
+    written = report.write(found, directory / "report" if out is None else out)
+    if json_:
+        print_json(report_json(found))
+    console = Terminal(stderr=True)
+    console.print(report.summary(found))
+    console.print(f"Report: {written}", soft_wrap=True, highlight=False)
+
+
+def proxy(
+    directory: Directory,
+    listen: Annotated[str, typer.Option()] = "0.0.0.0",
+    port: Annotated[int, typer.Option()] = 8443,
+    superlink_port: Annotated[int, typer.Option()] = 8000,
+) -> None:
+    """Pass the Fleet API, and nothing else, from the clients to the SuperLink. start.sh calls
+    it."""
+    from fedsim.deployment import kit  # noqa: PLC0415
+    from fedsim.deployment.proxy import serve  # noqa: PLC0415
+
+    serve(listen, port, superlink_port, kit.folder(directory, "server"))
+
+
+def superlink(directory: Directory) -> None:
+    """Become the SuperLink of this machine. start.sh calls it."""
+    from fedsim.deployment import superlink  # noqa: PLC0415
+
+    superlink.start(directory)
+
+
+def supernode(directory: Directory) -> None:
+    """Become the SuperNode of this machine. start.sh calls it."""
+    from fedsim.deployment import supernode  # noqa: PLC0415
+
+    supernode.start(directory)
+
+
+def apps(directory: Directory, parent: Annotated[int, typer.Argument()]) -> None:
+    """Start the processes of the SuperNode's tasks, beside it. `supernode` calls it."""
+    from fedsim.deployment import supernode  # noqa: PLC0415
+
+    supernode.serve_apps(directory, parent)

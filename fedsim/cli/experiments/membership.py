@@ -58,7 +58,9 @@ def membership(
     fedsim membership configs/mnist.toml --set data.root=DIR --set privacy.sensitivity=global --json
     """
     config = _configured(config_file, set_, seed, attacks)
-    directory = out or _default_directory(config.run.name)
+    directory = out or (
+        Path("fedsim-runs") / f"{config.run.name}-membership-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    )
 
     from fedsim.studies.membership import membership_game, membership_report  # noqa: PLC0415  (torch)
 
@@ -97,7 +99,3 @@ def _playing(attack_names: str) -> "Mapping[str, Attack]":
     raise InputError(
         "audit.attacks is 'none', which leaves nothing to play; name attacks with --attacks, or all"
     )
-
-
-def _default_directory(name: str) -> Path:
-    return Path("fedsim-runs") / f"{name}-membership-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"

@@ -1,5 +1,6 @@
 """The options of `fedsim run`, and what it has in common with `fedsim report`."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from adversaries.errors import InputError
 from fedsim.cli.options import ROUNDS, TRIALS
 from fedsim.privacy import delta
 
@@ -82,4 +84,13 @@ def say_delta(config: "Config", console: Console) -> None:
         console.print(
             f"δ = {privacy.delta:.3g}, 1/(10·{records}) of the {records} records (privacy.delta)",
             highlight=False,
+        )
+
+
+def refuse_beside_resume(options: Iterable[object], what: str, allowed: str) -> None:
+    """Raise InputError where an option was given that does not go with --resume."""
+    if any(option is not None for option in options):
+        raise InputError(
+            f"--resume continues a {what} with its own configuration; give it alone (only "
+            f"{allowed}, --quiet and --json may stand beside it)"
         )

@@ -1,20 +1,112 @@
-"""`fedsim report`: make the report of a finished run again, or compare several."""
+"""`fedsim report`, `compare`, `open` and `track`: what is made of runs that are there."""
 
 import json
+import webbrowser
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from adversaries.errors import InputError
+from fedsim.audits.results import report as results
 from fedsim.audits.results.report import encode, schema
 from fedsim.cli import gate
-from fedsim.cli.experiments import compare
 from fedsim.cli.experiments.options import Verbose
-from fedsim.cli.options import AsJson, Confidence, Delta, FailIf
+from fedsim.cli.options import AsJson, Confidence, Delta, FailIf, Quiet
 from fedsim.cli.terminal import Terminal, print_json
+from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.report.tracking.following import replay
+from fedsim.report.tracking.numbers import Tracking
+from fedsim.report.tracking.trackers import opened
+
+
+def compare(
+    directories: Annotated[
+        list[Path], typer.Argument(metavar="RUN_DIR...", help="Finished runs, two or more.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory of the page; default none.")
+    ] = None,
+    json_: AsJson = False,
+) -> None:
+    """Compare runs: every trust model and vantage side by side, as a table and as a page.
+
+    Example: fedsim compare fedsim-runs/central fedsim-runs/local --out comparison
+    """
+    if len(directories) < 2:
+        raise InputError("compare with what? Give two run directories or more")
+    _show_comparison(directories, out, json_)
+
+
+def _show_comparison(directories: list[Path], out: Path | None, as_json: bool) -> None:
+    """Print the comparison of finished runs, and write its page if there is a place for it."""
+    from fedsim.report import comparison  # noqa: PLC0415  (matplotlib)
+
+    if out is not None:
+        report_directory.check_new(out, replacing=comparison.KIND)
+    reports = [results.read(RunDirectory.open(directory)) for directory in directories]
+    rows = comparison.side_by_side(directories, reports)
+    if as_json:
+        print_json({"runs": rows})
+    else:
+        Terminal().print(comparison.table(rows))
+    if out is None:
+        return
+    report_directory.create(out)
+    with report_directory.refusing(out):
+        page = comparison.write(rows, out)
+    Terminal(stderr=True).print(f"Report: {page}", soft_wrap=True, highlight=False)
+
+
+def open_(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A run, or whatever else has a report.html.")
+    ],
+) -> None:
+    """Open the page of a run in the browser; print where it lies where there is no browser.
+
+    Example: fedsim open fedsim-runs/digits-20260101T120000Z
+    """
+    page = directory if directory.suffix == ".html" else directory / "report.html"
+    if not page.is_file():
+        raise InputError(
+            f"'{directory}' has no report.html; a run has one once it is finished, and fedsim "
+            "report makes it again"
+        )
+    try:
+        shown = webbrowser.open(page.resolve().as_uri())
+    except webbrowser.Error:
+        shown = False
+    if not shown:
+        typer.echo(page)
+
+
+def track(
+    directories: Annotated[
+        list[Path], typer.Argument(metavar="RUN_DIR...", help="Runs, of any command.")
+    ],
+    to: Annotated[
+        str,
+        typer.Option(metavar="NAME:PLACE", help="tensorboard:DIR, mlflow:DIR or mlflow:URI."),
+    ],
+    quiet: Quiet = False,
+) -> None:
+    """Log finished runs to TensorBoard or MLflow, or interrupted ones as far as they got.
+
+    Writes what --track of fedsim run would have written. A run that is there already is not logged
+    twice.
+
+    Example: fedsim track sweep/*/ --to mlflow:fedsim-mlflow
+    """
+    console = Terminal(stderr=True, quiet=quiet)
+    runs = [RunDirectory.open(directory) for directory in directories]
+    opened(to)
+    for run in runs:
+        tracking = Tracking(run, opened(to), to)
+        replay(run, tracking)
+        console.print(f"{run.path.name} is in {tracking.name}", soft_wrap=True, highlight=False)
 
 
 def report(
@@ -66,7 +158,7 @@ def report(
                 "--confidence, --delta and limits make one report anew; give one RUN_DIR, then "
                 "compare"
             )
-        compare.show(directories, None, json_)
+        _show_comparison(directories, None, json_)
         return
     from fedsim.report import writing  # noqa: PLC0415
     from fedsim.report.summary import summary  # noqa: PLC0415

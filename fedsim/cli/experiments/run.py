@@ -32,7 +32,7 @@ from fedsim.experiment import (
     run_simulated,
 )
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.report.tracking.onlookers import Onlookers
+from fedsim.report.tracking.following import Onlookers
 from fedsim.report.tracking.progress import conclude, preparing, progress
 
 if TYPE_CHECKING:  # torch, which takes a second
@@ -76,7 +76,11 @@ def run(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     checked = gate.asked(fail_if, "run")
-    _check_halfwidth(until_halfwidth)
+    if until_halfwidth == 0:  # in a configuration that means that none was given
+        raise InputError(
+            "--until-halfwidth is 0, which no number of trials reaches; give a number above 0, "
+            "such as 0.1, or leave it out"
+        )
     check_runtime(runtime)
     onlookers = Onlookers.asked(watch, track)
     given: dict[str, Scalar | None] = {
@@ -89,7 +93,11 @@ def run(
     }
     plan = None
     if resume is not None:
-        _refuse_beside_resume(config_file, set_, max_trials, *given.values())
+        options.refuse_beside_resume(
+            (config_file, set_, max_trials, *given.values()),
+            "run",
+            "--trials, --runtime, --accept-epsilon, --watch, --track, --fail-if",
+        )
         configuration.check_is_no_training(RunDirectory.open(resume).config, str(resume))
         directory = _resumed(resume, trials, accept_epsilon)
     else:
@@ -97,10 +105,7 @@ def run(
         config = _configured(config_file, set_, given)
         configuration.check_is_no_training(config, str(config_file))
         _check_maximum(config.trials.until_halfwidth, trials, max_trials)
-        plan = prepare(threaded(config, runtime))
-        with preparing(console) as searched:
-            directory = plan.begin(searched)
-        options.say_delta(plan.config, console)
+        plan, directory = begin(config, runtime, console)
         if short := _shortfall(plan.config.trials, plan.config.audit.confidence):
             console.print(short, highlight=False)
     if directory.finished:
@@ -110,9 +115,27 @@ def run(
         plan = plan or prepare(directory.config)
         carry_out(plan, directory, runtime, accept_epsilon, console, onlookers)
         conclude(directory, start, console, verbose)
-    if json_:
-        print_json(directory.read_json("report.json"))
-    checked.exit_by(directory.read_json("report.json"))
+    conclude_with(directory, json_, checked)
+
+
+def begin(config: Config, runtime: Runtime, console: Console) -> "tuple[Plan, RunDirectory]":
+    """Prepare a run, and return its plan and directory."""
+    if runtime is Runtime.SIMULATION and not config.run.threads:
+        # As many threads as Ray gives a client, where the configuration does not say.
+        update = {"threads": config.run.client_cpus}
+        config = config.model_copy(update={"run": config.run.model_copy(update=update)})
+    plan = prepare(config)
+    options.say_delta(plan.config, console)
+    with preparing(console) as searched:
+        return plan, plan.begin(searched)
+
+
+def conclude_with(directory: RunDirectory, as_json: bool, checked: gate.Gate) -> None:
+    """Print the report as JSON if that is asked for, and end the command where it does not pass."""
+    report = directory.read_json("report.json")
+    if as_json:
+        print_json(report)
+    checked.exit_by(report)
 
 
 def check_runtime(runtime: Runtime) -> None:
@@ -121,16 +144,6 @@ def check_runtime(runtime: Runtime) -> None:
         from fedsim.federation.runtimes.simulation import require_ray  # noqa: PLC0415
 
         require_ray()
-
-
-def _refuse_beside_resume(*options: object) -> None:
-    """Raise InputError where any of these was given."""
-    if any(option is not None for option in options):
-        raise InputError(
-            "--resume continues a run with its own configuration; give it alone "
-            "(only --trials, --runtime, --accept-epsilon, --watch, --track, --fail-if, --quiet "
-            "and --json may stand beside it)"
-        )
 
 
 def _configured(
@@ -142,14 +155,6 @@ def _configured(
     overrides = configuration.parse_overrides(set_)
     overrides |= {key: value for key, value in given.items() if value is not None}
     return configuration.load(path, overrides)
-
-
-def threaded(config: Config, runtime: Runtime) -> Config:
-    """Return the configuration with as many threads as Ray gives a client, where nobody says."""
-    if runtime is not Runtime.SIMULATION or config.run.threads:
-        return config
-    update = {"threads": config.run.client_cpus}
-    return config.model_copy(update={"run": config.run.model_copy(update=update)})
 
 
 def carry_out(
@@ -164,17 +169,11 @@ def carry_out(
 
     Args:
         accept_epsilon: what an interrupted run may cost in the end; None to accept nothing.
-        console: where progress is shown.
-        onlookers: who else is shown it.
-
-    Raises:
-        InputError: the budget is not enough for what is left.
-        InterruptedRunError: Ctrl-C; it says how to go on.
     """
     with directory.lock():  # a runtime of several processes takes long to start, and to say no
         check_ledger(plan, directory, accept_epsilon)
     try:
-        watchers = onlookers.watchers(directory, plan.config, console)
+        watchers = onlookers.watchers(directory, console)
         with progress(directory, plan.config, console, watchers):
             if runtime is Runtime.SIMULATION:
                 run_simulated(plan, directory)
@@ -198,15 +197,6 @@ def _resumed(path: Path, trials: int | None, accept_epsilon: float | None) -> Ru
                 budget.accept(directory, accept_epsilon)
             extend(directory, trials)
     return directory
-
-
-def _check_halfwidth(until_halfwidth: float | None) -> None:
-    """Raise InputError for 0, which in a configuration means that none was given."""
-    if until_halfwidth == 0:
-        raise InputError(
-            "--until-halfwidth is 0, which no number of trials reaches; give a number above 0, "
-            "such as 0.1, or leave it out"
-        )
 
 
 def _check_maximum(until_halfwidth: float, trials: int | None, max_trials: int | None) -> None:

@@ -63,7 +63,9 @@ def sensitivity(
     if measure is not None:
         overrides["challenge.dissimilarity"] = measure
     config = configuration.load(config_file, overrides)
-    directory = out or _default_directory(config.run.name)
+    directory = out or (
+        Path("fedsim-runs") / f"{config.run.name}-sensitivity-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    )
 
     from fedsim.studies.sensitivity import sensitivity_report, sensitivity_study, sensitivity_values  # noqa: PLC0415
 
@@ -79,10 +81,6 @@ def sensitivity(
         print_json(report)
     console.print(sensitivity_report.summary(report))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
-
-
-def _default_directory(name: str) -> Path:
-    return Path("fedsim-runs") / f"{name}-sensitivity-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
 
 
 @contextmanager

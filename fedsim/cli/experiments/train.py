@@ -8,7 +8,7 @@ from fedsim import config as configuration
 from fedsim.cli import gate
 from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
-from fedsim.cli.experiments.run import carry_out, check_runtime, threaded
+from fedsim.cli.experiments.run import begin, carry_out, check_runtime, conclude_with
 from fedsim.cli.options import (
     AcceptEpsilon,
     AsJson,
@@ -20,13 +20,12 @@ from fedsim.cli.options import (
     Seed,
     SetOption,
 )
-from fedsim.cli.terminal import Terminal, print_json
+from fedsim.cli.terminal import Terminal
 from fedsim.config import Config, Scalar
-from fedsim.experiment import prepare
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import rehearsed
-from fedsim.report.tracking.onlookers import Onlookers
-from fedsim.report.tracking.progress import conclude, conclude_training, preparing
+from fedsim.report.tracking.following import Onlookers
+from fedsim.report.tracking.progress import conclude, conclude_training
 
 
 def train(
@@ -65,21 +64,20 @@ def train(
         overrides = configuration.parse_overrides(set_)
         config = _new(config_file, out, device, overrides, "training")
     else:
-        _refuse_beside_resume(config_file, out, device, set_)
+        options.refuse_beside_resume(
+            (config_file, out, device, set_),
+            "training",
+            "--runtime, --accept-epsilon, --rehearsal, --watch, --track, --fail-if",
+        )
         config = _resumed(resume)
     found = None if rehearsal is None else rehearsed.findings(config, rehearsal)
-    plan = prepare(threaded(config, runtime))
-    options.say_delta(plan.config, console)
-    with preparing(console) as searched:
-        directory = plan.begin(searched)
+    plan, directory = begin(config, runtime, console)
     if found is not None:
         rehearsed.attach(directory, found)
     if not directory.finished:
         carry_out(plan, directory, runtime, accept_epsilon, console, onlookers)
     conclude_training(directory, start, console)
-    if json_:
-        print_json(directory.read_json("report.json"))
-    checked.exit_by(directory.read_json("report.json"))
+    conclude_with(directory, json_, checked)
 
 
 def rehearse(
@@ -117,16 +115,11 @@ def rehearse(
     overrides = configuration.parse_overrides(set_)
     overrides |= {key: value for key, value in given.items() if value is not None}
     config = _new(config_file, out, device, overrides, "rehearsal")
-    plan = prepare(threaded(config, runtime))
-    options.say_delta(plan.config, console)
-    with preparing(console) as searched:
-        directory = plan.begin(searched)
+    plan, directory = begin(config, runtime, console)
     if not directory.finished:
         carry_out(plan, directory, runtime, None, console, onlookers)
     conclude(directory, start, console)
-    if json_:
-        print_json(directory.read_json("report.json"))
-    checked.exit_by(directory.read_json("report.json"))
+    conclude_with(directory, json_, checked)
 
 
 def _new(
@@ -144,16 +137,6 @@ def _new(
     if device is not None:
         overrides["run.device"] = device.value
     return configuration.load(path, overrides, job)
-
-
-def _refuse_beside_resume(*given: object) -> None:
-    """Raise InputError where any of these was given."""
-    if any(given):
-        raise InputError(
-            "--resume continues a training with its own configuration; give it alone "
-            "(only --runtime, --accept-epsilon, --rehearsal, --watch, --track, --fail-if, --quiet "
-            "and --json may stand beside it)"
-        )
 
 
 def _resumed(path: Path) -> Config:

@@ -29,11 +29,7 @@ PERSON, CLIENT = "person's record", "client's whole data"
 
 
 def verdict(bounds: Bounds, tail_limit: float, unit: str = PERSON) -> Text:
-    """Return what the bounds say of one unit of privacy, in a sentence for everybody.
-
-    Args:
-        tail_limit: how often the belief passes rho_beta at most, whatever the record.
-    """
+    """Return what the bounds say of one unit of privacy, in a sentence for everybody."""
     if math.isinf(bounds.epsilon):
         what = "a record" if unit == PERSON else f"an {unit}"
         nothing = f": nothing hides {what} from an adversary there."
@@ -53,11 +49,7 @@ def advantage(value: float) -> str:
 
 
 def print_description(releases: Releases, vantage: Vantage, console: Console) -> None:
-    """Print how much noise there is, and how much of it counts towards a vantage.
-
-    Args:
-        vantage: from which part of the noise may be known.
-    """
+    """Print how much noise there is, and how much of it counts towards a vantage."""
     row = statements.asked(releases, vantage)
     nominal, effective = row["noise_multiplier"], row["effective_noise_multiplier"]
     colluding = f", {row['colluding']} of whom collude" if row["colluding"] else ""
@@ -80,11 +72,7 @@ def _of_rounds(value: float | None) -> str:
 
 
 def assumed(delta: float, is_assumed: bool) -> str:
-    """Return what the title of a table says of a delta that nobody gave, "" of one that was given.
-
-    Args:
-        is_assumed: whether nobody gave it.
-    """
+    """Return what a table's title says of a delta that is a default; "" of one that was given."""
     return f" at delta {delta:g}, because no --delta was given" if is_assumed else ""
 
 
@@ -115,11 +103,7 @@ def print_accountants(
 
 
 def print_pac(row: Row, console: Console) -> None:
-    """Print what PAC privacy says of the secret: which of the two worlds, unless row has others.
-
-    Args:
-        row: a `pac.PacGuarantee`, and perhaps the `prior` of a configuration.
-    """
+    """Print what PAC privacy says of the secret: which of the two worlds, unless row has others."""
     nats = cell(row["mutual_information"])
     if row["success_bound"] == 1:
         console.print(
@@ -139,11 +123,7 @@ def print_pac(row: Row, console: Console) -> None:
 
 
 def print_bayesian(row: Row, console: Console) -> None:
-    """Print what the Bayesian accountant says, or why it does not.
-
-    Args:
-        row: the `bayesian` of a report, or a `refusal` alone.
-    """
+    """Print what the Bayesian accountant says, or why it does not."""
     if "refusal" in row:
         console.print(Text(row["refusal"]))
         return
@@ -165,7 +145,6 @@ def print_to_whom(rows: Sequence[Row], console: Console) -> None:
     """Print the bounds of every trust and vantage, then why some have none.
 
     Args:
-        rows: one for each pair, with its bounds or a `refusal`.
         console: on which it is printed; below 100 columns the tails are left out.
     """
     narrow = console.width < NARROW

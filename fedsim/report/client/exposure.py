@@ -68,14 +68,7 @@ def measurable(config: Config) -> bool:
 def measure(
     training: SeenTraining, known: Federation, partition: int, noise_multiplier: float
 ) -> Exposure:
-    """Return how exposed the records are towards whoever learns most of the client's messages.
-
-    Args:
-        known: the client's own records and the network.
-
-    Raises:
-        InputError: a kept model is damaged.
-    """
+    """Return how exposed the records are towards whoever learns most of the client's messages."""
     config = training.config
     faced = admission.released(config.scheme, noise_multiplier, 1).noise_multiplier
     clipping_norm = config.training.clipping_norm

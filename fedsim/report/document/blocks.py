@@ -22,7 +22,6 @@ class Mark:
 
     Attributes:
         kind: good, open where it cannot be told, caution or alarm; its class on the page.
-        text: a few words, without a full stop.
     """
 
     kind: str
@@ -45,7 +44,6 @@ class Link:
     """A link.
 
     Attributes:
-        text: what it says.
         to: a path relative to the page.
     """
 
@@ -59,15 +57,7 @@ Words = str | Code | Link | Mark | Sequence[str | Code | Link | Mark]
 
 @dataclass(frozen=True)
 class Label:
-    """What every reader must know before the numbers.
-
-    Attributes:
-        kind: by which the template lays it out.
-        title: a sentence with its full stop; "" for none.
-        text: why, in sentences.
-        items: below the text.
-        alarming: whether it is in the colours of an alarm.
-    """
+    """What every reader must know before the numbers."""
 
     kind: ClassVar = "label"
     title: str
@@ -81,11 +71,7 @@ class Row:
     """One measured thing, its limit, and what both mean.
 
     Attributes:
-        name: a question, or what was measured.
-        answer: the measured value, worded.
         limit: what theory allows, worded; a dash for no limit.
-        reading: what a reader may conclude, in sentences.
-        detail: below the answer in small print, such as its interval; "" for nothing.
         mark: ahead of the reading; None where nothing limits the answer.
     """
 
@@ -102,8 +88,6 @@ class Prose:
     """A paragraph.
 
     Attributes:
-        kind: by which the template lays it out.
-        text: sentences.
         small: whether it is a remark on what stands above it.
     """
 
@@ -117,8 +101,6 @@ class Listing:
     """Names and values.
 
     Attributes:
-        kind: by which the template lays it out.
-        entries: in the order of the page.
         several: whether they stand in two columns.
     """
 
@@ -132,9 +114,6 @@ class Cell:
     """A cell of a table.
 
     Attributes:
-        text: worded.
-        detail: below it, in small print; "" for nothing.
-        mark: ahead of it.
         style: "value" of what was measured, "limit" of other numbers, "" of words.
     """
 
@@ -149,9 +128,7 @@ class Line:
     """A row of a table.
 
     Attributes:
-        name: its first cell, which heads the others.
         cells: one for each other heading of the table.
-        here: whether it is the one that the page is about.
     """
 
     name: Cell
@@ -161,12 +138,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of a table below a heading of their own.
-
-    Attributes:
-        title: the heading; "" for none.
-        lines: in the order of the page.
-    """
+    """Rows of a table below a heading of their own."""
 
     title: str
     lines: Sequence[Line]
@@ -177,9 +149,7 @@ class Table:
     """A table.
 
     Attributes:
-        kind: by which the template lays it out.
         headings: of the columns, that of the rows' names first; () for none.
-        groups: in the order of the page.
         style: its class on the page; a stacked table has a line for each cell on a narrow screen.
     """
 
@@ -194,8 +164,6 @@ class Heading:
     """A heading, of the level of the part that it stands in.
 
     Attributes:
-        kind: by which the template lays it out.
-        text: a few words.
         anchor: its id; "" for one made of the text.
     """
 
@@ -206,13 +174,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Bullets:
-    """A list of sentences or links.
-
-    Attributes:
-        kind: by which the template lays it out.
-        items: in the order of the page.
-        numbered: whether their order matters.
-    """
+    """A list of sentences or links."""
 
     kind: ClassVar = "bullets"
     items: Sequence[Words]
@@ -224,7 +186,6 @@ class Progress:
     """A bar that shows how much is done.
 
     Attributes:
-        kind: by which the template lays it out.
         share: in [0, 1].
         text: of what, for those who do not see the bar.
     """
@@ -239,8 +200,6 @@ class Place:
     """Where a section's figure stands.
 
     Attributes:
-        kind: by which a page finds it; no template lays it out.
-        figure: the figure's name.
         otherwise: the paragraph that stands there without the figure; "" for none.
     """
 
@@ -254,11 +213,7 @@ class Figure:
     """A figure with what stands above it.
 
     Attributes:
-        kind: by which the template lays it out.
         name: that of its file, without an ending, and the beginning of the ids in its SVG.
-        drawing: by `fedsim.report.figures`.
-        title: a few words with a full stop; "" for none.
-        caption: sentences.
     """
 
     kind: ClassVar = "figure"
@@ -273,11 +228,8 @@ class Picture:
     """A figure that has been drawn.
 
     Attributes:
-        kind: by which the template lays it out.
         name: that of its file, without an ending, and the beginning of the ids in its SVG.
         drawn: an SVG document, a PNG, or markup of a page.
-        title: a few words with a full stop; "" for none.
-        caption: sentences.
     """
 
     kind: ClassVar = "figure"
@@ -292,12 +244,8 @@ class Part:
     """Blocks below a heading of their own.
 
     Attributes:
-        kind: by which the template lays it out.
-        title: the heading.
-        blocks: what stands below it, one level deeper.
         folded: whether it unfolds at a click.
         heads: whether the title stands in the list of contents.
-        anchor: its id; "" for one made of the title.
     """
 
     kind: ClassVar = "part"
@@ -318,13 +266,6 @@ class Document:
     """A page.
 
     Attributes:
-        title: of the browser's window.
-        kind: of page, in a few words.
-        heading: what it is about.
-        verdict: the answer, in sentences.
-        blocks: all else, in the order of the page.
-        alarming: whether the verdict is an alarm.
-        note: below the heading, in small print.
         refresh: after how many seconds a browser reads the page again, and which; "" for never.
         footer: what wrote the page; "" for this version of fedsim.
     """
@@ -347,7 +288,6 @@ def tabulated(
 
     Args:
         rows: the first text of each is its name; None is a dash.
-        style: the table's class on the page.
     """
     lines = [
         Line(Cell(_or_dash(name)), [Cell(_or_dash(value), style="") for value in values])

@@ -12,7 +12,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 import fedsim
-from fedsim.report.document import figure_numbers, glossary, outline, pictures
+from fedsim.report.document import outline, pictures
 from fedsim.report.document.blocks import (
     Block,
     Code,
@@ -155,7 +155,7 @@ def render(document: Document) -> str:
     page = ENVIRONMENT.get_template("page").render(
         document=document, style=STYLE, version=fedsim.__version__
     )
-    return outline.outlined(glossary.explained(page))
+    return outline.outlined(outline.explained(page))
 
 
 def fragment(blocks: Sequence[Block], level: int = 2) -> Markup:
@@ -191,13 +191,13 @@ def _pictured(figure: Figure | Picture) -> Markup:
         return drawn
     numbers = pictures.numbers(drawn)
     if numbers.flat:
-        sentence = figure_numbers.unvarying(numbers)
+        sentence = pictures.unvarying(numbers)
         return Markup('<p class="unvarying">{}</p>').format(sentence)
-    told = f"{figure.title or figure.caption} {figure_numbers.seen(numbers)}".strip()
+    told = f"{figure.title or figure.caption} {pictures.seen(numbers)}".strip()
     shown = Markup('<div class="scroll">{}</div>\n').format(
         pictures.embedded(drawn, figure.name, told)
     )
-    if not (tables := figure_numbers.tables(numbers)):
+    if not (tables := pictures.tables(numbers)):
         return shown
     behind = Part("The numbers behind this figure", tables, folded=True, heads=False)
     return shown + fragment([behind])

@@ -1,6 +1,7 @@
-"""What a page's readers find their way by: anchors, a list of contents, names of what scrolls."""
+"""What a page's readers find their way by: anchors, a list of contents, and the terms explained."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
@@ -19,12 +20,11 @@ NAMES = {"table": "Table", "scroll": "Figure"}
 
 
 @dataclass(frozen=True)
-class Heading:
+class _Heading:
     """A heading of a page.
 
     Attributes:
         level: 2 to 4.
-        anchor: its id.
         title: its text, as HTML.
     """
 
@@ -39,7 +39,7 @@ def outlined(page: str) -> str:
     An anchor is made of the heading's words, and stays as long as they do. What may be wider than
     the screen can be reached and scrolled by keyboard.
     """
-    headings: list[Heading] = []
+    headings: list[_Heading] = []
     counts = dict.fromkeys(NAMES, 0)
     taken = set(re.findall(r'\bid="([^"]*)"', page))
 
@@ -50,7 +50,7 @@ def outlined(page: str) -> str:
             return _region(region, f"{NAMES[region]} {counts[region]}{where}")
         title = piece["title"]
         anchor = piece["id"] or _anchor(title, taken)
-        headings.append(Heading(int(piece["level"][1]), anchor, title))
+        headings.append(_Heading(int(piece["level"][1]), anchor, title))
         # What unfolds at a click has no link in it.
         if piece["summary"]:
             return f'<summary><{piece["level"]} id="{anchor}">{title}</{piece["level"]}>'
@@ -64,14 +64,14 @@ def _region(kind: str, name: str) -> str:
     return f'<div class="{kind}" role="region" tabindex="0" aria-label="{escape(name)}">'
 
 
-def _heading(heading: Heading) -> str:
+def _heading(heading: _Heading) -> str:
     tag, to = f"h{heading.level}", f"Link to “{_text(heading.title)}”"
     return Markup('<{} id="{}">{} <a class="anchor" href="#{}" aria-label="{}">#</a></{}>').format(
         tag, heading.anchor, Markup(heading.title), heading.anchor, to, tag
     )
 
 
-def _contents(headings: list[Heading]) -> str:
+def _contents(headings: list[_Heading]) -> str:
     """Return the list of contents, of headings of the second and third level."""
     if len(headings) < FEWEST:
         return ""
@@ -103,3 +103,176 @@ def _anchor(title: str, taken: set[str]) -> str:
 def _text(title: str) -> str:
     """Return what a heading says, without its tags."""
     return Markup(TAG.sub("", title)).unescape().strip()
+
+
+@dataclass(frozen=True)
+class Term:
+    """A word or symbol that not every reader knows.
+
+    Attributes:
+        slug: its anchor's, behind "term-".
+        forms: a regular expression of what stands for it in a text.
+    """
+
+    slug: str
+    shown: str
+    forms: str
+    meaning: str
+
+
+TERMS = (
+    Term(
+        "epsilon",
+        "ε (epsilon)",
+        r"ε(?!′)|\b[Ee]psilon\b",
+        "The guarantee of differential privacy: whatever is released is at most e^ε times as "
+        "likely with one person's data as without, but for probability δ. Smaller protects more.",
+    ),
+    Term(
+        "delta",
+        "δ (delta)",
+        r"δ(?!′)|\bdelta\b",
+        "The probability with which ε may fail to hold.",
+    ),
+    Term(
+        "epsilon-prime",
+        "ε′",
+        r"ε′",
+        "An ε computed from what the adversary achieved, to be held against the ε of theory.",
+    ),
+    Term(
+        "rho-beta",
+        "ρβ",
+        r"ρβ",
+        "The bound on belief: how sure the adversary may become that one person's record was "
+        "trained on, starting from even odds.",
+    ),
+    Term(
+        "rho-alpha",
+        "ρα",
+        r"ρα",
+        "The bound on advantage: how far above a coin's the adversary's rate of right answers "
+        "may be on average.",
+    ),
+    Term(
+        "delta-prime",
+        "δ′",
+        r"δ′",
+        "The measured share of trials in which the adversary's belief passed its bound ρβ.",
+    ),
+    Term(
+        "advantage",
+        "advantage",
+        r"\b[Aa]dvantage\b",
+        "Twice the share of right answers, less one: 0 is a coin's, 1 is always right.",
+    ),
+    Term(
+        "belief",
+        "belief",
+        r"\b[Bb]eliefs?\b",
+        "The probability that the adversary gives to D after what it has seen.",
+    ),
+    Term(
+        "neighbours",
+        "D, D′",
+        r"\bD′|\bD\b(?!P)",
+        "The training data with the target record, and without it or with another in its place.",
+    ),
+    Term(
+        "mu",
+        "μ",
+        r"μ",
+        "How far the target moves what is released, all rounds together, in standard deviations "
+        "of the noise.",
+    ),
+    Term(
+        "noise-multiplier",
+        "noise multiplier",
+        r"\b[Nn]oise multiplier\b",
+        "The noise's standard deviation, in units of the most that one person can change a sum by.",
+    ),
+    Term(
+        "local-sensitivity",
+        "local sensitivity, LS",
+        r"\b[Ll]ocal sensitivity\b|\bLS\b",
+        "How far the target really moves a round's sum; the noise is scaled to the most that "
+        "anybody could.",
+    ),
+    Term(
+        "vantage",
+        "vantage point",
+        r"\b[Vv]antage points?\b",
+        "What the adversary sees: the server's messages, a participant's, or the released model "
+        "alone.",
+    ),
+)
+
+TOKEN = re.compile(r"<(svg|style|title|code)\b.*?</\1>|<[^>]*>", re.S)
+LINKED = "εδρμ"
+"""What stands for a term begins with one of them where it gets a link: symbols, not plain words."""
+
+UNLINKED = re.compile(r"a|h[1-6]|summary|th")
+"""Elements whose text is no place for a link to a term."""
+
+FORMS = re.compile("|".join(f"(?P<t{place}>{term.forms})" for place, term in enumerate(TERMS)))
+SUBSCRIPT = re.compile("ρ([αβ])")
+
+
+def explained(page: str) -> str:
+    """Return a page whose terms are explained at its end, symbols linked where each first stands.
+
+    ρα and ρβ get the paper's subscripts everywhere.
+    """
+    head, main, body = page.partition("<main")
+    found: dict[Term, bool] = {}
+    parts, done, inside = [], 0, 0
+    for token in TOKEN.finditer(body):
+        parts.append(_typeset(_linked(body[done : token.start()], found, inside == 0)))
+        parts.append(token[0])
+        done = token.end()
+        tag = re.match(r"<(/?)(\w+)", token[0])
+        if tag and token[1] is None and UNLINKED.fullmatch(tag[2]):
+            inside += -1 if tag[1] else 1
+    parts.append(body[done:])
+    text = "".join(parts).replace("<!-- terms -->", _section(found) if found else "")
+    return _outside_tags(head) + main + text
+
+
+def _linked(text: str, found: dict[Term, bool], linkable: bool) -> str:
+    """Return a text with links at symbols that no earlier text of the page has a link at.
+
+    found: says of the terms of earlier texts whether there is a link; those of this one are added.
+    """
+
+    def link(form: re.Match[str]) -> str:
+        term = TERMS[int(str(form.lastgroup)[1:])]
+        linked = found.setdefault(term, False)
+        if linked or not linkable or form[0][0] not in LINKED:
+            return form[0]
+        found[term] = True
+        return f'<a class="term" href="#term-{term.slug}">{form[0]}</a>'
+
+    return FORMS.sub(link, text)
+
+
+def _section(found: Collection[Term]) -> str:
+    listed = [
+        Markup('<dt id="term-{}">{}</dt><dd>{}</dd>').format(term.slug, term.shown, term.meaning)
+        for term in TERMS
+        if term in found
+    ]
+    entries = _typeset("\n".join(listed))
+    return f'<section class="terms">\n<h2>Terms</h2>\n<dl>\n{entries}\n</dl>\n</section>'
+
+
+def _outside_tags(page: str) -> str:
+    """Return HTML with its text typeset, but not that of its title and of what tags hold."""
+    parts, done = [], 0
+    for token in TOKEN.finditer(page):
+        parts += [_typeset(page[done : token.start()]), token[0]]
+        done = token.end()
+    return "".join([*parts, page[done:]])
+
+
+def _typeset(text: str) -> str:
+    return SUBSCRIPT.sub(r"ρ<sub>\1</sub>", text)

@@ -50,11 +50,7 @@ def _shown(block: Block | RenderableType) -> RenderableType:
 
 
 def listing(block: Listing, caption: str = "") -> rich.table.Table:
-    """Return names and values as the terminal shows them.
-
-    Args:
-        caption: below them; "" for none.
-    """
+    """Return names and values as the terminal shows them."""
     drawn = rich.table.Table(show_header=False, caption=caption or None)
     for name, value in block.entries:
         drawn.add_row(Text(name), Text(value))
@@ -64,13 +60,7 @@ def listing(block: Listing, caption: str = "") -> rich.table.Table:
 def table(
     block: Table, title: str = "", caption: str = "", dense: bool = False
 ) -> rich.table.Table:
-    """Return a table as the terminal shows it: columns of numbers are flush right.
-
-    Args:
-        title: above it; "" for none.
-        caption: below it; "" for none.
-        dense: whether it has many columns, which need the room of lines between them.
-    """
+    """Return a table as the terminal shows it: columns of numbers are flush right."""
     drawn = rich.table.Table(
         title=Text(title) if title else None,
         title_justify="left",

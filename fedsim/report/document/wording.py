@@ -11,11 +11,7 @@ LEAST_SHARE = 0.05
 
 
 def span(interval: tuple[float, float] | None, wording: Callable[[Any], str]) -> str:
-    """Return an interval as "low to high"; "" for None.
-
-    Args:
-        wording: of one of its ends.
-    """
+    """Return an interval as "low to high"; "" for None."""
     return f"{wording(interval[0])} to {wording(interval[1])}" if interval else ""
 
 
@@ -30,17 +26,23 @@ def number(value: float | None) -> str:
     return f"{value:.3f}" if 1e-2 <= abs(value) < 1e5 else f"{value:.3g}"
 
 
-LEARNT_LITTLE = (
-    "The model has learnt little: {fault}. Try more training.rounds, another "
-    "training.clipping-norm, or a larger privacy.epsilon."
-)
-"""Said where an accuracy above the majority class hides that learning failed."""
+def unless_learnt(accuracy: float | None, majority: float, fault: str = "") -> str:
+    """Return a warning if a model is no better than the majority class's share; "" otherwise.
 
-LEARNT_NOTHING = (
-    "The model has learnt nothing: it is no more often right than one that always answers with the "
-    "most frequent class. Leave training.learning-rate out, so that the default optimiser needs "
-    "none, or allow less noise."
-)
+    fault: another sign that learning failed, which an accuracy above the majority may hide.
+    """
+    if accuracy is not None and accuracy <= majority:
+        return (
+            "The model has learnt nothing: it is no more often right than one that always answers "
+            "with the most frequent class. Leave training.learning-rate out, so that the default "
+            "optimiser needs none, or allow less noise."
+        )
+    if not fault:
+        return ""
+    return (
+        f"The model has learnt little: {fault}. Try more training.rounds, another "
+        "training.clipping-norm, or a larger privacy.epsilon."
+    )
 
 
 def beside_accuracy(

@@ -113,8 +113,6 @@ class Condition:
 
     Attributes:
         path: of a number in report.json, or a short name.
-        operator: of OPERATORS.
-        limit: what the number is compared with; finite.
     """
 
     path: str

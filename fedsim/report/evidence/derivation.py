@@ -7,7 +7,8 @@ of the trials of an app or of a training loop nothing is kept.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,81 @@ from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.audits.results import report as results
+from fedsim.audits.results.report import Report as RunReport
 from fedsim.audits.results.report import encode
 from fedsim.common.strict_json import report_json
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runs.run_transcript import read as read_transcript
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.report import model_card, training_report, writing
-from fedsim.report.evidence import pages
+from fedsim.report import page as rendering
 from fedsim.report.evidence.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
+from fedsim.report.kinds import recorded as transcript_report
+from fedsim.report.tracking import live_page
+
+PAGE = "report.html"
+
+NUMBER = re.compile(r"(?<![\w.])-?\d++(?:\.(\d++))?+(?:e([-+]?\d++))?+(?![\w.]*[A-Za-z])")
+"""A number that stands by itself, its decimals and its exponent; no part of a name or digest."""
+
+Pages = Mapping[str, Sequence[bytes]]
+"""By name, what a page or picture may be."""
+
+
+def _pages_of_run(directory: RunDirectory, report: RunReport) -> Pages:
+    """Return the page of a run and its pictures."""
+    drawn = rendering.Pictures(report, read_transcript(directory))
+    # The page of one run of several leads to theirs, which need not have been copied along.
+    found = [rendering.render_html(report, drawn, several).encode() for several in (False, True)]
+    pictures = {
+        f"figures/{name}.{'svg' if isinstance(each, str) else 'png'}": [
+            each.encode() if isinstance(each, str) else each
+        ]
+        for name, each in drawn.files.items()
+    }
+    return {
+        PAGE: found,
+        live_page.FILE: [live_page.render_finished(directory.config.run.name).encode()],
+    } | pictures
+
+
+def differing(folder: Path, pages: Pages) -> tuple[list[str], list[str]]:
+    """Return which of the pages that are there are as they were made again, and which are not."""
+    same, other = list[str](), list[str]()
+    for name, made in pages.items():
+        if (folder / name).exists():
+            content = (folder / name).read_bytes()
+            (same if any(alike(content, each) for each in made) else other).append(name)
+    return same, other
+
+
+def alike(told: bytes, made: bytes) -> bool:
+    """Return whether two pages differ in nothing but how numbers are rounded."""
+    if told == made:
+        return True
+    try:
+        texts = told.decode(), made.decode()
+    except UnicodeDecodeError:
+        return False
+    one, other = (NUMBER.split(text)[::3] for text in texts)
+    if one != other:
+        return False
+    pairs = zip(*(NUMBER.finditer(text) for text in texts), strict=True)
+    return all(_rounded(*pair) for pair in pairs)
+
+
+def _rounded(one: re.Match[str], other: re.Match[str]) -> bool:
+    """Return whether two numbers are one that was rounded otherwise; whole numbers are not."""
+    if one[0] == other[0]:
+        return True
+    decimals = min(len(one[1] or ""), len(other[1] or ""))
+    if not decimals:
+        return False
+    unit = 10.0 ** (max(int(one[2] or 0), int(other[2] or 0)) - decimals)
+    first, second = float(one[0]), float(other[0])
+    return abs(first - second) <= 1.01 * unit or math.isclose(first, second, rel_tol=RELATIVE)
+
 
 RELATIVE, ABSOLUTE = 1e-6, 1e-9
 """By how much a number may differ: libraries of other versions and machines round otherwise."""
@@ -52,12 +120,11 @@ class Made:
     """What was made again.
 
     Attributes:
-        report: as report.json has it.
         pages: beside it, by name: each as the bytes that it may have.
     """
 
     report: Report
-    pages: pages.Pages
+    pages: Pages
 
 
 def derived(kind: str, root: Path, source: str, report: Report) -> Made:
@@ -78,23 +145,14 @@ def derived(kind: str, root: Path, source: str, report: Report) -> Made:
 
 
 def underivable(kind: str, source: str) -> str:
-    """Return why no report of its kind can be made again, "" if it can.
-
-    Args:
-        kind: of the report, a key of `conditions.NAMES`.
-        source: the transcript of an audit; "" of a run, or where it is not there.
-    """
+    """Return why no report of its kind can be made again, "" if it can."""
     if kind == TRANSCRIPT and not source:
         return "its transcript is not among the files"
     return UNDERIVABLE.get(kind, "")
 
 
 def differences(told: Any, found: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths at which a value differs from another by more than rounding.
-
-    Args:
-        path: of both, "" for the whole.
-    """
+    """Yield the paths at which a value differs from another by more than rounding."""
     if isinstance(told, Mapping) and isinstance(found, Mapping):
         for key in sorted({*told, *found}):
             inner = f"{path}.{key}".removeprefix(".")
@@ -131,7 +189,7 @@ def _of_run(root: Path, _: Report) -> Made:
         limits |= {f"report.limit-{own.of}": own.limit for own in verdict.limits}
     confidence, delta = signed.empirical.confidence, signed.bounds.delta
     made, _transcript = writing.assembled(directory, confidence, delta, limits)
-    return Made(encode(made), pages.of_run(directory, made))
+    return Made(encode(made), _pages_of_run(directory, made))
 
 
 def _of_training(root: Path, _: Report) -> Made:
@@ -143,7 +201,12 @@ def _of_training(root: Path, _: Report) -> Made:
     if apart := named(differences(report_json(asdict(card.privacy)), report_json(asdict(privacy)))):
         raise directory.damaged("public/model_card.json", f"its ledger says otherwise: {apart}")
     made = training_report.assemble(directory)
-    return Made(report_json(made), pages.of_training(directory, made))
+    pages = {
+        PAGE: [training_report.render_html(made, card).encode()],
+        model_card.PAGE: [model_card.as_markdown(card).encode()],
+        live_page.FILE: [live_page.render_finished(directory.config.run.name).encode()],
+    }
+    return Made(report_json(made), pages)
 
 
 def _of_transcript(path: Path, report: Report) -> Made:
@@ -154,7 +217,7 @@ def _of_transcript(path: Path, report: Report) -> Made:
         options = AuditOptions(claim=claim, confidence=confidence)
     with Reader(path) as reader:
         made = transcript_audit.audit(reader, options)
-    return Made(report_json(made), pages.of_transcript(made))
+    return Made(report_json(made), {PAGE: [transcript_report.render_html(made).encode()]})
 
 
 _WAYS: Mapping[str, Callable[[Path, Report], Made]] = {

@@ -28,12 +28,8 @@ OTHERS = ("torchvision", "flwr", "hf")
 def below(root: Path, place: Path) -> Iterator[str]:
     """Yield the names of all files in a place below a folder, in order.
 
-    Args:
-        place: a file, or a folder with all that is in it.
-
     Raises:
         InputError: a link or a pipe is among them, which no digest speaks of.
-        OSError: they cannot be listed.
     """
     found = os.lstat(place)
     if stat.S_ISDIR(found.st_mode):
@@ -53,11 +49,7 @@ def is_below(name: str) -> bool:
 
 
 def of_file(root: Path, name: str) -> str:
-    """Return the SHA-256 of a file, in hexadecimal, without following a link to it.
-
-    Raises:
-        OSError: it is not there, is a link, or cannot be read.
-    """
+    """Return the SHA-256 of a file, in hexadecimal, without following a link to it."""
     descriptor = os.open(root / name, os.O_RDONLY | private_files.SAFELY)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -66,11 +58,7 @@ def of_file(root: Path, name: str) -> str:
 
 
 def of_code(own: Mapping[str, str]) -> dict[str, str]:
-    """Return the SHA-256 of all modules of each package of fedsim, and of modules of the user's.
-
-    Args:
-        own: the user's own code, as `own_code` returns it.
-    """
+    """Return the SHA-256 of all modules of each package of fedsim, and of modules of the user's."""
     found = {package: _of_package(Path(_file(package)).parent) for package in PACKAGES}
     modules = sorted({name.partition(":")[0] for name in own})
     return found | {

@@ -11,7 +11,7 @@ from fedsim.common import reading
 from fedsim.common.report_directory import EVIDENCE
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import model_card
-from fedsim.report.evidence import conditions, derivation, digests, envelope, pages
+from fedsim.report.evidence import conditions, derivation, digests, envelope
 from fedsim.report.evidence.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
 from fedsim.report.evidence.envelope import Digest, Predicate, Statement, Subject
 
@@ -37,7 +37,6 @@ class Signed:
     Attributes:
         kind: of its report, a key of `conditions.NAMES`.
         root: the folder that names of files begin at.
-        report: the name of report.json.
         transcript: the name of the transcript that was audited; "" for none.
     """
 
@@ -161,11 +160,7 @@ def _of_audit(root: Path) -> Signed:
 
 
 def made(signed: Signed) -> Statement:
-    """Return a statement about files, once the report has been made from them again if it can be.
-
-    Raises:
-        InputError: a file is missing or damaged, or the report says what the others do not.
-    """
+    """Return a statement about files, after making the report again from them if it can be."""
     report = signed.read()
     if not signed.unmade:
         again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
@@ -197,7 +192,7 @@ def _refuse_others(signed: Signed, report: Report, again: derivation.Made) -> No
     apart = derivation.named(derivation.differences(report, again.report))
     wrong = f"{signed.report} is not what fedsim makes of the other files ({apart})"
     if not apart:
-        _, other = pages.differing((signed.root / signed.report).parent, again.pages)
+        _, other = derivation.differing((signed.root / signed.report).parent, again.pages)
         wrong = f"{', '.join(other)} is not what fedsim makes of {signed.report}"
         if not other:
             return
@@ -205,11 +200,7 @@ def _refuse_others(signed: Signed, report: Report, again: derivation.Made) -> No
 
 
 def said(signed: Signed, report: Report) -> dict[str, Any]:
-    """Return what a statement repeats of the files: what is absent, seeds, numbers, conclusions.
-
-    Raises:
-        InputError: a file is damaged.
-    """
+    """Return what a statement repeats of the files: what is absent, seeds, numbers, conclusions."""
     seeds: dict[str, int | str] = {}
     conclusions: dict[str, str] = {}
     if signed.is_run:

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.report.evidence import derivation, digests, envelope, keys, pages
+from fedsim.report.evidence import derivation, digests, envelope
 from fedsim.report.evidence.envelope import Envelope, Statement
 from fedsim.report.evidence.statement import Signed, said
 
@@ -36,9 +36,6 @@ class Check:
     """One thing that was looked at.
 
     Attributes:
-        of: what.
-        outcome: what was found.
-        words: in one line.
         word: for the outcome, where its own would say too much; "" for its own.
     """
 
@@ -50,12 +47,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found of a statement.
-
-    Attributes:
-        statement: as it was read.
-        checks: in the order in which they were made.
-    """
+    """What was found of a statement."""
 
     statement: Statement
     checks: tuple[Check, ...]
@@ -81,10 +73,6 @@ def verify(
     Args:
         key: of the signer who is trusted; None where nobody's is known.
         root: the folder with the files; None for that of the evidence.
-        as_signed: whether the report is taken as it was signed, and not made again.
-
-    Raises:
-        InputError: the file is no evidence.
     """
     sealed, statement = envelope.read(path)
     predicate = statement.predicate
@@ -117,7 +105,7 @@ def _signature(sealed: Envelope, key: Ed25519PublicKey | None) -> Check:
     if key is None:
         words = f"not checked: give the signer's public key with --key; it says to be by {named}"
         return Check("signature", Outcome.CANNOT_TELL, words)
-    whose = keys.fingerprint(key)
+    whose = envelope.fingerprint(key)
     if sealed.signed_by(key):
         return Check("signature", Outcome.VERIFIED, f"by the key {whose}")
     why = "it was altered" if whose in named else f"it says to be by {named}"
@@ -163,7 +151,7 @@ def _derived(signed: Signed, same_code: bool) -> Iterator[Check]:
     report, folder = signed.read(), (signed.root / signed.report).parent
     try:
         again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
-        same, other = pages.differing(folder, again.pages)
+        same, other = derivation.differing(folder, again.pages)
     except InputError as error:
         yield Check("report", Outcome.CANNOT_TELL, f"was not made again: {error}")
         return

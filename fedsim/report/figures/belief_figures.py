@@ -26,6 +26,7 @@ from fedsim.report.figures.canvas import (
     new_axes,
     note,
     page_style,
+    panel,
     quantile_band,
     rounds_axis,
 )
@@ -42,10 +43,8 @@ def belief_trajectories(
         worlds: bool [T].
         log_odds: for D, [T, k].
         rho_beta: the bound; None leaves it out.
-        lines: how many trials of each world, the first, are drawn.
     """
-    with page_style():
-        figure, axes = new_axes()
+    with panel("", "belief that D was used") as (figure, axes):
         rounds = np.arange(1, log_odds.shape[1] + 1)
         beliefs = expit(log_odds)
         for world, colour, label in WORLDS:
@@ -62,9 +61,7 @@ def belief_trajectories(
             level_line(axes, rho_beta, f"bound ρβ = {rho_beta:.3g}", INK, "--")
         axes.set_ylim(-0.02, 1.02)
         rounds_axis(axes, rounds)
-        axes.set_ylabel("belief that D was used")
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        legend_above(axes)
     return figure
 
 
@@ -186,8 +183,7 @@ def client_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats])
         rounds: [k].
         beliefs: [k] each, by the client's name.
     """
-    with page_style():
-        figure, axes = new_axes()
+    with panel("", "belief after the round") as (figure, axes):
         worst = max(beliefs, key=lambda name: beliefs[name][-1])
         marker = "o" if len(rounds) == 1 else None
         for name, belief in beliefs.items():
@@ -203,9 +199,7 @@ def client_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats])
         axes.plot(rounds, beliefs[worst], color=VERMILION, linewidth=2, marker=marker, label=label)
         axes.set_ylim(0, 1)
         axes.yaxis.set_major_formatter(PercentFormatter(1))
-        axes.set_ylabel("belief after the round")
         rounds_axis(axes, rounds)
-        legend_above(axes)
     return figure
 
 
@@ -217,15 +211,14 @@ def canary_scores(edges: Floats, included: Floats, left_out: Floats) -> Figure:
         included: counts of canaries that were in, [n].
         left_out: counts of canaries that were not, [n].
     """
-    with page_style():
-        figure, axes = new_axes()
+    with panel("score: inner product with the aggregates, summed over rounds", "canaries") as (
+        figure,
+        axes,
+    ):
         for counts, colour, label in (
             (included, BLUE, f"{int(included.sum())} canaries in"),
             (left_out, VERMILION, f"{int(left_out.sum())} canaries out"),
         ):
             axes.stairs(counts, edges, fill=True, color=colour, alpha=0.35)
             axes.stairs(counts, edges, color=colour, linewidth=1.6, label=label)
-        axes.set_xlabel("score: inner product with the aggregates, summed over rounds")
-        axes.set_ylabel("canaries")
-        legend_above(axes)
     return figure

@@ -26,21 +26,14 @@ from fedsim.report.figures.canvas import (
     levels_in_margin,
     new_axes,
     page_style,
+    panel,
     rounds_axis,
 )
 
 
 @dataclass(frozen=True)
 class VantagePoint:
-    """The advantages at one vantage point.
-
-    Attributes:
-        label: of the vantage point.
-        bound: rho_alpha.
-        prediction: None where there is none.
-        measured: None where it was not.
-        interval: of what was measured, None where there is none.
-    """
+    """The advantages at one vantage point."""
 
     label: str
     bound: float
@@ -51,13 +44,7 @@ class VantagePoint:
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured advantage.
-
-    Attributes:
-        label: of what was measured.
-        value: the advantage.
-        interval: its confidence interval, None where there is none.
-    """
+    """A measured advantage."""
 
     label: str
     value: float
@@ -76,9 +63,7 @@ def advantages(
 
     Args:
         bound: rho_alpha from the noise used, or another one; None leaves it out, as of all three.
-        prediction: the closed form 2 Phi(mu/2) - 1.
         theorem2: the paper's printed formula, which is no bound and is labelled so.
-        bound_name: of the bound.
     """
     with page_style():
         figure, axes = new_axes()
@@ -251,8 +236,7 @@ def epsilons(
         spent: [n] each, by name; None is no value.
         stop_at: the budget; None leaves it out.
     """
-    with page_style():
-        figure, axes = new_axes()
+    with panel("", "ε after the round") as (figure, axes):
         looks = ((BLUE, "-"), (GREEN, "-"), (INK, "--"))
         highest = 0.0
         for (label, values), (colour, line) in zip(spent.items(), looks, strict=False):
@@ -267,8 +251,6 @@ def epsilons(
             level_line(axes, stop_at, f"privacy.stop-at = {stop_at:.3g}", VERMILION, ":")
         axes.set_ylim(0, 1.08 * max(highest, stop_at or 0.0) or 1)
         rounds_axis(axes, np.array(rounds))
-        axes.set_ylabel("ε after the round")
-        legend_above(axes)
     return figure
 
 
@@ -283,8 +265,7 @@ def lower_bounds(
         limit: epsilon by theory; None leaves it out.
         confidence: the start of a phrase, such as "95% ".
     """
-    with page_style():
-        figure, axes = new_axes()
+    with panel(f"ε is at least, with {confidence}confidence") as (figure, axes):
         places = np.arange(len(points))[::-1]
         for place, (_, epsilon, trusts, leads) in zip(places, points, strict=True):
             colour = PURPLE if trusts else BLUE
@@ -306,8 +287,6 @@ def lower_bounds(
             axes.axvline(limit, color=INK, linestyle="--", linewidth=1.4, label="ε by theory")
         axes.set_xlim(0, 1.08 * highest or 1)
         axes.set_ylim(-0.6, len(points) - 0.4)
-        axes.set_xlabel(f"ε is at least, with {confidence}confidence")
-        legend_above(axes)
     return figure
 
 
@@ -323,8 +302,7 @@ def privacy_profile(
         theory: delta, [n].
         directions: `estimate`, `low` and `high` [n] of "world_d" and "world_d_prime".
     """
-    with page_style():
-        figure, axes = new_axes()
+    with panel("ε", "δ(ε)") as (figure, axes):
         looks = {"world_d": (BLUE, "D against D′"), "world_d_prime": (VERMILION, "D′ against D")}
         for name, profile in directions.items():
             colour, label = looks[name]
@@ -334,7 +312,4 @@ def privacy_profile(
         axes.plot(epsilons, theory, "--", color=INK, label="by theory")
         axes.set_xlim(epsilons[0], epsilons[-1])
         axes.set_ylim(0, None)
-        axes.set_xlabel("ε")
-        axes.set_ylabel("δ(ε)")
-        legend_above(axes)
     return figure

@@ -5,8 +5,8 @@ holds on to. Serialisation is deterministic: the same arrays give the same bytes
 """
 
 import io
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -114,6 +114,19 @@ def new_axes() -> tuple[Figure, Axes]:
     return figure, figure.subplots()
 
 
+@contextmanager
+def panel(across: str = "", up: str = "") -> Iterator[tuple[Figure, Axes]]:
+    """Yield a figure and its axes to draw on; then name the axes and put the legend above them."""
+    with page_style():
+        figure, axes = new_axes()
+        yield figure, axes
+        if across:
+            axes.set_xlabel(across)
+        if up:
+            axes.set_ylabel(up)
+        legend_above(axes)
+
+
 def quantile_band(
     axes: Axes, rounds: npt.NDArray[np.int64], band: Floats, colour: str, label: str
 ) -> None:
@@ -133,11 +146,7 @@ def quantile_band(
 
 
 def level_line(axes: Axes, value: float, label: str, colour: str, line: str) -> None:
-    """Draw a horizontal line.
-
-    Args:
-        line: its style, as matplotlib's.
-    """
+    """Draw a horizontal line."""
     axes.axhline(value, color=colour, linewidth=1.2, linestyle=line, label=label)
 
 

@@ -42,10 +42,6 @@ class Series:
     """A series of a figure.
 
     Attributes:
-        panel: the title of its axes; "" for none.
-        across: the label of the axis along which it runs; "" for none.
-        up: the label of the axis of its values; "" for none.
-        name: in the legend.
         at: where its values stand, [n]; empty for a line across all of the axes.
         values: [n], or the one value of such a line; NaN where there is none.
     """
@@ -63,7 +59,6 @@ class Numbers:
     """What a figure shows.
 
     Attributes:
-        series: those with a name.
         flat: whether nothing that is drawn varies.
     """
 
@@ -72,11 +67,7 @@ class Numbers:
 
 
 def read(figure: Figure) -> Numbers:
-    """Return the numbers behind a figure.
-
-    Args:
-        figure: as it was drawn; colour bars and pictures have no numbers.
-    """
+    """Return the numbers behind a figure."""
     panels = [axes for axes in figure.axes if axes.get_label() != "<colorbar>"]
     series = tuple(one for axes in panels for one in _Panel(axes).series())
     return Numbers(series, bool(series) and all(_Panel(axes).flat() for axes in panels))

@@ -24,10 +24,10 @@ from fedsim.report.figures.canvas import (
     Floats,
     Pixels,
     from_zero,
-    legend_above,
     level_line,
     new_axes,
     page_style,
+    panel,
     quantile_band,
     rounds_axis,
 )
@@ -75,8 +75,7 @@ def by_client(
         weighted: [n], that over all their records.
         own_models: as accuracy, of the clients' own models; None for none.
     """
-    with page_style():
-        figure, axes = new_axes()
+    with panel() as (figure, axes):
         at = np.array(rounds)
         for series, colour, label in (
             (accuracy, GREEN, "on a client's records"),
@@ -89,7 +88,6 @@ def by_client(
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         rounds_axis(axes, at)
-        legend_above(axes)
     return figure
 
 
@@ -98,10 +96,8 @@ def sensitivities(sensitivity: Floats, bound: float | None) -> Figure:
 
     Args:
         sensitivity: [T, k].
-        bound: C or 2C; None leaves it out.
     """
-    with page_style():
-        figure, axes = new_axes()
+    with panel("", "local sensitivity LS") as (figure, axes):
         rounds = np.arange(1, sensitivity.shape[1] + 1)
         quantile_band(
             axes, rounds, np.quantile(sensitivity, QUANTILES, axis=0), BLUE, "median, 5–95%"
@@ -110,8 +106,6 @@ def sensitivities(sensitivity: Floats, bound: float | None) -> Figure:
             level_line(axes, bound, f"clipping allows {bound:.3g}", INK, "--")
         axes.set_ylim(0, 1.1 * max(bound or 0, float(sensitivity.max())) or 1)
         rounds_axis(axes, rounds)
-        axes.set_ylabel("local sensitivity LS")
-        legend_above(axes)
     return figure
 
 
@@ -126,17 +120,14 @@ def realised_noise(
         interval: its ends, [2, k].
         claimed: [k], None where nobody claimed any.
     """
-    with page_style():
-        figure, axes = new_axes()
+    with panel("", "standard deviation of the noise") as (figure, axes):
         spread = np.abs(interval - measured)
         axes.errorbar(rounds, measured, spread, fmt="o", color=BLUE, markersize=4, label="measured")
         if claimed is not None:
             marker = "_" if len(rounds) == 1 else None
             axes.plot(rounds, claimed, color=VERMILION, marker=marker, label="configured")
         from_zero(axes)
-        axes.set_ylabel("standard deviation of the noise")
         rounds_axis(axes, rounds)
-        legend_above(axes)
     return figure
 
 
@@ -165,8 +156,7 @@ def noise_limits(rounds: npt.NDArray[np.int64], limits: Mapping[str, Floats]) ->
         rounds: [k].
         limits: [k] each, by the name of the series; infinity where nothing is known yet.
     """
-    with page_style():
-        figure, axes = new_axes()
+    with panel("", "noise over what is claimed, at most") as (figure, axes):
         marker = "o" if len(rounds) == 1 else None
         least = min(limits, key=lambda name: limits[name][-1])
         for name, limit in limits.items():
@@ -182,9 +172,7 @@ def noise_limits(rounds: npt.NDArray[np.int64], limits: Mapping[str, Floats]) ->
             axes.plot(rounds, shown, marker=marker, **style)
         level_line(axes, 1.0, "as much as is claimed", INK, "--")
         from_zero(axes)
-        axes.set_ylabel("noise over what is claimed, at most")
         rounds_axis(axes, rounds)
-        legend_above(axes)
     return figure
 
 

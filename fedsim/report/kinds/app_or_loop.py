@@ -1,10 +1,11 @@
-"""The audit of a Flower app as one HTML page that needs no other file, script or network."""
+"""The audit of a Flower app or a training loop as one HTML page."""
 
 from collections.abc import Sequence
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit
-from fedsim.audits.judgement.judge import Finding, Verdict
+from fedsim.audits.judgement.judge import Verdict
+from fedsim.audits.loop.audit import LoopAudit
 from fedsim.report.document.blocks import Block, Document, Heading, Listing, Prose, tabulated
 from fedsim.report.document.html import render
 
@@ -17,57 +18,28 @@ MEANINGS = {
 }
 
 
-def render_html(outcome: AppAudit, results: Sequence[tuple[str, str]]) -> str:
-    """Return the page as HTML.
-
-    Args:
-        results: the numbers behind the verdict, as worded for the terminal: name and value.
-    """
-    words = "a Flower app", "one client's update"
-    return _page(words, outcome.app, outcome.verdict, outcome.reasons, results, outcome.findings)
-
-
-def render_loop(
-    loop: str,
-    verdict: Verdict,
-    reasons: Sequence[str],
-    results: Sequence[tuple[str, str]],
-    findings: Sequence[Finding],
-) -> str:
-    """Return the page of a training loop as HTML.
-
-    Args:
-        reasons: why it is not judged, () if it is.
-        results: as of `render_html`.
-    """
-    words = "a training loop", "one record"
-    return _page(words, loop, verdict, reasons, results, findings)
-
-
-def _page(
-    words: tuple[str, str],
-    name: str,
-    verdict: Verdict,
-    reasons: Sequence[str],
-    results: Sequence[tuple[str, str]],
-    findings: Sequence[Finding],
-) -> str:
-    """words: what was audited, and the unit of its privacy."""
+def render_html(outcome: AppAudit | LoopAudit, results: Sequence[tuple[str, str]]) -> str:
+    """Return the page of an audit as HTML."""
+    if isinstance(outcome, LoopAudit):
+        name, words, unit = outcome.loop, "a training loop", "one record"
+    else:
+        name, words, unit = outcome.app, "a Flower app", "one client's update"
+    verdict = outcome.verdict
     # A claim that is not judged says itself why.
-    meaning = "; ".join(reasons) or MEANINGS[verdict]
+    meaning = "; ".join(outcome.reasons) or MEANINGS[verdict]
     objections: Block = Prose("No rule objects to anything.")
-    if findings:
+    if outcome.findings:
         rows = [
             (found.rule, "yes" if found.breaks else "no", found.why, found.mend)
-            for found in findings
+            for found in outcome.findings
         ]
         objections = tabulated(("rule", "weakens the guarantee", "why", "how to mend it"), rows)
     return render(
         Document(
-            title=f"{name} – audit of {words[0]}",
-            kind=f"Audit of {words[0]}",
+            title=f"{name} – audit of {words}",
+            kind=f"Audit of {words}",
             heading=name,
-            note=f"The unit of privacy is {words[1]}.",
+            note=f"The unit of privacy is {unit}.",
             verdict=[f"{verdict.value.capitalize()}: {meaning}."],
             alarming=verdict is Verdict.CONVICTED,
             blocks=[Listing(list(results), several=True), Heading("Findings"), objections],

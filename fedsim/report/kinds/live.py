@@ -46,27 +46,12 @@ SHOWN = 15
 
 
 def write(report: Report, directory: Path, looks: Sequence[Look] = ()) -> Path:
-    """Write report.html and report.json.
-
-    Args:
-        report: as of `assemble`.
-        looks: as of `render_html`.
-
-    Returns:
-        The page.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write report.html and report.json."""
     return report_directory.write_report(directory, report_json(report), render_html(report, looks))
 
 
 def state(report: Report) -> StateWords:
-    """Return how what was measured stands to the noise that the server says.
-
-    Args:
-        report: as of `live_report.assemble`.
-    """
+    """Return how what was measured stands to the noise that the server says."""
     bounds, empirical, canaries = report["bounds"], report["empirical"], report["canaries"]
     interval = None if empirical is None else tuple(empirical["advantage_interval"])
     limit = 0.0 if bounds is None else bounds["rho_alpha"]
@@ -157,12 +142,7 @@ def summary(report: Report) -> RenderableType:
 
 
 def render_html(report: Report, looks: Sequence[Look] = ()) -> str:
-    """Return the report as one HTML page that needs no other file, script or network.
-
-    Args:
-        report: as of `assemble`.
-        looks: what was found without records, to be drawn.
-    """
+    """Return the report as one HTML page that needs no other file, script or network."""
     drawn: list[Block] = []
     if report["belief"] is not None:
         rounds = np.array(report["belief"]["rounds"])

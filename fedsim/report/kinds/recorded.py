@@ -37,25 +37,12 @@ Report = Mapping[str, Any]
 
 
 def write(report: Report, directory: Path) -> Path:
-    """Write report.html and report.json into a directory; return the path of the page.
-
-    Args:
-        report: as `audit.audit` returns it.
-        directory: made if it is not there.
-
-    Raises:
-        InputError: the directory is a link.
-        OSError: it cannot be written.
-    """
+    """Write report.html and report.json into a directory; return the path of the page."""
     return report_directory.write_report(directory, report_json(report), render_html(report))
 
 
 def state(report: Report) -> StateWords:
-    """Return how what was measured stands to what is claimed of the noise.
-
-    Args:
-        report: as `audit.audit` returns it.
-    """
+    """Return how what was measured stands to what is claimed of the noise."""
     release = report["release"]
     if any(one["severity"] == "alarm" for one in report["findings"]):
         return verdicts.CONTRADICTS
@@ -239,11 +226,7 @@ def _sentence(finding: Report) -> str:
 
 
 def render_html(report: Report) -> str:
-    """Return the report as one HTML page that needs no other file, script or network.
-
-    Args:
-        report: as `audit.audit` returns it.
-    """
+    """Return the report as one HTML page that needs no other file, script or network."""
     release, facts = report["release"] or {}, report["facts"]
     steps = "steps" in release
     seen = f"{report['rounds']} {'steps' if steps else 'rounds'}"

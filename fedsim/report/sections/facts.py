@@ -6,11 +6,11 @@ from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
 from fedsim.report.document.wording import (
     DASH,
-    LEARNT_NOTHING,
     beside_accuracy,
     number,
     percent,
     plain,
+    unless_learnt,
 )
 
 TITLES = {
@@ -147,8 +147,8 @@ def accuracies_in_full(report: Report) -> str:
         return DASH
     beside = beside_accuracy(found.majority, found.balanced_accuracy, found.area_under_curve)
     said = f"{accuracies(report)} ({beside})"
-    last = means[-1]
-    return said if last is None or last > found.majority else f"{said}. {LEARNT_NOTHING}"
+    warning = unless_learnt(means[-1], found.majority)
+    return f"{said}. {warning}" if warning else said
 
 
 def clients_of(report: Report) -> str:

@@ -10,6 +10,7 @@ from fedsim.report.document.blocks import (
     Figure,
     Group,
     Line,
+    Mark,
     Place,
     Prose,
     Row,
@@ -27,8 +28,24 @@ from fedsim.report.sections.facts import (
     is_sampled,
     score_caution,
 )
-from fedsim.report.sections.marks import beside_theory
 from fedsim.report.sections.section import Section, Transcript
+
+
+def beside_theory(
+    report: Report, alarm: str, value: float, limit: float, chance: float | None = None
+) -> Mark:
+    """Return how a lower bound on epsilon stands to the limit.
+
+    Args:
+        chance: how often chance alone puts the bound above the limit; None if unknown.
+    """
+    if alarm in report.contradictions:
+        return Mark("alarm", "Above theory")
+    if value > limit:
+        often = "" if chance is None else f" (p = {chance:.2g})"
+        return Mark("caution", f"Above theory, within chance{often}")
+    return Mark("good", "Consistent")
+
 
 MEASURED, TRUSTING = "Without trusting the noise claimed", "Trusting the noise claimed"
 

@@ -38,9 +38,6 @@ def drawn(attacks: Mapping[str, MembershipAttack], client: bool) -> dict[str, Me
     """Return the attacks that stand beside the adversary in a figure, by their short names.
 
     Not the one about all records, which the bound is not about.
-
-    Args:
-        client: whether the target is all data of a client.
     """
     return {
         names(name, client)[0]: found
@@ -50,11 +47,7 @@ def drawn(attacks: Mapping[str, MembershipAttack], client: bool) -> dict[str, Me
 
 
 def names(name: str, client: bool) -> tuple[str, str]:
-    """Return the short and the long name of an attack.
-
-    Args:
-        client: whether the target is all data of a client.
-    """
+    """Return the short and the long name of an attack."""
     if name == empirical.CHALLENGE and client:
         return CLIENT_ATTACK
     if attack := LOSS_ATTACKS.get(name):

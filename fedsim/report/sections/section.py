@@ -39,14 +39,6 @@ class Transcript:
         )
 
 
-def _nothing_said(_: Report) -> Sequence[Block]:
-    return ()
-
-
-def _nothing_drawn(_: Report, __: Transcript) -> Sequence[Figure]:
-    return ()
-
-
 @dataclass(frozen=True)
 class Section:
     """One section of the page of a run: what it says, and what it draws.
@@ -55,15 +47,14 @@ class Section:
     report.
 
     Attributes:
-        title: its heading, or how the report words that
         words: report -> blocks; a section without blocks and figures is left out
         figures: report, transcript -> figures; those that no block places stand at the end
         specialist: whether it stands in the folded part, for those who know the field
     """
 
     title: str | Callable[[Report], str]
-    words: Callable[[Report], Sequence[Block]] = _nothing_said
-    figures: Callable[[Report, Transcript], Sequence[Figure]] = _nothing_drawn
+    words: Callable[[Report], Sequence[Block]] = lambda report: ()
+    figures: Callable[[Report, Transcript], Sequence[Figure]] = lambda report, seen: ()
     specialist: bool = False
 
     def heading(self, report: Report) -> str:

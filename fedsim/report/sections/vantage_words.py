@@ -45,12 +45,7 @@ MEASURES_ALL = 'audit.vantages = "all"'
 
 @dataclass(frozen=True)
 class Said:
-    """One number, and what belongs to it.
-
-    Attributes:
-        headline: the number that was measured, else what theory allows.
-        detail: interval, limit, and what chance alone gives.
-    """
+    """One number, and what belongs to it."""
 
     headline: str
     detail: str
@@ -62,14 +57,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Lines:
-    """What is said of a vantage: one line each.
-
-    Attributes:
-        advantage: measured, with its interval, and the limit.
-        belief: the largest, and how often the limit of theory was passed.
-        epsilon: what is proven at least, and theory's.
-        reading: what may be concluded, in sentences.
-    """
+    """What is said of a vantage: one line each."""
 
     advantage: Said
     belief: Said
@@ -111,9 +99,6 @@ def own_limit(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> Mark:
     """Return the answer to a limit of the organisation's own in a few words.
 
     Good is only what theory promises everybody, in every training: never a limit of the belief.
-
-    Args:
-        limit: one of the verdict's.
     """
     if limit.answer == "misses":
         return Mark("alarm", "Misses" if limit.by == "measured" else "Misses, by theory")
@@ -155,11 +140,7 @@ def holds_for(report: Report) -> str:
 
 
 def why(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> str:
-    """Return in sentences what the answer to a limit of the organisation's own rests on.
-
-    Args:
-        limit: one of the verdict's.
-    """
+    """Return in sentences what the answer to a limit of the organisation's own rests on."""
     theory = _theory_beside(verdict, limit)
     if limit.answer == "meets" and limit.by == "theory":
         tail = f" {LESS_TAIL}" * (limit.of == "belief")

@@ -16,11 +16,8 @@ class Look:
     """All trials that were finished after some batch of them.
 
     Attributes:
-        trials: how many.
-        advantage: of the adversary so far; None where there is none to estimate.
         interval: around it, which holds at every look together (`federation.runs.precision`).
         belief: the largest in the record, of the trials that used it.
-        accuracy: of the final models so far, the mean over those that were evaluated.
     """
 
     trials: int
@@ -35,17 +32,12 @@ class Course:
     """A run so far.
 
     Attributes:
-        phase: the last one that it entered.
         rounds: of each trial; 0 before anybody knows.
         trials: those that are trained now, the first and the one behind the last.
-        round: the last one of these that is done.
-        accuracy: after that round; None where nothing is evaluated.
         majority: share of the most frequent class of the records that are evaluated.
         epsilon: of one training up to that round; None where nobody says.
         accuracies: of the first batch of trials, by round.
         looks: one for each finished batch, in their order.
-        rho_alpha: the limit of the advantage by theory; None where there is none.
-        rho_beta: the limit of the belief by theory.
         time: of the last event, in seconds since the epoch.
     """
 
@@ -89,9 +81,6 @@ def after(course: Course, event: Event) -> Course:
     """Return what is known after one more event; one of a client or an auditor changes nothing.
 
     A resumed run names its finished batches again, so that its looks begin anew with its training.
-
-    Args:
-        course: what was known before.
     """
     course = replace(course, time=event["time"])
     if event.get("phase") == "batch":

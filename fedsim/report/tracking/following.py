@@ -3,13 +3,17 @@
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 from rich.console import Console
 
 from fedsim.common.foreign_text import without_password
 from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.report.tracking import trackers
 from fedsim.report.tracking.course import Course, Event, after
+from fedsim.report.tracking.numbers import Tracking
+from fedsim.report.tracking.trackers import Tracker
 
 PAUSE = 0.2
 """Seconds between two looks at the file."""
@@ -24,18 +28,10 @@ class Watcher(Protocol):
     """Whether it is shown what a resumed run did before, too."""
 
     def see(self, event: Event, course: Course) -> None:
-        """Take note of an event.
-
-        Args:
-            event: a line of the run's events.
-        """
+        """Take note of an event."""
 
     def leave(self, finished: bool) -> None:
-        """Take note of the end, also of one by an error or Ctrl-C.
-
-        Args:
-            finished: whether the run has finished.
-        """
+        """Take note of the end, also of one by an error or Ctrl-C."""
 
 
 @contextmanager
@@ -46,12 +42,6 @@ def following(
 
     Each watcher has a thread of its own, so that a slow one keeps nobody waiting but at the end.
     One that fails is named and left out, and the run goes on.
-
-    Args:
-        console: where a watcher that fails is named.
-
-    Yields:
-        Nothing; the run is the body of the `with`.
     """
     stop, finished, before = threading.Event(), False, directory.events_size()
 
@@ -87,13 +77,44 @@ def following(
 
 
 def replay(directory: RunDirectory, watcher: Watcher) -> None:
-    """Show all events of a run to a watcher, which is a finished one or as far as it got.
-
-    Raises:
-        InputError: the events are damaged.
-    """
+    """Show all events of a run to a watcher, which is a finished one or as far as it got."""
     course = Course()
     for event, _ in directory.events():
         course = after(course, event)
         watcher.see(event, course)
     watcher.leave(directory.finished)
+
+
+@dataclass(frozen=True)
+class Onlookers:
+    """Who looks on at one run.
+
+    Attributes:
+        trackers: by the place that the user named.
+    """
+
+    page: bool
+    trackers: dict[str, Tracker]
+
+    @classmethod
+    def asked(cls, page: bool, places: list[str] | None) -> "Onlookers":
+        """Return who is asked to look on, before there is a run.
+
+        Args:
+            places: such as "tensorboard:DIR".
+        """
+        return cls(page, {place: trackers.opened(place) for place in places or ()})
+
+    def watchers(self, directory: RunDirectory, console: Console) -> list[Watcher]:
+        """Return them as watchers of a run that is about to go on."""
+        found: list[Watcher] = [
+            Tracking(directory, tracker, place) for place, tracker in self.trackers.items()
+        ]
+        if self.page:
+            from fedsim.report.tracking.live_page import FILE, LivePage  # noqa: PLC0415  (matplotlib)
+
+            found.append(LivePage(directory))
+            console.print(
+                f"Live page: {directory.path / FILE}", soft_wrap=True, highlight=False, markup=False
+            )
+        return found

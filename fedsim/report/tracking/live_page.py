@@ -1,13 +1,19 @@
 """live.html of a run directory: how far a run is and what it shows so far, in a browser.
 
 A file that is written anew, whole, and that the browser reads again by itself: no server listens.
+Its pictures are small SVG by hand, because drawing must not keep the run waiting: they are written
+while the run's own process may be drawing the report, and all threads share matplotlib's settings.
 """
 
 import time
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+
+from markupsafe import Markup
 
 from fedsim.audits.results.verdicts import standing, words_of
 from fedsim.config import Config
+from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers import at_server
 from fedsim.report.document import html
@@ -27,8 +33,92 @@ from fedsim.report.document.blocks import (
     tabulated,
 )
 from fedsim.report.document.wording import DASH, number, percent, span
-from fedsim.report.tracking import live_pictures
 from fedsim.report.tracking.course import Course, Event, Look
+
+WIDTH, HEIGHT = 640, 200
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 30
+"""Margins, in the units of the viewBox."""
+
+PICTURE = Markup(
+    '<div class="scroll"><svg role="img" aria-label="{}" viewBox="0 0 {} {}" font-size="12" '
+    'fill="currentColor">{}</svg></div>'
+)
+LINE = Markup(
+    '<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" stroke="currentColor" {}></line>'
+)
+TEXT = Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
+DOT = Markup('<circle cx="{:.1f}" cy="{:.1f}" r="3.5"></circle>')
+CURVE = Markup('<polyline points="{}" fill="none" stroke="currentColor" stroke-width="2"/>')
+
+FAINT, DASHED, BAR = (
+    Markup('stroke-opacity=".35"'),
+    Markup('stroke-dasharray="6 4"'),
+    Markup('stroke-width="2"'),
+)
+
+
+class _Axes:
+    """A plane of x from 0 to `right` and y from `low` to `high`."""
+
+    def __init__(self, right: float, low: float, high: float) -> None:
+        self._right, self._low, self._high = right, low, high
+
+    def x(self, value: float) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * value / self._right
+
+    def y(self, value: float) -> float:
+        share = (self._high - value) / (self._high - self._low)
+        return TOP + (HEIGHT - TOP - BOTTOM) * share
+
+    def level(self, value: float, text: str, style: Markup) -> Markup:
+        """Return a line across, named at its left end."""
+        across = LINE.format(LEFT, self.y(value), WIDTH - RIGHT, self.y(value), style)
+        return across + TEXT.format(LEFT - 6, self.y(value) + 4, "end", text)
+
+    def below(self, text: str) -> Markup:
+        return TEXT.format(WIDTH - RIGHT, HEIGHT - 8, "end", text)
+
+
+def _advantages(looks: Sequence[Look], planned: int, limit: float | None) -> Markup:
+    """Return the advantage and its interval by finished trials; "" before there is one."""
+    seen = [(one.trials, one.advantage, one.interval) for one in looks if one.interval]
+    if not seen:
+        return Markup("")
+    low = min(0.0, *(ends[0] for _, _, ends in seen if ends))
+    axes = _Axes(max(planned, seen[-1][0]), low, 1.0)
+    drawn = [axes.level(0, "0", FAINT), axes.level(1, "1", FAINT)]
+    drawn += [axes.level(limit, "ρα", DASHED)] if limit is not None and 0.06 < limit < 0.94 else []
+    for trials, advantage, ends in seen:
+        if ends is not None and advantage is not None:
+            x = axes.x(trials)
+            drawn.append(LINE.format(x, axes.y(ends[0]), x, axes.y(ends[1]), BAR))
+            drawn.append(DOT.format(x, axes.y(advantage)))
+    drawn.append(axes.below(f"of {planned} trials"))
+    last = f"{number(seen[-1][1])}, {span(seen[-1][2], number)}"
+    said = f"Advantage and its interval by finished trials; after {seen[-1][0]}: {last}."
+    return PICTURE.format(said, WIDTH, HEIGHT, Markup("").join(drawn))
+
+
+def _accuracies(by_round: Mapping[int, float], rounds: int) -> Markup:
+    """Return the accuracy by round; "" where there are fewer than two.
+
+    Args:
+        by_round: in [0, 1].
+    """
+    if len(by_round) < 2:
+        return Markup("")
+    axes = _Axes(max(rounds, *by_round), 0.0, 1.0)
+    points = [f"{axes.x(at):.1f},{axes.y(value):.1f}" for at, value in sorted(by_round.items())]
+    drawn = [
+        axes.level(0, "0%", FAINT),
+        axes.level(1, "100%", FAINT),
+        CURVE.format(" ".join(points)),
+        axes.below(f"of {rounds} rounds"),
+    ]
+    last = max(by_round)
+    said = f"Accuracy by round; after round {last}: {percent(by_round[last])}."
+    return PICTURE.format(said, WIDTH, HEIGHT, Markup("").join(drawn))
+
 
 FILE = "live.html"
 
@@ -46,40 +136,27 @@ PROVISIONAL = (
 
 
 class LivePage:
-    """Writes the page of a run while it goes on.
-
-    Args:
-        directory: of the run.
-        config: the experiment.
-    """
+    """Writes the page of a run while it goes on."""
 
     name = FILE
     from_the_beginning = False
 
-    def __init__(self, directory: RunDirectory, config: Config) -> None:
-        self._directory, self._config = directory, config
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory, self._config = directory, directory.config
         self._course = Course()
         self._written = 0.0
         self._write("starting")
 
     def see(self, event: Event, course: Course) -> None:
-        """Write the page, after every batch of trials and otherwise now and then.
-
-        Args:
-            event: a line of the run's events.
-        """
+        """Write the page, after every batch of trials and otherwise now and then."""
         self._course = course
         if event.get("phase") == "batch" or time.monotonic() - self._written >= SELDOM:
             self._write(course.phase)
 
     def leave(self, finished: bool) -> None:
-        """Lead to the report, or say how to go on.
-
-        Args:
-            finished: whether the run has finished.
-        """
+        """Lead to the report, or say how to go on."""
         if finished:
-            self._directory.write_text(FILE, render_finished(self._config))
+            self._directory.write_text(FILE, render_finished(self._config.run.name))
         else:
             self._write("interrupted", self._directory.resumed_by)
 
@@ -89,9 +166,8 @@ class LivePage:
         self._written = time.monotonic()
 
 
-def render_finished(config: Config) -> str:
+def render_finished(name: str) -> str:
     """Return the page of a run that has finished, which leads to its report."""
-    name = config.run.name
     link = ("This run has finished: ", Link("its report", "report.html"), ".")
     refresh = "0; url=report.html"
     return html.render(
@@ -108,19 +184,42 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
     planned, name = config.trials.count, config.run.name
     training = config.run.job == "training"
     said: list[Words] = [] if training else [" ".join(_said(course, planned))]
-    if mark := _mark(config, course):
-        said.append(mark)
-    blocks: list[Block] = [Progress(_done(course, planned), "how much of the run is done")]
+    if course.look.interval is not None and course.rho_alpha is not None:
+        exact = at_server.is_exact(
+            config.training.local_steps,
+            config.federation.adversary_rounds,
+            config.audit.mode,
+            config.federation.vantage,
+        )
+        words = words_of(standing(course.look.interval, course.rho_alpha, exact=exact))
+        said.append(Mark(words.kind, f"So far: {words.text}"))
+    first, last = course.trials
+    batch_done = course.round / course.rounds if course.rounds else 0.0
+    done = max(course.look.trials, first + (last - first) * batch_done) / planned
+    blocks: list[Block] = [Progress(done, "how much of the run is done")]
     if resumed_by:
         go_on = ("What is finished is kept; go on with ", Code(resumed_by))
         blocks.append(Label("This run has stopped.", go_on))
     if not training:
         provisional = PROVISIONAL.format(confidence=percent(config.audit.confidence))
         blocks.append(Label("Provisional: the run's report has the verdict.", provisional))
-    blocks += [Listing(_entries(config, course), several=True), *_figures(course, planned)]
+    blocks += [
+        Listing(_entries(course, config.trials, training), several=True),
+        *_figures(course, planned),
+    ]
     if course.looks and not training:
         headings = ("trials", "advantage", "interval", "worst belief", "accuracy")
-        table = tabulated(headings, map(_look, course.looks))
+        rows = [
+            [
+                str(look.trials),
+                number(look.advantage),
+                span(look.interval, number),
+                percent(look.belief),
+                percent(look.accuracy),
+            ]
+            for look in course.looks
+        ]
+        table = tabulated(headings, rows)
         blocks.append(Part("After every batch of trials", [table], folded=True, heads=False))
     return html.render(
         Document(
@@ -133,23 +232,6 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
             refresh="" if resumed_by else str(REFRESH),
         )
     )
-
-
-def _look(one: Look) -> list[str]:
-    return [
-        str(one.trials),
-        number(one.advantage),
-        span(one.interval, number),
-        percent(one.belief),
-        percent(one.accuracy),
-    ]
-
-
-def _done(course: Course, planned: int) -> float:
-    """Return the share of all rounds of all trials that is done."""
-    first, last = course.trials
-    batch_done = course.round / course.rounds if course.rounds else 0.0
-    return max(course.look.trials, first + (last - first) * batch_done) / planned
 
 
 def _said(course: Course, planned: int) -> list[str]:
@@ -168,32 +250,17 @@ def _said(course: Course, planned: int) -> list[str]:
     return said
 
 
-def _mark(config: Config, course: Course) -> Mark | None:
-    """Return how the advantage so far stands to its limit; only an interval below it is good."""
-    interval, limit = course.look.interval, course.rho_alpha
-    if interval is None or limit is None:
-        return None
-    exact = at_server.is_exact(
-        config.training.local_steps,
-        config.federation.adversary_rounds,
-        config.audit.mode,
-        config.federation.vantage,
-    )
-    words = words_of(standing(interval, limit, exact=exact))
-    return Mark(words.kind, f"So far: {words.text}")
-
-
-def _entries(config: Config, course: Course) -> list[tuple[str, str]]:
+def _entries(course: Course, trials: TrialsConfig, training: bool) -> list[tuple[str, str]]:
     look, (first, last) = course.look, course.trials
-    at_most = "at most " if config.trials.until_halfwidth else ""
+    at_most = "at most " if trials.until_halfwidth else ""
     running = f"round {course.round} of {course.rounds}"
-    if config.run.job == "training":
+    if training:
         found = [("Training", running), ("ε so far", number(course.epsilon))]
     else:
-        trials = f"; trials {first} to {last - 1}: {running}" if last else ""
+        running = f"; trials {first} to {last - 1}: {running}" if last else ""
         limit = f"; ρβ = {percent(course.rho_beta)}" if course.rho_beta is not None else ""
         found = [
-            ("Trials", f"{look.trials} of {at_most}{config.trials.count}{trials}"),
+            ("Trials", f"{look.trials} of {at_most}{trials.count}{running}"),
             ("Worst belief that the record was used", f"{percent(look.belief)}{limit}"),
         ]
     return [*found, ("Accuracy so far", course.accuracy_text or DASH)]
@@ -202,10 +269,10 @@ def _entries(config: Config, course: Course) -> list[tuple[str, str]]:
 def _figures(course: Course, planned: int) -> list[Block]:
     pictures = {
         "The adversary's advantage so far, after every batch of trials; dashed: the limit ρα.": (
-            live_pictures.advantages(course.looks, planned, course.rho_alpha)
+            _advantages(course.looks, planned, course.rho_alpha)
         ),
         "Accuracy on held-out records, in the first batch of trials.": (
-            live_pictures.accuracies(course.accuracies, course.rounds)
+            _accuracies(course.accuracies, course.rounds)
         ),
     }
     return [Picture("", markup, "", caption) for caption, markup in pictures.items() if markup]

@@ -14,7 +14,7 @@ from fedsim.common.foreign_text import without_password
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
 from fedsim.report.tracking.course import Course, Event
-from fedsim.report.tracking.tracker import Subject, Tracker
+from fedsim.report.tracking.trackers import Subject, Tracker
 
 PLACES = {
     *("run.out", "data.root", "data.public-root", "data.public-schema", "model.weights"),
@@ -38,8 +38,6 @@ class Tracking:
     """Follows a run and has its numbers written.
 
     Args:
-        directory: of the run.
-        tracker: that writes them.
         name: by which a message names it, without the password of a URL.
     """
 
@@ -51,20 +49,12 @@ class Tracking:
         self._last: dict[str, int] | None = None
 
     def see(self, event: Event, course: Course) -> None:
-        """Have written what an event says.
-
-        Args:
-            event: a line of the run's events.
-        """
+        """Have written what an event says."""
         if (found := logged(event, course)) is not None:
             self._log(*found, event["time"])
 
     def leave(self, finished: bool) -> None:
-        """Have the report's numbers written, where there are any, and end.
-
-        Args:
-            finished: whether the run has finished.
-        """
+        """Have the report's numbers written, where there are any, and end."""
         if finished:
             self._log(*headline(self._directory), self._written_at())
         self._begun()
@@ -98,9 +88,6 @@ def logged(event: Event, course: Course) -> tuple[dict[str, float | None], int] 
 
     `round/...` are of the first batch of trials, by round: one course of a training. `trials/...`
     are of all finished trials, by how many they are.
-
-    Args:
-        event: a line of the run's events.
     """
     if "round" in event and event.get("trials", [1])[0] == 0:
         return {f"round/{name}": event.get(name) for name in OF_A_ROUND}, event["round"]
@@ -126,9 +113,6 @@ def headline(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
 
     Returns:
         They, and the step at which they stand: trials of an experiment, rounds of a training.
-
-    Raises:
-        InputError: its report or its card is missing or damaged.
     """
     if directory.config.run.job == "training":
         return _of_card(directory)

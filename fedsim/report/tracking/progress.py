@@ -19,6 +19,7 @@ from rich.progress import (
 
 from fedsim.audits.results import report as results
 from fedsim.config import Config
+from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.document.wording import percent, span
 from fedsim.report.tracking.course import Course, Event
@@ -29,14 +30,7 @@ from fedsim.report.tracking.following import Watcher, following
 def progress(
     directory: RunDirectory, config: Config, console: Console, watchers: Sequence[Watcher] = ()
 ) -> Iterator[None]:
-    """Show the events of a run as they are written, whichever process writes them.
-
-    Args:
-        watchers: who else follows the run.
-
-    Yields:
-        Nothing; the run is the body of the `with`.
-    """
+    """Show the events of a run as they are written, whichever process writes them."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),  # of a file
@@ -47,7 +41,7 @@ def progress(
     )
     with Progress(*columns, console=console, transient=True, disable=_is_hidden(console)) as bar:
         rounds = config.training.rounds
-        task = bar.add_task("starting", total=planned_steps(config, rounds), rounds=rounds)
+        task = bar.add_task("starting", total=planned_steps(config.trials, rounds), rounds=rounds)
         with following(directory, [Bar(bar, task, config), *watchers], console):
             yield
 
@@ -70,11 +64,7 @@ def preparing(console: Console) -> Iterator[Callable[[float], None]]:
 
 @contextmanager
 def measuring(console: Console, what: str) -> Iterator[Callable[[float], None]]:
-    """Show one bar on a terminal.
-
-    Yields:
-        What takes the fraction that is done.
-    """
+    """Show one bar on a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Progress(
         *columns, TimeElapsedColumn(), console=console, transient=True, disable=_is_hidden(console)
@@ -87,20 +77,14 @@ def _is_hidden(console: Console) -> bool:
     return console.quiet or not (console.is_terminal or console.is_jupyter)
 
 
-def planned_steps(config: Config, rounds: int) -> int:
+def planned_steps(trials: TrialsConfig, rounds: int) -> int:
     """Return the length of the progress bar: the rounds of every batch, and its conclusion."""
-    return -(-config.trials.count // config.trials.batch) * (rounds + 1)
+    return -(-trials.count // trials.batch) * (rounds + 1)
 
 
 @dataclass(frozen=True)
 class Bar:
-    """The progress bar of a run, which shows what does not jump from one batch to the next.
-
-    Attributes:
-        bar: the progress bars.
-        task: the run's.
-        config: the experiment.
-    """
+    """The progress bar of a run, which shows what does not jump from one batch to the next."""
 
     bar: Progress
     task: TaskID
@@ -112,7 +96,7 @@ class Bar:
         """Show one line of the run's events."""
         if "rounds" in event:
             rounds = event["rounds"]
-            total = planned_steps(self.config, rounds)
+            total = planned_steps(self.config.trials, rounds)
             self.bar.update(self.task, total=total, rounds=rounds)
         if "waiting" in event:
             # Also where no bar is shown: somebody is to look at a machine.
@@ -170,7 +154,6 @@ def conclude(
 
     Args:
         start: when the command began, in seconds since the epoch.
-        verbose: whether every measure is printed.
     """
     from fedsim.report.summary import summary  # noqa: PLC0415
 

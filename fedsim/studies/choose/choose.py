@@ -45,7 +45,6 @@ class Limit:
     Attributes:
         key: `BELIEF`, a bound on its belief, which passes it in few trainings (`tail_limit`); or
             `ADVANTAGE`, a bound on its advantage over a coin.
-        value: of the bound.
 
     Raises:
         InputError: a value that bounds nothing, or that nothing meets.
@@ -98,25 +97,10 @@ class Candidate:
     """One setting, as theory and its trials have it.
 
     Attributes:
-        name: its folder.
-        values: of the keys that vary.
         noise_multiplier: nominal, as `privacy.noise-multiplier` takes it.
-        epsilon: by the configured accountant, at the configured delta.
-        rho_beta: the bound on the belief.
-        rho_alpha: the bound on the advantage.
         tail_limit: in what share of trainings the belief passes rho_beta at most.
-        meets: whether theory's bounds are within the limit.
-        accuracy: the mean over the trainings; None where it is unknown.
         accuracy_interval: of that mean; None for fewer than two trainings, or for equal ones.
-        trainings: E, which were evaluated.
-        majority: the accuracy of a model that always answers with the most frequent class.
-        balanced_accuracy: the mean of the final models; None where it is unknown.
-        area_under_curve: likewise, of two classes.
-        advantage: measured; None where it was not.
-        advantage_interval: at the configured confidence.
-        alarm: whether the trials contradict theory.
         band: between which accuracies nine in ten single trainings were; None where unknown.
-        towards: theory's bounds at every vantage.
     """
 
     name: str
@@ -188,9 +172,6 @@ class Choice:
     """What was picked, and what there is beside it.
 
     Attributes:
-        state: whether a setting was chosen; whether too few trials are why not.
-        candidates: all settings that were carried out.
-        chosen: the setting; None where there is none.
         least: of each combination of the other keys, the setting of least noise that meets the
             limit.
         strictest: the strictest that meets it, within `NEAR` of the best accuracy of those.
@@ -214,11 +195,7 @@ def varied(limit: Limit, over: Mapping[str, Sequence[Scalar]]) -> dict[str, Sequ
 
 
 def check(scheme: Scheme) -> None:
-    """Make sure that noise protects from the vantage at all.
-
-    Raises:
-        InputError: it does not; it says under which trust it does.
-    """
+    """Make sure that noise protects from the vantage at all."""
     federation = scheme.federation
     if scheme.privacy.noise.mechanism.by_candidate:
         raise InputError(
@@ -286,9 +263,6 @@ def choose(candidates: Sequence[Candidate], min_accuracy: float | None = None) -
 
     Args:
         min_accuracy: that the model is to have at least, in (0, 1); None to have the best.
-
-    Returns:
-        The setting, or what is nearest.
     """
     known = [each for each in candidates if not each.left_out]
     usable = [each for each in known if each.meets]

@@ -106,32 +106,12 @@ def rows(found: Found) -> list[dict[str, Any]]:
 def write(found: Found, directory: Path) -> Path:
     """Write what was found, and the configuration of the chosen setting; return the page.
 
-    Args:
-        found: as of `choose_search.search`.
-
     Raises:
         InputError, OSError: as of `report_directory.write_report`.
     """
     from fedsim.report.figures import canvas  # noqa: PLC0415  (matplotlib is slow to import)
 
     made, figure = document(found), _figure(found)
-    page = _page(found, directory, figure)
-    files = {SUMMARY: sweep.as_csv(made["settings"])}
-    if figure:
-        files |= {"figures/frontier.svg": canvas.to_svg(figure)}
-    private_files.make_directory(directory / "figures")
-    for path, content in files.items():
-        private_files.write(directory / path, content.encode())
-    place = report_directory.write_report(directory, made, page)
-    if found.choice.chosen:
-        text = configuration.dump(found.config)
-        private_files.write(directory / CONFIG, text.encode())
-    else:  # of a search that found one
-        (directory / CONFIG).unlink(missing_ok=True)
-    return place
-
-
-def _page(found: Found, directory: Path, figure: Any) -> str:
     name = found.config.run.name
     caption = (
         "Accuracy of the model against how often the adversary is right at most, a point for each "
@@ -153,15 +133,24 @@ def _page(found: Found, directory: Path, figure: Any) -> str:
         Bullets(list(choose_words.told(found))),
     ]
     sentences = choose_words.sentences(found)
-    return render(Document(f"Choosing ε for {name}", "Choice of noise", name, sentences, blocks))
+    page = render(Document(f"Choosing ε for {name}", "Choice of noise", name, sentences, blocks))
+    files = {SUMMARY: sweep.as_csv(made["settings"])}
+    if figure:
+        files |= {"figures/frontier.svg": canvas.to_svg(figure)}
+    private_files.make_directory(directory / "figures")
+    for path, content in files.items():
+        private_files.write(directory / path, content.encode())
+    place = report_directory.write_report(directory, made, page)
+    if found.choice.chosen:
+        text = configuration.dump(found.config)
+        private_files.write(directory / CONFIG, text.encode())
+    else:  # of a search that found one
+        (directory / CONFIG).unlink(missing_ok=True)
+    return place
 
 
 def commands(found: Found, directory: Path) -> list[tuple[str, str]]:
-    """Return what to do with the chosen setting, and the command that does it.
-
-    Args:
-        found: as of `choose_search.search`, with a chosen setting.
-    """
+    """Return what to do with the chosen setting, and the command that does it."""
     place = shlex.quote(str(directory / CONFIG))
     said = [("Measure it", f"fedsim run {place}")]
     if found.config.privacy.sensitivity != "local":  # which is no guarantee for anybody
@@ -173,7 +162,7 @@ def commands(found: Found, directory: Path) -> list[tuple[str, str]]:
 
 
 def _figure(found: Found) -> Any:
-    from fedsim.report.figures import frontier  # noqa: PLC0415
+    from fedsim.report.figures import study_figures  # noqa: PLC0415
 
     if not found.choice.candidates:
         return None
@@ -187,7 +176,7 @@ def _figure(found: Found) -> Any:
         )
         ends = [each.accuracy_interval for each in alike]
         series.append(
-            frontier.Series(
+            study_figures.Series(
                 label=choose_words.values(dict(others)) if len(combinations) > 1 else "",
                 right_at_most=[each.right_at_most for each in alike],
                 accuracy=[nan if each.accuracy is None else each.accuracy for each in alike],
@@ -200,7 +189,7 @@ def _figure(found: Found) -> Any:
     place = None
     if chosen is not None and chosen.accuracy is not None:
         place = chosen.right_at_most, chosen.accuracy
-    return frontier.frontier(
+    return study_figures.frontier(
         series, f"limit: {choose_words.limit_in_short(found)}", place, found.request.min_accuracy
     )
 

@@ -46,12 +46,9 @@ class Request:
     """What is asked for.
 
     Attributes:
-        limit: on the adversary.
         min_accuracy: that the model is to have at least; None to have the best.
-        against: who the adversary is; None as configured.
         over: keys with the values that are tried; noise around the limit where none of them says
             how much there is.
-        trials: of each setting; None for `TRIALS`.
         common: keys that are otherwise in all settings.
 
     Raises:
@@ -115,10 +112,7 @@ class Found:
     """What a search found.
 
     Attributes:
-        request: what was asked for.
         config: of the setting that was chosen, to be run; of the first one where none was.
-        outcomes: of all runs.
-        choice: the setting, and what there is beside it.
         cost: of the search; None where no guarantee can be stated.
         cost_within: of a search among those settings alone that meet the limit; None where none
             does, or no guarantee can be stated.
@@ -153,12 +147,8 @@ def search(
     Args:
         out: where every run gets a folder; None for one that is named for the experiment.
 
-    Returns:
-        What was found, and the directory.
-
     Raises:
         InputError: a setting that cannot be run, or that no noise protects, before the first run.
-        InterruptedRunError: Ctrl-C.
     """
     varied = choose.varied(request.limit, request.over)
     points = grid.grid(varied)
@@ -230,14 +220,7 @@ def _refuse_another(
 
 
 def _extended(config: Config) -> Config:
-    """Give a run that is there more trials, if that is all that differs.
-
-    Returns:
-        The same, as the run is extended.
-
-    Raises:
-        InputError: as of `extension.extend`.
-    """
+    """Give a run that is there more trials, if that is all that differs."""
     path = Path(config.run.out)
     if not (path / "config.toml").is_file():
         return config

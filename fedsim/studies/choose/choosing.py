@@ -103,9 +103,6 @@ def choose(
 def limit(max_belief: float | None, max_advantage: float | None) -> "Limit":
     """Return the one limit that is given.
 
-    Args:
-        max_belief: on the adversary's belief.
-
     Raises:
         InputError: none or both are given; one that limits nothing.
     """
@@ -126,18 +123,7 @@ def limit(max_belief: float | None, max_advantage: float | None) -> "Limit":
 def carry_out(
     request: "Request", out: Path | None, load: "Load", shown: "Console"
 ) -> tuple["Found", Path]:
-    """Search, and write what was found.
-
-    Args:
-        out: the directory; None for one that is named for the experiment.
-        shown: where progress is shown.
-
-    Returns:
-        What was found, and the directory, with its page.
-
-    Raises:
-        InputError: as of `choose_search.search`; the directory cannot be written.
-    """
+    """Search, and write what was found."""
     from fedsim.studies.choose import choose_report, choose_search  # noqa: PLC0415
 
     found, directory = choose_search.search(

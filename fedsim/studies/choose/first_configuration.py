@@ -31,9 +31,7 @@ class Answers:
     Attributes:
         data: the name of a bundled data set, or the path of a user's own.
         clients: how many, at least 2.
-        trust: who adds the noise, a name of `Trust`.
         max_belief: how sure an adversary may become at most, in (0.5, 1).
-        rounds: of training.
         rehearse: how many records the trials use in place of all, for speed; None for all.
     """
 
@@ -47,9 +45,6 @@ class Answers:
 
 def recognised(data: str) -> tuple[str, str]:
     """Return data.name and data.root of what a user names.
-
-    Args:
-        data: the name of a bundled data set, or a path.
 
     Raises:
         InputError: it is neither, or nothing that can be read.
@@ -78,16 +73,9 @@ def recognised(data: str) -> tuple[str, str]:
 def columns(data: str, label: str) -> list[str]:
     """Return the columns of which a user must name the labels', none where there is no need to.
 
-    Args:
-        data: as of `recognised`.
-        label: the name that is taken for the labels' column.
-
     Returns:
         Of a CSV whose first line has no `label`: what it has, and the names that its columns have
         if that is no header.
-
-    Raises:
-        InputError: as of `recognised`, or the table cannot be read.
     """
     name, root = recognised(data)
     if name != "csv":

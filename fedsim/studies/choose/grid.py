@@ -38,12 +38,7 @@ ESTIMATES = {
 
 @dataclass(frozen=True)
 class Point:
-    """One run of the grid.
-
-    Attributes:
-        name: its folder.
-        values: of the keys that the grid is over.
-    """
+    """One run of the grid."""
 
     name: str
     values: Mapping[str, Scalar]
@@ -54,8 +49,6 @@ class Outcome:
     """What became of a run.
 
     Attributes:
-        point: of the grid.
-        report: None where there is none.
         failure: why not, else "".
         accuracies: [E], of the final model of each evaluated training on the held-out records; of
             a pair of trainings with common random numbers their mean.
@@ -137,9 +130,6 @@ def grid(varied: Mapping[str, Sequence[Scalar]]) -> list[Point]:
 
     A folder is named for the last parts of the keys and the values.
 
-    Args:
-        varied: as of `axes`.
-
     Raises:
         InputError: values that no folder can be named for apart.
     """
@@ -175,12 +165,6 @@ def carry_out(
     Args:
         run: carries out a plan, and returns the directory of the finished run.
         say: is told which run begins, and which has failed and why.
-
-    Returns:
-        What became of each.
-
-    Raises:
-        InterruptedRunError: Ctrl-C.
     """
     outcomes = []
     summary = plans[0].path.parent / SUMMARY

@@ -181,10 +181,6 @@ def _with_ends(row: Mapping[str, Any], name: str) -> str:
 def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
     """Write summary.csv, report.json, report.html and figures; return the page.
 
-    Args:
-        outcomes: of all runs, at least one.
-        directory: made if there is none.
-
     Raises:
         InputError, OSError: as of `report_directory.write_report`.
     """

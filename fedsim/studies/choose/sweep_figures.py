@@ -27,9 +27,7 @@ def along(key: str, rows: Rows, others: Sequence[str], bounds: Mapping[str, str]
     epsilon and the lower bounds; epsilon and the paper's estimates.
 
     Args:
-        rows: as of `fedsim.studies.choose.sweep.rows`, n of them.
         others: [n], the combination that each belongs to.
-        bounds: the lower bounds on epsilon that are drawn, and their names in the legend.
 
     Returns:
         The figure; None where the key is no number or fewer than two runs have finished.

@@ -7,7 +7,7 @@ suits the private ones as far as they are alike.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,8 +109,8 @@ def tune(
     draw = np.random.default_rng(key(config.run.seed, Role.CLIENT_SAMPLING))
     order = torch.from_numpy(draw.permutation(len(labels))).to(labels.device)
     some, others = order[: 2 * len(labels) // 3], order[2 * len(labels) // 3 :]
-    trained = [features[some], labels[some]]
-    judged = [features[others], labels[others]]
+    trained = features[some], labels[some]
+    judged = features[others], labels[others]
 
     # Student's t for the mean gain, shared among all settings that are tried (Bonferroni).
     settings = sum(map(len, FACTORS.values()))
@@ -150,8 +150,8 @@ def _changes(axis: str, config: Config, so_far: dict[str, Scalar]) -> Iterator[d
 def _accuracies(
     config: Config,
     known: Federation,
-    trained: Sequence[Tensor],
-    judged: Sequence[Tensor],
+    trained: tuple[Tensor, Tensor],
+    judged: tuple[Tensor, Tensor],
     models: int,
 ) -> tuple[float, np.ndarray]:
     """Return a setting's noise multiplier, and the accuracies of its models, float64 [T]."""

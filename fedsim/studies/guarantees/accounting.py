@@ -22,7 +22,7 @@ from fedsim.privacy import identifiability, pac
 from fedsim.privacy import releases as described
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.identifiability import Bounds
-from fedsim.privacy.mechanism import Mechanism, Neighbouring
+from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.noise import Noise
 from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust import Trust
@@ -145,7 +145,16 @@ def _guarantee(
                 "a prior restates bounds of DP, but PAC noise is no DP and is shaped for the prior "
                 "that privacy.pac-prior states; leave the prior out"
             )
-        document["from_prior"] = _from_prior(releases.towards(vantage), document["epsilon"], prior)
+        rho_beta = identifiability.rho_beta_of_epsilon(document["epsilon"], prior)
+        before = max(prior, 1 - prior)
+        information = pac.mutual_information(releases.towards(vantage), prior)
+        document["from_prior"] = {
+            "prior": prior,
+            "rho_beta": rho_beta,
+            "prior_success": before,
+            "mutual_information": information,
+            "pac_success_bound": pac.success_bound(information, before),
+        }
     document["bayesian"] = _bayesian(source, subject.training, delta, by_pac)
     return Guarantee(releases, vantage, bounds, document, config)
 
@@ -238,11 +247,7 @@ def _label(
 
 
 def unbounded(clipping: bool, noise_kind: Noise) -> str | None:
-    """Return why no epsilon is finite whatever the noise, None where it may be.
-
-    Args:
-        clipping: whether gradients are clipped.
-    """
+    """Return why no epsilon is finite whatever the noise, None where it may be."""
     if (noise := noise_kind.mechanism).by_candidate:
         return f"{noise.title} is no multiple of a sensitivity and not DP; epsilon is infinite"
     if not clipping:
@@ -286,23 +291,6 @@ def _document(releases: Releases, vantage: Vantage, bounds: Bounds) -> Row:
         "belief_curve": None
         if curve is None
         else {name: values.tolist() for name, values in asdict(curve).items()},
-    }
-
-
-def _from_prior(mechanism: Mechanism, epsilon: float, prior: float) -> Row:
-    """Return what the bounds become for an adversary that does not start from even odds.
-
-    Its best guess before is the likelier world, right with probability max(prior, 1 - prior).
-    """
-    rho_beta = identifiability.rho_beta_of_epsilon(epsilon, prior)
-    before = max(prior, 1 - prior)
-    information = pac.mutual_information(mechanism, prior)
-    return {
-        "prior": prior,
-        "rho_beta": rho_beta,
-        "prior_success": before,
-        "mutual_information": information,
-        "pac_success_bound": pac.success_bound(information, before),
     }
 
 

@@ -34,8 +34,6 @@ def mean(
 
     Args:
         features: [n, *shape].
-        labels: not used.
-        coins: not used.
     """
     return np.asarray(features.mean(0), dtype=np.float64)
 
@@ -48,7 +46,6 @@ def class_means(
     Args:
         features: [n, *shape].
         labels: [n]; of the class with the highest number at least one record must be there.
-        coins: not used.
     """
     chosen = np.eye(int(labels.max()) + 1)[labels]
     counts = np.maximum(chosen.sum(0), 1)
@@ -64,11 +61,7 @@ class PrivateResult:
     """What a function's result is worth once it is private.
 
     Attributes:
-        function: as it was named.
-        records: of all data.
         rate: the probability that a record is used.
-        simulations: that the noise was made from.
-        noise: which hides a result.
         length: the norm of an average result.
         residual: the root of the mean squared distance of a result from where it is released: what
             projection loses, without noise.

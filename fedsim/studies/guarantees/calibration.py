@@ -39,16 +39,11 @@ class Sought:
     """What is known of the mechanism, and which number is sought.
 
     Attributes:
-        unknown: the number that is sought.
         noise_multiplier: nominal; None where it is sought.
         rounds: k; None where they are sought.
         sampling_rate: probability that a record joins a step; 1 where it is sought.
         local_steps: noisy steps of a client within a round.
-        neighbouring: the relation between the two worlds.
-        trust: who adds the noise.
-        clients: m.
         colluding: other clients that disclose their noise.
-        vantage: who looks.
     """
 
     unknown: Unknown
@@ -75,18 +70,7 @@ class Sought:
         colluding: int | None,
         vantage: str | None,
     ) -> "Sought":
-        """Return what is known, with the defaults for the rest.
-
-        Args:
-            noise_multiplier: nominal; None if it is sought.
-            rounds: k; None if they are sought.
-            sampling_rate: None if it is sought, or for 1.
-            local_steps: None for 1.
-            neighbouring: None for "add-remove".
-            trust: None for "central".
-            clients: m; None for 2.
-            colluding: None for 0.
-            vantage: None for "participant".
+        """Return what is known, None standing for the default of `calibrate` or what is sought.
 
         Raises:
             InputError: nothing is left to find, or too much; an unknown word.
@@ -105,11 +89,7 @@ class Sought:
         )
 
     def answer(self, requirement: Requirement) -> Releases:
-        """Return the releases in which the unknown just meets the requirement.
-
-        Raises:
-            InputError: as of the searches of `privacy.calibration`.
-        """
+        """Return the releases in which the unknown just meets the requirement."""
         # Refuse what makes no sense before the search, whose answer it would not use.
         self.nominal(1.0)
         setting = (self.trust, self.vantage, self.clients, self.local_steps)
@@ -274,9 +254,6 @@ def check_targets(targets: Mapping[str, object], accountant: str) -> None:
 
 def refuse_accountant(name: str, reason: str) -> None:
     """Raise an error for an accountant that was asked for where it decides nothing.
-
-    Args:
-        name: the accountant's; the default's is no request.
 
     Raises:
         InputError: another than the default.

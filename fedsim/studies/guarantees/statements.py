@@ -43,10 +43,6 @@ class Guarantee:
 def chosen(kind: type[Choice], value: str | None, default: Choice) -> Choice:
     """Return one of several by its name.
 
-    Args:
-        value: a name; None for the default.
-        default: one of them.
-
     Raises:
         InputError: an unknown name.
     """
@@ -122,12 +118,7 @@ def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
 
 
 def or_refusal(answer: Callable[[str], Row], name: str) -> Row:
-    """Return an accountant's row, or a row with its reason for refusing.
-
-    Args:
-        answer: makes the row of an accountant's name; may raise InputError.
-        name: the accountant's.
-    """
+    """Return an accountant's row, or a row with its reason for refusing."""
     try:
         return answer(name)
     except InputError as reason:

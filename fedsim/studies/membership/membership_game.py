@@ -81,12 +81,6 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
     A model's numbers depend on the seed and on its own number alone, and not on trials.batch, but
     for rounding. The learning rate is for the mean over the n/2 records that are expected.
 
-    Args:
-        progress: called with the share that is done.
-
-    Returns:
-        The losses, and what bounds what they tell.
-
     Raises:
         InputError: what cannot be played, before anything is trained; a model that diverged.
     """
@@ -152,9 +146,6 @@ def attacked(attack: Attack, seen: Observations) -> tuple[Floats, float | None]:
 
     Returns:
         float64 [G, n], and the threshold; None where the attack answers at random.
-
-    Raises:
-        InputError: as of the attack's score.
     """
     shadows = of_shadows(len(seen.losses))
     given, games = seen.of(shadows), seen.of(~shadows)
@@ -168,9 +159,6 @@ def check(rules: GameRules) -> None:
     """Raise an error for a training that is not DP-SGD on records, one step in a round.
 
     What is about one challenge has no place either: here every record is one.
-
-    Raises:
-        InputError: a setting that does not fit, with the one that does.
     """
     for key, value, needed in (
         ("privacy.unit", rules.scheme.privacy.unit, "record"),

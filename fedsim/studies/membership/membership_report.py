@@ -12,7 +12,7 @@ from scipy.special import stdtrit
 import fedsim
 from adversaries.attacks.membership import MeanAdvantage
 from adversaries.attacks.membership_attacks import Attack
-from adversaries.attacks.roc import Curve, Estimate, Performance, performance
+from adversaries.attacks.roc import Curve, Estimate, performance
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
@@ -31,7 +31,7 @@ from fedsim.report.document.blocks import (
 )
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, span
-from fedsim.report.figures import membership_figures
+from fedsim.report.figures import study_figures
 from fedsim.studies.membership import membership_game
 from fedsim.studies.membership.membership_game import Floats, Game, most_true_positives
 
@@ -117,9 +117,27 @@ def _tried(
     for name, attack in attacks.items():
         scores, threshold = membership_game.attacked(attack, game.observations)
         found = performance(scores, members, confidence, RATES, generator, threshold)
-        rows[name] = _row(attack, found, allowed_at)
+        threshold_is = "chosen on the shadow models"
+        if attack.randomised:
+            threshold_is = "at random, with the score as probability"
+        elif attack.threshold is not None:
+            threshold_is = "fixed in advance"
+        gained, interval = found.advantage, found.advantage.interval
+        rows[name] = {
+            "title": attack.title,
+            "source": attack.source,
+            "advantage": gained.point,
+            "advantage_interval": interval and [interval.low, interval.high],
+            "threshold": threshold_is,
+            "area": _estimate(found.area),
+            "true_positive_at": [
+                {"false_positive_rate": rate, "allowed": allowed_at.get(rate)} | _estimate(estimate)
+                for rate, estimate in found.true_positive.items()
+            ],
+            "roc": _drawn(found.curve),
+        }
         # One of the attacks would do: each has its share of what may go wrong.
-        if most is not None and least_advantage(found.advantage, len(attacks)) > most:
+        if most is not None and least_advantage(gained, len(attacks)) > most:
             above.append(name)
     return rows, above
 
@@ -132,29 +150,6 @@ def _allowed(delta: float, bound: Mechanism | None, most: float | None) -> dict[
         roc = {"false_positive": DRAWN.tolist(), "true_positive": true_positive}
     epsilon = None if bound is None else PLD.epsilon(bound, delta)
     return {"delta": delta, "epsilon": epsilon, "advantage": most, "roc": roc}
-
-
-def _row(attack: Attack, found: Performance, allowed_at: Mapping[float, float]) -> dict[str, Any]:
-    gained = found.advantage
-    return {
-        "title": attack.title,
-        "source": attack.source,
-        "advantage": gained.point,
-        "advantage_interval": None
-        if gained.interval is None
-        else [gained.interval.low, gained.interval.high],
-        "threshold": "at random, with the score as probability"
-        if attack.randomised
-        else "chosen on the shadow models"
-        if attack.threshold is None
-        else "fixed in advance",
-        "area": _estimate(found.area),
-        "true_positive_at": [
-            {"false_positive_rate": rate, "allowed": allowed_at.get(rate)} | _estimate(estimate)
-            for rate, estimate in found.true_positive.items()
-        ],
-        "roc": _drawn(found.curve),
-    }
 
 
 def _estimate(found: Estimate) -> dict[str, Any]:
@@ -177,10 +172,12 @@ def verdict(report: Report) -> list[str]:
     """Return in a few sentences what the strongest attack achieved, and what is allowed."""
     attacks: Mapping[str, Report] = report["attacks"]
     best = max(attacks.values(), key=lambda row: float(row["advantage"]))
+    between = best["advantage_interval"]
+    chance = "" if between is None or between[0] > 0 else ", which may be chance"
     sentences = [
         f"Of {len(attacks)} attacks on {report['games']} models of {report['records']} records, "
         f"{best['title']} has the most advantage: {_span(best['advantage'], best)}"
-        f"{_of_chance(best)}. It was picked among them on the same models, which flatters it.",
+        f"{chance}. It was picked among them on the same models, which flatters it.",
     ]
     bounds = report["bounds"]
     if bounds["advantage"] is None:
@@ -210,12 +207,6 @@ def least_advantage(gained: MeanAdvantage, attacks: int) -> float:
     return float(gained.point - quantile * gained.standard_error)
 
 
-def _of_chance(row: Report) -> str:
-    interval = row["advantage_interval"]
-    certain = interval is None or interval[0] > 0
-    return "" if certain else ", which may be chance"
-
-
 def _span(value: float, row: Report) -> str:
     interval = row["advantage_interval"]
     return number(value) if interval is None else f"{number(value)} ({span(interval, number)})"
@@ -223,7 +214,8 @@ def _span(value: float, row: Report) -> str:
 
 def headings(report: Report) -> list[str]:
     """Return the headings of the table of attacks."""
-    rates = _rates(report)
+    row: Report = next(iter(report["attacks"].values()), {"true_positive_at": []})
+    rates = [at["false_positive_rate"] for at in row["true_positive_at"]]
     return ["attack", "advantage", "AUC", *(f"TPR at FPR {percent(rate)}" for rate in rates)]
 
 
@@ -250,11 +242,6 @@ def _with(estimate: Report, wording: Any) -> str:
     return point if interval is None else f"{point} ({span(interval, wording)})"
 
 
-def _rates(report: Report) -> list[float]:
-    row: Report = next(iter(report["attacks"].values()), {"true_positive_at": []})
-    return [at["false_positive_rate"] for at in row["true_positive_at"]]
-
-
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows."""
     table = terminal.table(tabulated(headings(report), rows(report)), dense=True)
@@ -263,10 +250,6 @@ def summary(report: Report) -> RenderableType:
 
 def write(report: Report, directory: Path) -> Path:
     """Write report.html and report.json into a directory; return the page.
-
-    Args:
-        report: as of `assemble`.
-        directory: made if there is none.
 
     Raises:
         InputError, OSError: as of `report_directory.write_report`.
@@ -307,7 +290,7 @@ def render_html(report: Report) -> str:
                 Heading("What the attacks achieve"),
                 tabulated(headings(report), rows(report)),
                 Prose(how, small=True),
-                Figure("roc", membership_figures.roc(curves, bound), "", caption),
+                Figure("roc", study_figures.roc(curves, bound), "", caption),
                 Heading("The attacks"),
                 Listing(sources, several=True),
                 Heading("What was played"),

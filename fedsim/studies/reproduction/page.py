@@ -20,7 +20,7 @@ from fedsim.report.document.blocks import (
 )
 from fedsim.report.document.markdown import render as markdown_of
 from fedsim.report.document.wording import DASH, number, span
-from fedsim.studies.reproduction.findings.finding import Number, agreement
+from fedsim.studies.reproduction.findings import Number, agreement
 from fedsim.studies.reproduction.registry import SOURCES
 from fedsim.studies.reproduction.session import Made
 
@@ -50,7 +50,6 @@ def write(directory: Path, made: Sequence[Made], skipped: Mapping[str, str]) -> 
     """Write the page and its JSON.
 
     Args:
-        directory: where.
         skipped: titles of those that were not made, and how to have them.
     """
     document = {
@@ -89,11 +88,7 @@ def _with_interval(one: Number) -> str:
 
 
 def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:
-    """Return the page as HTML that needs no other file, script or network.
-
-    Args:
-        skipped: titles of those that were not made, and how to have them.
-    """
+    """Return the page as HTML that needs no other file, script or network."""
     blocks: list[Block] = []
     if skipped:
         table = tabulated(["item", "why, and how to have it"], skipped.items())

@@ -11,8 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 import fedsim
 from fedsim.common import private_files, reading
-from fedsim.studies.reproduction.findings.finding import Reproduced
-from fedsim.studies.reproduction.findings.item import Item, Means
+from fedsim.studies.reproduction.findings import Item, Means, Reproduced
 
 FOLDER = "items"
 """Of the directory, where each item is kept."""
@@ -23,15 +22,8 @@ class Made:
     """An item that was made.
 
     Attributes:
-        source: the key of its source.
-        name: of the item.
-        title: what it is.
-        scale: at which it was made.
-        fedsim: the version that made it.
         created: when, in UTC.
         seconds: that it took, runs that were there already left out.
-        command: that makes it alone.
-        finding: what it came to.
     """
 
     source: str
@@ -52,14 +44,7 @@ def adapter() -> TypeAdapter[Made]:
 
 
 def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
-    """Yield the items in their order, those that were kept as they are.
-
-    Args:
-        means: what they may use.
-
-    Raises:
-        InputError: an item cannot be made.
-    """
+    """Yield the items in their order, those that were kept as they are."""
     private_files.make_directory(means.folder / FOLDER)
     for item in items:
         if (kept := read(item, means)) is not None:
@@ -91,11 +76,7 @@ def _of_other_data(finding: Reproduced) -> Reproduced:
 
 
 def read(item: Item, means: Means) -> Made | None:
-    """Return an item as it was kept; None where it was not, or by another version or scale.
-
-    Args:
-        means: where it is kept.
-    """
+    """Return an item as it was kept; None where it was not, or by another version or scale."""
     place = _place(item, means)
     if not place.is_file():
         return None

@@ -74,10 +74,7 @@ class Truth:
     Of all pairs of D and the pool, or of all records of D.
 
     Attributes:
-        pairs: how many there are.
         bound: what clipping allows, C or 2C.
-        largest: the first ones.
-        given: those that were asked for, in that order.
         by_record: float64 [n], the largest local sensitivity of every record of D, over all that
             may replace it.
         histogram: int64 [BINS], how many pairs lie in each part of 0..bound.
@@ -106,9 +103,7 @@ def record_sensitivities(
     """Return |g(x)| of every record x of D at every model, [T, n].
 
     Args:
-        known: the federation's data, model and clipping.
         parameters: [T, P], the models.
-        progress: called with the share that is done.
 
     Raises:
         RuntimeError: one exceeds what clipping allows.
@@ -129,14 +124,8 @@ def pair_sensitivities(
     """Return |g(x) - g(x')| of some pairs at every model, or |g(x)| where x' is None, [T, m].
 
     Args:
-        known: the federation's data, model and clipping.
         parameters: [T, P], the models.
         pairs: m of them; either all or none have a replacement.
-        progress: called with the share that is done.
-
-    Raises:
-        InputError: positions that are not there.
-        RuntimeError: one exceeds what clipping allows.
     """
     if not pairs:
         return np.empty((len(parameters), 0))
@@ -172,14 +161,8 @@ def sensitivity_matrix(
     still right to 1e-7 C.
 
     Args:
-        known: the federation's data, model and clipping.
         parameters: [P], the model.
         replacements: int [p'], positions in the pool.
-        progress: called with the share that is done.
-
-    Raises:
-        InputError: positions that are not there.
-        RuntimeError: one exceeds what clipping allows.
     """
     columns = np.asarray(replacements, dtype=np.intp)
     _check_positions("replacement", columns, len(known.split.pool), "the pool")
@@ -207,16 +190,12 @@ def largest(
     lowest positions come first. In bounded memory, and in one pass over the pool.
 
     Args:
-        known: the federation's data, model and clipping.
         parameters: [P], the model.
         neighbouring: replace is over all pairs of D and the pool, add-remove over all records of D.
-        top: how many of the largest, at least 1.
-        progress: called with the share that is done.
 
     Raises:
         InputError: positions that are not there; more of the largest than there are pairs;
             gradients that are not clipped.
-        RuntimeError: a local sensitivity exceeds what clipping allows.
     """
     replace = neighbouring is Neighbouring.REPLACE
     members, pool = len(known.split.members), len(known.split.pool)
@@ -273,11 +252,7 @@ def check_pairs(known: Federation, pairs: Sequence[Pair], neighbouring: Neighbou
     """Raise an error unless the pairs are of this kind, and of records that are there.
 
     Args:
-        known: the federation's data.
         neighbouring: under replace each has a replacement, under add-remove none.
-
-    Raises:
-        InputError: one is not.
     """
     replace = neighbouring is Neighbouring.REPLACE
     if any((replacement is not None) != replace for _, replacement in pairs):

@@ -23,7 +23,6 @@ class Counts:
     """What one block of pairs adds to the truth.
 
     Attributes:
-        rows: of which records.
         by_row: float64 [r], the largest of each of them.
         histogram: int64 [BINS], how many pairs lie in each part of what clipping allows.
         exceeded: int64 [m + 1], how many pairs exceed just so many thresholds.
@@ -45,8 +44,6 @@ class Counter:
         bound: what clipping allows, C or 2C.
         thresholds: float64 [m], ascending.
         width: how many may replace a record.
-        total: pairs in all blocks.
-        candidates: how many of the largest to keep.
     """
 
     bound: float
@@ -90,9 +87,6 @@ def added_up(
     found: Iterable[Counts], members: int, asked: int, candidates: int
 ) -> tuple[Floats, Integers, Integers, Integers]:
     """Add up the counts of all blocks, and keep the keys of the largest.
-
-    Args:
-        found: of every block.
 
     Returns:
         The largest of every record [members]; how many pairs are in each bin [BINS], and above

@@ -17,13 +17,7 @@ SHOWN = 10
 
 @dataclass(frozen=True)
 class Attribute:
-    """One attribute's value in two records, as text.
-
-    Attributes:
-        name: of the attribute.
-        value: in the record.
-        other: in the other one.
-    """
+    """One attribute's value in two records, as text."""
 
     name: str
     value: str
@@ -32,12 +26,7 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Differences:
-    """Where two records differ.
-
-    Attributes:
-        attributes: those that differ most, the first the most.
-        differing: how many differ in all.
-    """
+    """Where two records differ."""
 
     attributes: tuple[Attribute, ...]
     differing: int

@@ -43,7 +43,6 @@ class Checkpoint:
     Attributes:
         round: counted from 1.
         model: [P], what it starts from.
-        truth: of the exhaustive search, with the ranks of the pairs that are followed.
     """
 
     round: int
@@ -60,7 +59,6 @@ class Course:
         sensitivities: float64 [T, k, m].
         noise_stds: float64 [T, k], of the whole noise of a round.
         bound: what clipping allows, C or 2C.
-        checkpoints: in the order of their rounds.
     """
 
     pairs: tuple[Pair, ...]
@@ -90,16 +88,8 @@ def follow(
 
     Args:
         trials: T, at least 1.
-        progress: called with the share that is done.
         checkpoints: rounds, from 1, before which all records and all pairs are compared, in the
             first trial.
-
-    Returns:
-        What was measured.
-
-    Raises:
-        InputError: what cannot be followed.
-        RuntimeError: a local sensitivity exceeds what clipping allows.
     """
     check(config.game)
     _check_asked(config.training.rounds, pairs, trials, checkpoints)
@@ -144,11 +134,7 @@ def follow(
 
 
 def check(rules: GameRules) -> None:
-    """Raise an error for a training whose steps are not those of Algorithm 1.
-
-    Raises:
-        InputError: a setting that does not fit, with the one that does.
-    """
+    """Raise an error for a training whose steps are not those of Algorithm 1."""
     for key, value, needed in (
         ("privacy.unit", rules.scheme.privacy.unit, "record"),
         ("privacy.noise", rules.scheme.privacy.noise, "isotropic"),

@@ -25,8 +25,8 @@ from fedsim.report.document.blocks import (
 )
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain
-from fedsim.report.figures import sensitivity_figures, training_figures
-from fedsim.report.figures.sensitivity_figures import Followed, Relation
+from fedsim.report.figures import study_figures, training_figures
+from fedsim.report.figures.study_figures import Followed, Relation
 from fedsim.studies.sensitivity import record_display
 from fedsim.studies.sensitivity.sensitivity_study import CHOICES, LABEL, Study
 
@@ -35,10 +35,6 @@ Report = Mapping[str, Any]
 
 def write(study: Study, report: Report, directory: Path) -> Path:
     """Write report.html and report.json into a directory; return the page.
-
-    Args:
-        report: the same, as of `assemble`.
-        directory: made if there is none.
 
     Raises:
         InputError, OSError: as of `report_directory.write_report`.
@@ -59,12 +55,6 @@ def verdict(report: Report) -> list[str]:
         f"{number(report['global_sensitivity'])} that clipping allows.",
         *(_predicts_best(report, view) for view in report["views"]),
     ]
-
-
-def _subject(report: Report) -> str:
-    """Name the data, and the experiment where it is called something else."""
-    data, name = report["data"], report["name"]
-    return str(data) if name == data else f"{data} ({name})"
 
 
 def _one(report: Report) -> str:
@@ -144,6 +134,10 @@ def headings(report: Report) -> list[str]:
 
 def rows(report: Report) -> list[list[str]]:
     """Return the pairs as texts, a row each."""
+
+    def rank(place: int) -> str:
+        return f"{place:,}" if place < 10_000 else percent(place / report["pairs_in_all"])
+
     return [
         [
             _name(row),
@@ -154,16 +148,12 @@ def rows(report: Report) -> list[list[str]]:
             *(
                 text
                 for seen in row["seen"]
-                for text in (f"{seen['local_sensitivity']:.3f}", _rank(report, seen["rank"]))
+                for text in (f"{seen['local_sensitivity']:.3f}", rank(seen["rank"]))
             ),
             f"{row['rms']:.3f}",
         ]
         for row in report["pairs"]
     ]
-
-
-def _rank(report: Report, rank: int) -> str:
-    return f"{rank:,}" if rank < 10_000 else percent(rank / report["pairs_in_all"])
 
 
 def _arrow(one: int, other: int | None) -> str:
@@ -220,15 +210,12 @@ LEGEND = (
 
 
 def render_html(study: Study, report: Report) -> str:
-    """Return the report as one HTML page that needs no other file, script or network.
-
-    Args:
-        report: the same, as of `assemble`.
-    """
+    """Return the report as one HTML page that needs no other file, script or network."""
     is_image = study.known.split.dataset.kind == "image"
     several = report["compared"]["replacements"]
     shared = " and over replacements, because pairs share them" if several else ""
-    subject = _subject(report)
+    data, name = report["data"], report["name"]
+    subject = data if name == data else f"{data} ({name})"
     seconds = [(name, f"{value:.1f} s") for name, value in report["seconds"].items()]
     stepwise = ["Dissimilarity", *(f"LS in step {view['step']}" for view in report["views"])]
     blocks: list[Block] = [
@@ -301,7 +288,7 @@ def _courses(study: Study, report: Report) -> list[Block]:
     followed = [
         Followed(name, one.pair.distance, one.choice, one.course)
         for name, one in zip(names, study.candidates, strict=True)
-        if one.choice in sensitivity_figures.COLOURS
+        if one.choice in study_figures.COLOURS
     ]
     distributions = (
         "Local sensitivity in all steps of all trainings, by pair, with its dissimilarity d: bars "
@@ -313,8 +300,8 @@ def _courses(study: Study, report: Report) -> list[Block]:
     )
     relation = Relation(report["neighbouring"], study.candidates[0].course, bound)
     return [
-        Figure("by-pair", sensitivity_figures.by_pair(followed, bound), "", distributions),
-        Figure("course", sensitivity_figures.over_training([relation]), "", course),
+        Figure("by-pair", study_figures.by_pair(followed, bound), "", distributions),
+        Figure("course", study_figures.over_training([relation]), "", course),
     ]
 
 

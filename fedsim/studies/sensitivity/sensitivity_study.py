@@ -82,10 +82,8 @@ class View:
 
     Attributes:
         step: counted from 1.
-        truth: what the exhaustive search found.
         comparison: of the dissimilarities by rank correlation with these local sensitivities; None
             where the correlation is undefined.
-        refusals: why a dissimilarity has none, by name.
     """
 
     step: int
@@ -105,8 +103,6 @@ class Candidate:
     Attributes:
         choice: one of `CHOICES`.
         place: 1 for the first of its choice, or the number of the client.
-        pair: with its dissimilarity.
-        client: who holds the record.
         seen: local sensitivity and rank among all pairs, in every view.
         course: float64 [T, k], local sensitivity in every step of every trial.
     """
@@ -124,13 +120,10 @@ class Study:
     """What was found.
 
     Attributes:
-        config: the experiment.
-        known: its data, model and clipping.
         candidates: the experiment's own challenge first.
         views: of the first and of the last step.
         compared: on how many records of D and, under replace, replacements dissimilarities were
             compared.
-        seconds: by stage.
         peak_memory: of this process, in bytes.
     """
 
@@ -155,9 +148,6 @@ def study(
     Args:
         top: how many pairs from either end of the ranking, at least 1.
         trials: T, how many trainings on D the local sensitivity is followed through, at least 1.
-
-    Raises:
-        InputError: what cannot be studied.
     """
     check(config, top, trials)
     seconds: dict[str, float] = {}
@@ -170,7 +160,14 @@ def study(
         seconds[name] = time.perf_counter() - begun
 
     known = federation.load(config)
-    between = Compared.of(config, known)
+    split, features = known.split, partial(challenge.compared_features, config.game, known)
+    replaced = config.privacy.neighbouring is Neighbouring.REPLACE
+    between = Compared(
+        features(split.members_records.features),
+        features(split.pool_records.features) if replaced else None,
+        challenge.columns_of(known),
+        device.threads(config.run.threads),
+    )
     ranked = _ranked(config, known, between, top, stage)
     pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
     with stage("local sensitivity of all pairs") as progress:
@@ -212,15 +209,7 @@ def study(
 
 
 def check(config: Config, top: int, trials: int) -> None:
-    """Raise an error for what cannot be studied, before the work rather than after it.
-
-    Args:
-        top: as of `study`.
-        trials: as of `study`.
-
-    Raises:
-        InputError: a number or a setting that does not fit.
-    """
+    """Raise an error for what cannot be studied, before the work rather than after it."""
     if config.privacy.unit != "record":
         raise InputError(
             "the sensitivity to a whole client is not studied, only that to a record; set "
@@ -251,31 +240,12 @@ class Compared:
     Attributes:
         features: [n, *shape], of D.
         pool: [p, *shape], of the pool; None under add-remove.
-        columns: as `dataset_sensitivity.select` takes them.
-        threads: how many share the work.
     """
 
     features: Features
     pool: Features | None
     columns: Columns | None
     threads: int
-
-    @classmethod
-    def of(cls, config: Config, known: Federation) -> "Compared":
-        """Return what the configured challenge compares.
-
-        Raises:
-            InputError: as of `challenge.compared_features`.
-        """
-        split, replace = known.split, config.privacy.neighbouring is Neighbouring.REPLACE
-        return cls(
-            challenge.compared_features(config.game, known, split.members_records.features),
-            challenge.compared_features(config.game, known, split.pool_records.features)
-            if replace
-            else None,
-            challenge.columns_of(known),
-            device.threads(config.run.threads),
-        )
 
 
 Stage = Callable[[str], AbstractContextManager[Progress]]

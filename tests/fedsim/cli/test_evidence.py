@@ -29,7 +29,7 @@ from fedsim.config import Config, dump
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.records import Facts, ObservedRound, Reply
 from fedsim.federation.transcripts.writer import Writer
-from fedsim.report.evidence import digests, envelope, keys, pages, statement, verification
+from fedsim.report.evidence import derivation, digests, envelope, statement, verification
 from fedsim.report.evidence.verification import Outcome
 from fedsim.report.tracking import live_page
 
@@ -83,7 +83,7 @@ def test_another_machine_verifies_it_and_says_which_versions_differ(
 
 
 def test_one_changed_byte_of_any_file_is_named(signer: Signer, run: Path) -> None:
-    evidence, public = run / "evidence.json", keys.read_public(signer.public)
+    evidence, public = run / "evidence.json", envelope.read_public(signer.public)
     files = [path for path in run.rglob("*") if path.is_file() and path.stat().st_size]
     changed = set()
     for path in files:
@@ -122,7 +122,7 @@ def test_without_the_signers_key_nobody_can_tell(
     evidence = run / "evidence.json"
     status, said, _ = fedsim("verify", evidence, "--json")
     assert (status, json.loads(said)["outcome"]) == (3, "cannot tell")
-    other = keys.create(tmp_path / "other.pem")
+    other = envelope.create(tmp_path / "other.pem")
     status, said, _ = fedsim("verify", evidence, "--key", other)
     assert (status, "REFUTED" in said, "not by the key" in said) == (4, True, True)
     status, _, said = fedsim("verify", evidence, "--key", signer.private)
@@ -159,7 +159,7 @@ def test_an_altered_envelope_is_refuted_or_no_evidence(
         return altered(payload=base64.b64encode(text.encode()).decode())
 
     (own,) = whole["signatures"]
-    other = keys.read_private(_another(tmp_path))
+    other = envelope.read_private(_another(tmp_path))
     foreign = base64.b64encode(other.sign(envelope.pre_authentication(payload.encode()))).decode()
     assert altered()[0] == 0
     status, said = with_payload(payload.replace('"run.seed":0', '"run.seed":1'))
@@ -182,7 +182,7 @@ def test_an_altered_envelope_is_refuted_or_no_evidence(
 
 
 def _another(tmp_path: Path) -> Path:
-    keys.create(tmp_path / "another.pem")
+    envelope.create(tmp_path / "another.pem")
     return tmp_path / "another.pem"
 
 
@@ -213,7 +213,7 @@ def test_a_page_that_says_something_else_than_its_report_is_not_signed_and_not_v
 ) -> None:
     page = run / name
     if name == "live.html":
-        page.write_text(live_page.render_finished(RunDirectory.open(run).config))
+        page.write_text(live_page.render_finished(RunDirectory.open(run).config.run.name))
     for words in ("Not contradicted", "has finished"):
         page.write_text(page.read_text().replace(words, f"{words} {PROVEN}"))
     assert PROVEN in page.read_text()
@@ -272,7 +272,7 @@ def test_figures_are_made_again_too_and_what_is_not_is_counted(signer: Signer, r
     ],
 )
 def test_pages_may_differ_in_the_last_digit_of_a_number_alone(told: str, same: bool) -> None:
-    assert pages.alike(told.encode(), b"advantage 0.250 of 400 trials, 1.23e-05") is same
+    assert derivation.alike(told.encode(), b"advantage 0.250 of 400 trials, 1.23e-05") is same
 
 
 def test_a_report_made_anew_at_another_confidence_follows_from_its_files(
@@ -425,7 +425,7 @@ def test_evidence_that_was_signed_before_it_said_what_is_absent_is_verified(
     told = json.loads(base64.b64decode(json.loads((run / "evidence.json").read_text())["payload"]))
     del told["predicate"]["absent"]
     before = envelope.Statement.model_validate(told)
-    sealed = envelope.seal(before, keys.read_private(signer.private))
+    sealed = envelope.seal(before, envelope.read_private(signer.private))
     payload = base64.b64decode(json.loads(sealed)["payload"])
     assert b'"absent"' not in payload
     (run / "evidence.json").write_bytes(sealed)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy import optimize, stats
+from scipy import optimize
 from torch import Tensor, nn
 
+from fedsim.common.randomness import gaussian_noise
 from fedsim.learning import data
 from fedsim.learning.data.loaders.dataset import Records
 from fedsim.learning.training import evaluation, models
@@ -16,15 +17,65 @@ from fedsim.learning.training.clipping import Clipper
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Steps
 from fedsim.privacy.pac import Floats
-from fedsim.studies.membership import sampled_training
-from fedsim.studies.reproduction.findings.finding import (
-    CONFIDENCE,
+from fedsim.privacy.participation.sampling import participation
+from fedsim.studies.reproduction.findings import (
+    Means,
     Number,
     Reference,
     Reproduced,
+    averaged,
     printed,
 )
-from fedsim.studies.reproduction.findings.item import Means
+
+SERVER = 0
+"""Whose random stream the noise has."""
+
+
+@dataclass(frozen=True)
+class SampledSteps:
+    """How models are trained.
+
+    Attributes:
+        count: of noisy steps.
+        sampling_rate: q, with which every record takes part in a step.
+        noise_multiplier: of the clipping norm; 0 for none.
+        learning_rate: of the sum over the expected number of records.
+    """
+
+    count: int
+    sampling_rate: float
+    noise_multiplier: float
+    learning_rate: float
+
+
+def train_on_samples(
+    clipper: Clipper,
+    theta: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    steps: SampledSteps,
+    seed: int,
+) -> Tensor:
+    """Return models after their noisy steps, float32 [T, P].
+
+    Args:
+        theta: first models, float32 [T, P].
+        features: [n, *shape], the same records for all.
+        labels: [n].
+        seed: of samples and noise, which are a function of it, the model and the step alone.
+    """
+    models, records = range(len(theta)), len(labels)
+    rate = steps.learning_rate / (steps.sampling_rate * records)
+    for step in range(1, steps.count + 1):
+        coins = participation(seed, models, step, records, steps.sampling_rate)
+        weights = None if coins is None else torch.from_numpy(coins).to(theta)
+        total = clipper.clipped_sum(theta, features, labels, weights)
+        if steps.noise_multiplier:
+            noise = gaussian_noise(seed, models, step, SERVER, theta.shape[1])
+            total += steps.noise_multiplier * clipper.clipping_norm * torch.from_numpy(noise)
+        theta = theta - (rate * total).float()
+    return theta
+
 
 DELTA, RATE = 1e-5, 0.01
 
@@ -53,11 +104,7 @@ SEED = 8
 
 
 def private(means: Means) -> Reproduced:
-    """Return accuracy against epsilon, with components and without.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return accuracy against epsilon, with components and without."""
     train, test = _records(means)
     steps = round(EPOCHS[means.scale] / RATE)
     numbers: list[Number] = []
@@ -110,7 +157,6 @@ class Spent:
     Attributes:
         components: multiplier of the principal components' noise; 0 for none.
         step: that of every step; 0 for none.
-        steps: how many.
     """
 
     components: float
@@ -125,11 +171,7 @@ class Spent:
 
 
 def spent(epsilon: float, steps: int, reduced: bool) -> Spent:
-    """Return the least noise of steps at which the moments of all have this epsilon.
-
-    Args:
-        reduced: whether principal components are released too.
-    """
+    """Return the least noise of steps at which the moments of all have this epsilon."""
     if math.isinf(epsilon):
         return Spent(0.0, 0.0, steps)
     components = PCA_MULTIPLIERS[epsilon] if reduced else 0.0
@@ -169,12 +211,12 @@ def _accuracies(
         return nn.Sequential(nn.Linear(seen, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
     structure = models.structural_model(build, SEED)
-    theta = sampled_training.train(
+    theta = train_on_samples(
         Clipper(structure, CLIPPING_NORM if noise.step else math.inf),
         models.initial_parameters(build, SEED, range(TRAININGS)),
         inputs[0],
         torch.from_numpy(train.labels.copy()),
-        sampled_training.Steps(noise.steps, RATE, noise.step, LEARNING_RATE),
+        SampledSteps(noise.steps, RATE, noise.step, LEARNING_RATE),
         SEED,
     )
     _, right = evaluation.evaluate(
@@ -219,17 +261,8 @@ def _numbers(
     values: Floats,
 ) -> list[Number]:
     name = _setting(epsilon, reduced)
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(values) - 1) * stats.sem(values))
-    middle = float(values.mean())
-    found = [
-        Number(
-            f"{name}: accuracy",
-            middle,
-            (middle - half, middle + half),
-            references=(known,) if reduced else (),
-            departs=f"{EPOCHS['full']} epochs are not the published training",
-        )
-    ]
+    departs = f"{EPOCHS['full']} epochs are not the published training"
+    found = [averaged(f"{name}: accuracy", values, (known,) if reduced else (), departs)]
     if noise.step:
         tight = accountant("pld").epsilon(noise.mechanism, DELTA)
         found.append(Number(f"{name}: ε by the privacy loss distribution", tight))

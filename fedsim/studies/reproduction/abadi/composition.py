@@ -8,8 +8,7 @@ import numpy as np
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.figures import canvas
-from fedsim.studies.reproduction.findings.finding import Number, Picture, Reproduced, printed
-from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.findings import Means, Number, Picture, Reproduced, printed
 
 RATE, NOISE, DELTA = 0.01, 4.0, 1e-5
 """q, sigma and delta of the figure."""
@@ -118,11 +117,7 @@ def compared(means: Means) -> Reproduced:
 def _drawn(epochs: tuple[int, ...], curves: Mapping[str, list[float]]) -> str:
     first = canvas.MUTED, canvas.FAINT, canvas.PURPLE, canvas.VERMILION
     colours = (*first, canvas.GREEN, canvas.INK, canvas.BLUE)
-    with canvas.page_style():
-        figure, axes = canvas.new_axes()
+    with canvas.panel("epochs", "ε") as (figure, axes):
         for (name, curve), colour in zip(curves.items(), colours, strict=True):
             axes.semilogy(epochs, curve, color=colour, linewidth=2, marker=".", label=name)
-        axes.set_xlabel("epochs")
-        axes.set_ylabel("ε")
-        canvas.legend_above(axes)
     return canvas.to_svg(figure)

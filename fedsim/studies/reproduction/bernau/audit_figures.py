@@ -17,15 +17,15 @@ from fedsim.privacy import identifiability
 from fedsim.report.document.wording import number, span
 from fedsim.report.figures import canvas
 from fedsim.studies.reproduction.bernau.experiments import BELIEFS, TITLES, Cell, play
-from fedsim.studies.reproduction.findings.finding import (
+from fedsim.studies.reproduction.findings import (
     CONFIDENCE,
     Grid,
+    Means,
     Number,
     Picture,
     Reference,
     Reproduced,
 )
-from fedsim.studies.reproduction.findings.item import Means
 
 FIGURES = {"mnist": 7, "purchase-100": 8, "adult": 9}
 
@@ -54,14 +54,7 @@ MEMBERSHIP = {"mnist": (0.019, 0.007, 0.011, 0.018), "adult": (0.00075, 0.0, 0.0
 
 
 def audit(means: Means, data: str) -> Reproduced:
-    """Return Figure 7, 8 or 9.
-
-    Args:
-        data: a key of `experiments.BELIEFS`.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return Figure 7, 8 or 9."""
     chosen = BELIEFS[data][1:3] if means.smoke else BELIEFS[data]
     runs = {
         belief: {

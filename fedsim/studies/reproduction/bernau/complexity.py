@@ -12,14 +12,14 @@ from adversaries.neighbours import dataset_sensitivity
 from adversaries.statistics import estimators
 from fedsim.learning.training.clipping import Clipper
 from fedsim.report.figures import canvas
-from fedsim.studies.reproduction.findings.finding import (
+from fedsim.studies.reproduction.findings import (
     CONFIDENCE,
+    Means,
     Number,
     Picture,
     Reference,
     Reproduced,
 )
-from fedsim.studies.reproduction.findings.item import Means
 
 REPEATED = 5
 """Times that everything is timed, of which the shortest counts: nothing makes code too fast."""
@@ -105,11 +105,7 @@ def _exponent(name: str, published: float, sizes: Sizes, seconds: Sequence[float
 
 def _drawn(courses: dict[str, tuple[Sizes, list[float]]]) -> str:
     colours = (canvas.BLUE, canvas.VERMILION, canvas.GREEN, canvas.PURPLE)
-    with canvas.page_style():
-        figure, axes = canvas.new_axes()
+    with canvas.panel("records, or steps", "seconds") as (figure, axes):
         for (name, (sizes, seconds)), colour in zip(courses.items(), colours, strict=True):
             axes.loglog(sizes, seconds, color=colour, marker="o", linewidth=2, label=name)
-        axes.set_xlabel("records, or steps")
-        axes.set_ylabel("seconds")
-        canvas.legend_above(axes)
     return canvas.to_svg(figure)

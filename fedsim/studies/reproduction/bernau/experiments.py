@@ -11,7 +11,7 @@ from fedsim.api import Run, load
 from fedsim.common import configurations
 from fedsim.config import Config, Scalar
 from fedsim.experiment import in_process, prepare
-from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.findings import Means
 
 BELIEFS = {
     "mnist": (0.52, 0.75, 0.9, 0.99),
@@ -54,7 +54,6 @@ class Cell:
         data: a key of `BELIEFS`.
         sensitivity: "local" or "global", that noise is scaled to.
         neighbouring: "replace" (bounded) or "add-remove" (unbounded).
-        rho_beta: the limit of the belief.
     """
 
     data: str
@@ -69,14 +68,7 @@ class Cell:
 
 
 def configured(means: Means, data: str, changes: dict[str, Scalar]) -> Config:
-    """Return a paper's configuration with changes.
-
-    Args:
-        data: a key of `BELIEFS`.
-
-    Raises:
-        InputError: the data are not there, or a change means nothing.
-    """
+    """Return a paper's configuration with changes."""
     where = dict(SMOKE)
     if not means.smoke:
         where = {"data.root": str(means.data(data)), "data.download": means.download}
@@ -84,14 +76,7 @@ def configured(means: Means, data: str, changes: dict[str, Scalar]) -> Config:
 
 
 def play(means: Means, cell: Cell) -> Run:
-    """Return the run of a cell, which is taken up where it was left.
-
-    Args:
-        means: where runs are kept.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return the run of a cell, which is taken up where it was left."""
     changes: dict[str, Scalar] = {"trials.count": TRIALS[means.scale]}
     if (cell.sensitivity, cell.neighbouring) != ("local", "replace"):
         changes["audit.attacks"] = "none"  # Figures 7 to 9 have those of the others
@@ -99,14 +84,7 @@ def play(means: Means, cell: Cell) -> Run:
 
 
 def play_with(means: Means, cell: Cell, changes: Mapping[str, Scalar], name: str) -> Run:
-    """Return the run of a cell with changes, which is taken up where it was left.
-
-    Args:
-        means: where runs are kept.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return the run of a cell with changes, which is taken up where it was left."""
     own: dict[str, Scalar] = {
         "privacy.sensitivity": cell.sensitivity,
         "privacy.neighbouring": cell.neighbouring,

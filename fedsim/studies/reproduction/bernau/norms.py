@@ -12,8 +12,7 @@ from fedsim.report.document.wording import percent
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.bernau.experiments import DELTAS, TITLES, configured
-from fedsim.studies.reproduction.findings.finding import CONFIDENCE, Number, Picture, Reproduced
-from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.findings import CONFIDENCE, Means, Number, Picture, Reproduced
 from fedsim.studies.sensitivity import gradient_sensitivity
 
 UNCLIPPED = 1e12
@@ -27,15 +26,19 @@ MODELS = {"smoke": 2, "full": 20}
 
 
 def surveyed(means: Means, data: str) -> Reproduced:
-    """Return how long unclipped gradients are before and after training, and a private median.
-
-    Args:
-        data: a key of `experiments.BELIEFS`.
-
-    Raises:
-        InputError: the data are not there.
-    """
-    first, last = _norms(means, data)
+    """Return how long unclipped gradients are before and after training, and a private median."""
+    config = configured(means, data, {})
+    free = configured(means, data, {"training.clipping-norm": UNCLIPPED})
+    clipped, known = federation.load(config), federation.load(free)
+    theta = federation.initial_parameters(config.game, clipped, range(MODELS[means.scale]))
+    theta = theta.to(clipped.device)
+    first = gradient_sensitivity.record_sensitivities(known, theta)
+    optimizer = ServerOptimizer(config.training, config.participation.divisor)
+    everybody = np.arange(config.data.records)
+    for round in range(1, config.training.rounds + 1):
+        total = clipped.clipped_sum(theta, everybody)
+        theta = optimizer.step(theta, total.float(), round)
+    last = gradient_sensitivity.record_sensitivities(known, theta)
     median, median_of_one = float(_medians(first).mean()), float(np.median(first[0]))
     trained = float(_medians(last).mean())
     share = float((first > 3).mean())
@@ -87,22 +90,6 @@ def private_median(
     return float(draw.uniform(edges[place], edges[place + 1]))
 
 
-def _norms(means: Means, data: str) -> tuple[Floats, Floats]:
-    """Return the unclipped norms [T, n] at first models, and at those after training."""
-    config = configured(means, data, {})
-    free = configured(means, data, {"training.clipping-norm": UNCLIPPED})
-    clipped, known = federation.load(config), federation.load(free)
-    theta = federation.initial_parameters(config.game, clipped, range(MODELS[means.scale]))
-    theta = theta.to(clipped.device)
-    first = gradient_sensitivity.record_sensitivities(known, theta)
-    optimizer = ServerOptimizer(config.training, config.participation.divisor)
-    everybody = np.arange(config.data.records)
-    for round in range(1, config.training.rounds + 1):
-        total = clipped.clipped_sum(theta, everybody)
-        theta = optimizer.step(theta, total.float(), round)
-    return first, gradient_sensitivity.record_sensitivities(known, theta)
-
-
 def _medians(norms: Floats) -> Floats:
     return np.asarray(np.median(norms, axis=1))
 
@@ -116,15 +103,11 @@ def _spread(values: Floats) -> tuple[float, float]:
 
 def _drawn(first: Floats, last: Floats) -> str:
     shares = np.linspace(0, 1, 101)
-    with canvas.page_style():
-        figure, axes = canvas.new_axes()
+    with canvas.panel("share of the records", "norm of the gradient") as (figure, axes):
         for norms, colour, label in (
             (first, canvas.BLUE, "first models"),
             (last, canvas.VERMILION, "after 30 steps"),
         ):
             axes.plot(shares, np.quantile(norms, shares), color=colour, linewidth=2, label=label)
         canvas.level_line(axes, 3.0, "C = 3", canvas.INK, "--")
-        axes.set_xlabel("share of the records")
-        axes.set_ylabel("norm of the gradient")
-        canvas.legend_above(axes)
     return canvas.to_svg(figure)

@@ -1,20 +1,23 @@
-"""Figures 4 and 5 of the core paper: local sensitivity of chosen pairs, and over training."""
+"""Figures 4 and 5 and Section 6.1 of the core paper: local sensitivity of chosen pairs."""
+
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
-from fedsim.report.figures import canvas, sensitivity_figures
-from fedsim.report.figures.sensitivity_figures import Followed, Relation
+from adversaries.neighbours.rank_correlation import RankCorrelation
+from fedsim.config import Scalar
+from fedsim.report.figures import canvas, study_figures
+from fedsim.report.figures.study_figures import Followed, Relation
 from fedsim.studies.reproduction.bernau.experiments import TITLES, configured
-from fedsim.studies.reproduction.findings.finding import (
-    CONFIDENCE,
+from fedsim.studies.reproduction.findings import (
+    Means,
     Number,
     Picture,
     Reference,
     Reproduced,
+    averaged,
 )
-from fedsim.studies.reproduction.findings.item import Means
 from fedsim.studies.sensitivity import sensitivity_study
 from fedsim.studies.sensitivity.sensitivity_study import Candidate, Study
 
@@ -28,14 +31,7 @@ WORDS = {"replace": "bounded", "add-remove": "unbounded"}
 
 
 def followed(means: Means, data: str) -> Reproduced:
-    """Return Figures 4 and 5 of a data set.
-
-    Args:
-        data: a key of `experiments.BELIEFS`.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return Figures 4 and 5 of a data set."""
     studies = {neighbouring: _study(means, data, neighbouring) for neighbouring in WORDS}
     bounded = studies["replace"]
     numbers = [
@@ -43,7 +39,7 @@ def followed(means: Means, data: str) -> Reproduced:
         for one in (*bounded.of("max"), *bounded.of("min"))
     ]
     numbers += [
-        _rms(f"RMS LS, unbounded, {_name(one)}", one, "")
+        _rms(f"RMS LS, unbounded, {_name(one)}", one)
         for one in (*studies["add-remove"].of("max"), *studies["add-remove"].of("min"))
     ]
     highest, lowest = bounded.of("max")[0], bounded.of("min")[0]
@@ -61,13 +57,13 @@ def followed(means: Means, data: str) -> Reproduced:
                 f"figure-4-{data}",
                 f"Local sensitivity of {TITLES[data]}'s most and least dissimilar pairs in all "
                 "steps of all trainings: median and the range of 90 %, bounded.",
-                canvas.to_svg(sensitivity_figures.by_pair(_followed(bounded), _bound(bounded))),
+                canvas.to_svg(study_figures.by_pair(_followed(bounded), _bound(bounded))),
             ),
             Picture(
                 f"figure-5-{data}",
                 "Local sensitivity of the most dissimilar pair over the steps, against the global "
                 "sensitivity, bounded and unbounded.",
-                canvas.to_svg(sensitivity_figures.over_training(relations)),
+                canvas.to_svg(study_figures.over_training(relations)),
             ),
         ),
     )
@@ -101,18 +97,105 @@ def _root(course: npt.NDArray[np.float64]) -> float:
     return float(np.sqrt(np.mean(np.square(course))))
 
 
-def _rms(name: str, one: Candidate, data: str) -> Number:
+def _rms(name: str, one: Candidate, data: str = "") -> Number:
     """Return the root mean square of all steps, with its interval over trainings.
 
     data: whose authors' code printed the same number; "" for none.
     """
-    squares = np.mean(np.square(one.course), axis=1)
-    half = stats.t.ppf(0.5 + CONFIDENCE / 2, len(squares) - 1) * stats.sem(squares)
-    low, high = max(0.0, squares.mean() - half), squares.mean() + half
-    interval = float(np.sqrt(low)), float(np.sqrt(high))
+    low, high = averaged("", np.mean(np.square(one.course), axis=1)).interval or (0.0, 0.0)
+    interval = float(np.sqrt(max(0.0, low))), float(np.sqrt(high))
     references: tuple[Reference, ...] = ()
     if data:
         value, decimals = RECORDED[data]
         digit = 0.5 * 10**-decimals
         references = (Reference(value, (value - digit, value + digit), "recorded"),)
     return Number(name, _root(one.course), interval, None, references)
+
+
+COMPARED = {"smoke": 3, "full": 50}
+
+CHOSEN_BY = {
+    "mnist": ("ssim", "ssim-flat", "euclidean"),
+    "adult": ("manhattan", "euclidean"),
+    "purchase-100": ("hamming", "cosine"),
+}
+"""The paper's measure first; on MNIST what its authors' code computed; one it is better than."""
+
+NAMES = {
+    "ssim": "SSIM in two dimensions",
+    "ssim-flat": "SSIM of the flattened vector, as in the authors' code",
+    "ssim-gaussian": "SSIM with a Gaussian window",
+}
+
+
+def compared(means: Means, data: str) -> Reproduced:
+    """Return how well dissimilarities order pairs, and what the pairs that they choose come to."""
+    # What a smoke run has in place of any data are images.
+    measures = CHOSEN_BY["mnist" if means.smoke else data]
+    studies = {}
+    for name in measures:
+        means.say(f"pairs of {data} by {name}")
+        changes: dict[str, Scalar] = {
+            "privacy.neighbouring": "replace",
+            "challenge.dissimilarity": name,
+        }
+        config = configured(means, data, changes)
+        studies[name] = sensitivity_study.study(config, 1, COMPARED[means.scale])
+    ordered = _correlations(next(iter(studies.values())))
+    numbers = [
+        Number(f"rank correlation, {_measure(name)}", one.rho, (one.low, one.high))
+        for name, one in ordered.items()
+    ]
+    numbers += [
+        _rms(f"RMS LS of the pair chosen by {_measure(name)}", study.of("max")[0])
+        for name, study in studies.items()
+    ]
+    best, *_, worst = ordered
+    return Reproduced(
+        f"{better(measures[0], measures[-1], ordered)} Best at the first model is "
+        f"{_measure(best)}, worst {_measure(worst)}.",
+        tuple(numbers),
+        (
+            Picture(
+                f"dissimilarities-{data}",
+                f"Spearman's rank correlation of {TITLES[data]}'s dissimilarities with local "
+                "sensitivity at the first model, with intervals of 95 %.",
+                _drawn(ordered),
+            ),
+        ),
+    )
+
+
+def better(ours: str, other: str, correlations: Mapping[str, RankCorrelation]) -> str:
+    """Return whether one dissimilarity orders pairs better than another, as the paper finds."""
+    if not {ours, other} <= correlations.keys():
+        return "What the paper compares has no rank correlation here."
+    first, second = correlations[ours], correlations[other]
+    said = f"The paper finds {_measure(ours)} better than {_measure(other)} at ordering pairs"
+    values = f"rank correlations {first.rho:.3f} and {second.rho:.3f}"
+    if first.low > second.high:
+        return f"{said}, and so it is here: {values}, intervals apart."
+    if second.low > first.high:
+        return f"{said}; here it is the other way round: {values}, intervals apart."
+    return f"{said}; no difference is seen here: {values}, and their intervals overlap."
+
+
+def _correlations(study: Study) -> dict[str, RankCorrelation]:
+    """Return the rank correlations at the first model, the highest first."""
+    comparison = study.views[0].comparison
+    found = comparison.correlations if comparison else {}
+    return dict(sorted(found.items(), key=lambda entry: -entry[1].rho))
+
+
+def _measure(measure: str) -> str:
+    return NAMES.get(measure, measure.capitalize())
+
+
+def _drawn(ordered: dict[str, RankCorrelation]) -> str:
+    with canvas.panel("rank correlation with local sensitivity") as (figure, axes):
+        for place, one in enumerate(reversed(ordered.values())):
+            axes.hlines(place, one.low, one.high, color=canvas.BLUE, linewidth=2)
+            axes.plot(one.rho, place, "o", color=canvas.BLUE)
+        axes.set_yticks(range(len(ordered)), list(reversed(ordered)))
+        axes.axvline(0, color=canvas.MUTED, linewidth=0.8)
+    return canvas.to_svg(figure)

@@ -1,16 +1,190 @@
-"""Sections 4.3, 4.4.1 and 4.4.3: how far the estimators of the privacy cost can be trusted."""
+"""Sections 4.3, 4.4.1 and 4.4.3: how far the estimators of the privacy cost can be trusted.
+
+What the estimator's own mean and deviation tell is no guarantee of differential privacy: the law of
+the statistics is assumed, and the record that is replaced is a stated number of deviations away.
+"""
 
 from collections.abc import Callable, Mapping
 
 import numpy as np
+import numpy.typing as npt
+from scipy import stats
 
 from fedsim.privacy import bayesian
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings.finding import Number, Picture, Reproduced
-from fedsim.studies.reproduction.findings.item import Means
-from fedsim.studies.reproduction.triastcyn import binary, growth, own_cost, synthetic
-from fedsim.studies.reproduction.triastcyn.averages import share
+from fedsim.studies.reproduction.findings import Grid, Means, Number, Picture, Reproduced, share
+from fedsim.studies.reproduction.triastcyn import growth
+
+RECORDS = 100
+"""N of the source's example."""
+
+GAMMAS = (1.0, 0.5, 0.05, 0.01, 1e-6, 1e-16, 0.0)
+"""Probabilities of failure; the confidence is what they leave of 1."""
+
+SIMULATED = 0.05
+"""The probability of failure that the simulation is of."""
+
+HIGHEST = 0.9
+"""Of the fixed means that coverage is looked for at."""
+
+
+def estimated(ones: npt.ArrayLike, zeros: npt.ArrayLike, gamma: npt.ArrayLike) -> Floats:
+    """Return the mean's posterior quantile at confidence 1 - gamma, under a flat prior.
+
+    Args:
+        gamma: in [0, 1].
+
+    Source:
+        Section 4.3.1: the posterior is Beta(ones + 1, zeros + 1).
+    """
+    first, second = np.asarray(ones) + 1.0, np.asarray(zeros) + 1.0
+    return np.asarray(stats.beta.isf(gamma, first, second))
+
+
+def _zeros() -> Grid:
+    """Return what the estimator says of 100 zeros."""
+    rows = [
+        (f"{gamma:g}", f"{float(estimated(0, RECORDS, gamma)):.6g}", f"{closed_form(gamma):.6g}")
+        for gamma in GAMMAS
+    ]
+    title = f"What the estimator says of {RECORDS} zeros, by its probability of failure γ."
+    return Grid(title, ("γ", "estimate", f"1 − γ^(1/{RECORDS + 1})"), tuple(rows))
+
+
+def closed_form(gamma: float) -> float:
+    """Return 1 - gamma^(1/(N + 1)): the estimate of N zeros."""
+    return float(1 - gamma ** (1 / (RECORDS + 1)))
+
+
+def covered_flat(draws: int) -> Number:
+    """Return how often a mean drawn from the flat prior is at most its estimate."""
+    draw = np.random.default_rng(11)
+    mean = draw.uniform(size=draws)
+    ones = draw.binomial(RECORDS, mean)
+    hits = estimated(ones, RECORDS - ones, SIMULATED) >= mean
+    name = f"binary, N = {RECORDS}, γ = {SIMULATED:g}: overestimates, mean drawn flat"
+    return share(name, hits, 1 - SIMULATED)
+
+
+def least_covered() -> tuple[float, float]:
+    """Return the fixed mean up to `HIGHEST` at which overestimates are rarest, and how often.
+
+    Above (1 - gamma)^(1/(N + 1)), the estimate of ones alone, there are none at all.
+    """
+    means, ones = np.linspace(0, HIGHEST, 4001)[1:], np.arange(RECORDS + 1)
+    estimates = estimated(ones, RECORDS - ones, SIMULATED)
+    # Estimates rise with the ones: those at or above the mean are a tail of the binomial law.
+    first = np.searchsorted(estimates, means)
+    coverage = stats.binom.sf(first - 1, RECORDS, means)
+    worst = int(coverage.argmin())
+    return float(means[worst]), float(coverage[worst])
+
+
+DELTA = 1e-5
+
+OWN_SAMPLES = np.unique(np.geomspace(10, 10**6, 40).astype(np.int64))
+"""n of the _own_picture."""
+
+SHOWN = (50, 1_000, 100_000)
+"""n of the _own_numbers."""
+
+MOVES = (1.0, 3.0)
+"""Standard deviations between the mean and the record that takes the place of one at the mean."""
+
+ORDERS: Floats = 1 + np.geomspace(1e-3, 1e7, 1001)
+"""Renyi's alpha."""
+
+
+def epsilon(samples: int, moved: float) -> float:
+    """Return epsilon at DELTA of telling mean and variance of n samples.
+
+    mean ~ N(mu, s^2/n) and (n-1) S^2/s^2 ~ chi^2 of n - 1 degrees, independent; a record at the
+    mean is replaced by one `moved` deviations away, which moves mu by moved s/n and the variance by
+    the factor 1 + moved^2 (n-1)/n^2.
+
+    Args:
+        samples: n >= 2.
+
+    Source:
+        Renyi divergences as Gil, Alajaji and Linder, 2013, Table 2.
+    """
+    factor = 1 + moved**2 * (samples - 1) / samples**2
+    shift = (moved / samples) ** 2 * samples
+    both = []
+    for ratio, first in ((factor, 1.0), (1 / factor, factor)):
+        # From the variance `first` to first * ratio; the shift is in units of the first's at 1.
+        divergence = normal_divergence(shift / first, ratio) + gamma_divergence(
+            (samples - 1) / 2, ratio
+        )
+        both.append(np.min(divergence - np.log(DELTA) / (ORDERS - 1)))
+    return float(max(both))
+
+
+def normal_divergence(squared_shift: float, ratio: float) -> Floats:
+    """Return D_alpha(N(0, 1) | N(shift, ratio)) at `ORDERS`; inf where it does not exist.
+
+    Args:
+        ratio: of the second variance to the first.
+    """
+    mixed = ORDERS * ratio + (1 - ORDERS)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = ORDERS * squared_shift / (2 * mixed) - (np.log(mixed) - ORDERS * np.log(ratio)) / (
+            2 * (ORDERS - 1)
+        )
+    return np.where(mixed > 0, found, np.inf)
+
+
+def gamma_divergence(shape: float, ratio: float) -> Floats:
+    """Return D_alpha of Gamma laws of one shape at `ORDERS`; inf where it does not exist.
+
+    Args:
+        ratio: of the second scale to the first.
+    """
+    mixed = ORDERS * ratio + (1 - ORDERS)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = shape * (ORDERS * np.log(ratio) - np.log(mixed)) / (ORDERS - 1)
+    return np.where(mixed > 0, found, np.inf)
+
+
+def _own_numbers() -> list[Number]:
+    """Return epsilon of some sample sizes."""
+    return [
+        Number(
+            f"own cost under the assumed laws, record {moved:g} deviations away, n = {n}: ε",
+            epsilon(n, moved),
+        )
+        for moved in MOVES
+        for n in SHOWN
+    ]
+
+
+def _own_concluded() -> str:
+    """Return what the _own_numbers say."""
+    few, many = (epsilon(n, MOVES[1]) for n in (SHOWN[0], SHOWN[-1]))
+    return (
+        "The estimator's own leakage falls with the number of samples, as the source says, when "
+        "they are many like 1/√n: if its statistics are Gaussian and χ², a record "
+        f"{MOVES[1]:g} deviations away has ε = {few:.3g} at n = {SHOWN[0]} and {many:.2g} at n = "
+        f"{SHOWN[-1]}. That rests on the assumed laws and on the distance of the record: it is no "
+        "guarantee of differential privacy, and it is for one step."
+    )
+
+
+def _own_picture() -> Picture:
+    """Return epsilon against n."""
+    with canvas.panel("samples n", "ε") as (figure, axes):
+        for moved, colour in zip(MOVES, (canvas.BLUE, canvas.VERMILION), strict=True):
+            curve = [epsilon(int(n), moved) for n in OWN_SAMPLES]
+            label = f"record {moved:g} deviations away"
+            axes.loglog(OWN_SAMPLES, curve, color=colour, linewidth=2, label=label)
+    return Picture(
+        "own-cost",
+        f"ε at δ = {DELTA:g} of the estimator's mean and deviation in one step, if they are "
+        "Gaussian and χ² (no guarantee of differential privacy).",
+        canvas.to_svg(figure),
+    )
+
 
 GAMMA = 0.05
 """The probability of failure that is simulated."""
@@ -42,13 +216,13 @@ LAWS: Mapping[str, Law] = {
 def examined(means: Means) -> Reproduced:
     """Return coverage of both estimators, epsilon by percentile, and the estimator's own cost."""
     draws = DRAWS[means.scale]
-    worst, least = binary.least_covered()
+    worst, least = least_covered()
     zeros = Number(
-        f"binary: estimate of {binary.RECORDS} zeros at γ = {binary.SIMULATED:g}",
-        float(binary.estimated(0, binary.RECORDS, binary.SIMULATED)),
-        closed_form=binary.closed_form(binary.SIMULATED),
+        f"binary: estimate of {RECORDS} zeros at γ = {SIMULATED:g}",
+        float(estimated(0, RECORDS, SIMULATED)),
+        closed_form=closed_form(SIMULATED),
     )
-    flat = binary.covered(draws)
+    flat = covered_flat(draws)
     coverage = {(law, n): covered(law, n, draws) for law in LAWS for n in SAMPLES}
     extreme = covered("log-normal, s = 3", 50, draws, bayesian.GAMMA)
     curves = by_percentile(STEPS[means.scale])
@@ -56,48 +230,43 @@ def examined(means: Means) -> Reproduced:
         zeros,
         flat,
         Number(
-            f"binary, γ = {binary.SIMULATED:g}: overestimates, worst fixed mean up to "
-            f"{binary.HIGHEST:g}, {worst:.3g}",
+            f"binary, γ = {SIMULATED:g}: overestimates, worst fixed mean up to "
+            f"{HIGHEST:g}, {worst:.3g}",
             least,
         ),
         *coverage.values(),
         extreme,
-        *own_cost.numbers(),
+        *_own_numbers(),
     )
     normal, heavy = coverage["normal", 50].ours, coverage["log-normal, s = 3", 50].ours
     return Reproduced(
-        f"Holds: of {binary.RECORDS} zeros the binary estimator never says 0 unless its confidence "
+        f"Holds: of {RECORDS} zeros the binary estimator never says 0 unless its confidence "
         f"is 0, and 1 at confidence 1; a mean p has the failure probability (1 − p)^"
-        f"{binary.RECORDS + 1}, one draw more than there are data, because of the flat prior. It "
+        f"{RECORDS + 1}, one draw more than there are data, because of the flat prior. It "
         f"overestimates in {flat.ours:.3f} of draws from that prior (1 − γ = "
-        f"{1 - binary.SIMULATED:g}); of one fixed mean in as few as {least:.3f}, and never of one "
+        f"{1 - SIMULATED:g}); of one fixed mean in as few as {least:.3f}, and never of one "
         f"near 1. Theorem 4 holds for normal e^L: {normal:.3f} at n = 50. It does not hold in "
         f"general: of heavy-tailed e^L it overestimates in {heavy:.3f}, and in {extreme.ours:.3f} "
         "even at γ = 1e-16, so that γ is no probability of failure unless e^L is bounded or nearly "
         "normal, and T steps make its tail T times longer in the exponent. "
-        f"{own_cost.concluded()}",
+        f"{_own_concluded()}",
         numbers,
         (
             Picture(
                 "percentiles",
-                f"ε for each of a share of the records at δ = {synthetic.DELTA:g}, after "
+                f"ε for each of a share of the records at δ = {growth.DELTA:g}, after "
                 f"{STEPS[means.scale]} steps of the gradients of Figure 1, by Markov's inequality "
                 "(Section 4.4.1).",
                 _drawn(curves),
             ),
-            own_cost.picture(),
+            _own_picture(),
         ),
-        (binary.table(),),
+        (_zeros(),),
     )
 
 
 def covered(law: str, samples: int, draws: int, gamma: float = GAMMA) -> Number:
-    """Return how often Equation 14 is at least the expectation.
-
-    Args:
-        law: a key of `LAWS`.
-        samples: n of each estimate.
-    """
+    """Return how often Equation 14 is at least the expectation."""
     drawn, truth = LAWS[law]
     logs = drawn(np.random.default_rng(samples), (draws, samples))
     estimates = bayesian.estimate(logs[..., None], 1, gamma)[:, 0]
@@ -107,32 +276,28 @@ def covered(law: str, samples: int, draws: int, gamma: float = GAMMA) -> Number:
 
 def by_percentile(steps: int) -> Mapping[str, Floats]:
     """Return epsilon at each of `PERCENTILES`, by what the noise is."""
-    gradients = synthetic.gradients(np.random.default_rng(5), steps)
-    lengths = synthetic.norms(gradients)
-    deltas = [bayesian.delta_at_percentile(synthetic.DELTA, float(one)) for one in PERCENTILES]
+    gradients = growth.weibull_gradients(np.random.default_rng(5), steps)
+    lengths = growth.norms(gradients)
+    deltas = [bayesian.delta_at_percentile(growth.DELTA, float(one)) for one in PERCENTILES]
     found = {}
     for quantile in (growth.QUANTILES[0], growth.QUANTILES[-1]):
         bounds = np.quantile(lengths, quantile, axis=-1)
-        distances = synthetic.pair_distances(synthetic.clipped(gradients, bounds))
-        spent = bayesian.step_costs(
-            synthetic.ORDERS, distances, 2 * bounds, steps, synthetic.RATE
-        ).sum(axis=0)
+        distances = growth.pair_distances(growth.clipped(gradients, bounds))
+        spent = bayesian.step_costs(growth.ORDERS, distances, 2 * bounds, steps, growth.RATE).sum(
+            axis=0
+        )
         gamma = steps * bayesian.GAMMA
         found[f"clipped at the {quantile:g} quantile"] = np.array(
-            [float(bayesian.epsilons(spent, synthetic.ORDERS, one, gamma)[0]) for one in deltas]
+            [float(bayesian.epsilons(spent, growth.ORDERS, one, gamma)[0]) for one in deltas]
         )
     return found
 
 
 def _drawn(curves: Mapping[str, Floats]) -> str:
-    with canvas.page_style():
-        figure, axes = canvas.new_axes()
+    with canvas.panel("share of the records that it does not hold for", "ε") as (figure, axes):
         for (name, curve), colour in zip(
             curves.items(), (canvas.BLUE, canvas.VERMILION), strict=True
         ):
             axes.semilogx(1 - PERCENTILES, curve, "o-", color=colour, linewidth=2, label=name)
         axes.invert_xaxis()
-        axes.set_xlabel("share of the records that it does not hold for")
-        axes.set_ylabel("ε")
-        canvas.legend_above(axes)
     return canvas.to_svg(figure)

@@ -11,8 +11,7 @@ from fedsim.config import Scalar
 from fedsim.game import federation
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings.finding import Number, Picture, Reproduced
-from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.findings import Means, Number, Picture, Reproduced
 from fedsim.studies.reproduction.triastcyn import trainings
 
 HELD_OUT: Mapping[str, Scalar] = {"data.held-out": 2_000}
@@ -32,8 +31,6 @@ class Regime:
     """How long, and with what noise, a model is trained.
 
     Attributes:
-        title: in a few words.
-        changes: of the configuration, by key.
         noisy: whether with the noise of `trainings.EPSILON`.
     """
 
@@ -74,23 +71,14 @@ REGIMES = (
 
 @dataclass(frozen=True)
 class Distances:
-    """Distances of pairs at every model, float64 [T, pairs].
-
-    Attributes:
-        members: of records that were trained on.
-        others: of held-out records.
-    """
+    """Distances of pairs at every model, float64 [T, pairs]."""
 
     members: Floats
     others: Floats
 
 
 def compared(means: Means) -> Reproduced:
-    """Return the tests and histograms of both distributions, after little and long training.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return the tests and histograms of both distributions, after little and long training."""
     found = {}
     for regime in REGIMES:
         means.say(f"trains: {regime.title}")
@@ -157,8 +145,7 @@ def _verdict(equal: Floats, spread: Floats) -> str:
 def _picture(name: str, distances: Distances) -> Picture:
     most = float(np.quantile(np.concatenate([distances.members, distances.others]), 0.99))
     bins = np.linspace(0, most, 41).tolist()
-    with canvas.page_style():
-        figure, axes = canvas.new_axes()
+    with canvas.panel("distance of two gradients", "pairs") as (figure, axes):
         for values, colour, label in (
             (distances.members, canvas.BLUE, "trained on"),
             (distances.others, canvas.VERMILION, "held out"),
@@ -166,9 +153,6 @@ def _picture(name: str, distances: Distances) -> Picture:
             axes.hist(
                 values.ravel(), bins=bins, histtype="step", color=colour, linewidth=2, label=label
             )
-        axes.set_xlabel("distance of two gradients")
-        axes.set_ylabel("pairs")
-        canvas.legend_above(axes)
     return Picture(
         f"figure-2-{name.lower().replace(' ', '-')}",
         f"Distances of the gradients of two records after {name}, all trainings; the longest "

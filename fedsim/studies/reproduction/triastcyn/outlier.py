@@ -10,8 +10,7 @@ from adversaries.statistics import gaussian
 from fedsim.privacy import bayesian
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings.finding import Grid, Number, Picture, Reproduced
-from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.findings import Grid, Means, Number, Picture, Reproduced
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Of differential privacy, by which the noise is scaled."""
@@ -81,11 +80,7 @@ def accuracy(epsilon: float) -> float:
 
 
 def laplace_accuracy(epsilon: float) -> float:
-    """Return how often the best attacker is right about the outlier in a Laplace mean.
-
-    Args:
-        epsilon: of the mechanism, which the outlier's income exhausts.
-    """
+    """Return how often the best attacker is right about the outlier in a Laplace mean."""
     return 1 - math.exp(-epsilon / 2) / 2
 
 

@@ -7,10 +7,8 @@ import numpy as np
 from fedsim.api import Run
 from fedsim.audits.results.theory import Bayesian
 from fedsim.game import federation
-from fedsim.studies.reproduction.findings.finding import Grid, Number, Reproduced
-from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.findings import Grid, Means, Number, Reproduced, averaged
 from fedsim.studies.reproduction.triastcyn import trainings
-from fedsim.studies.reproduction.triastcyn.averages import averaged
 from fedsim.studies.reproduction.triastcyn.outlier import accuracy
 
 REMEMBERED = {"mnist": (2.2, 0.95), "cifar-10": (8.0, 0.76)}
@@ -21,14 +19,7 @@ MINUTES = {"mnist": 3.5, "fashion-mnist": 4.0, "cifar-10": 5.0, "adult": 2.0, "a
 
 
 def made(means: Means, data: str) -> Reproduced:
-    """Return one row of the table, for a short and for a long clipping norm.
-
-    Args:
-        data: a key of `trainings.SETTINGS`.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return one row of the table, for a short and for a long clipping norm."""
     setting = trainings.SETTINGS[data]
     numbers = [_baseline(means, data)]
     found: list[tuple[float, Bayesian]] = []

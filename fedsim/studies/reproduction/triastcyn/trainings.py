@@ -17,7 +17,7 @@ from fedsim.game import federation
 from fedsim.game.federation import Federation
 from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy import calibration
-from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.findings import Means
 
 EPSILON, DELTA = 2.0, 1e-5
 """Of differential privacy, that the noise is calibrated to; delta of all experiments."""
@@ -43,12 +43,9 @@ class Setting:
     """How a data set is trained on.
 
     Attributes:
-        title: of the data.
         records: |D|.
-        held_out: on which accuracy is measured.
         rate: q.
         steps: clipping norms, each with its learning rate.
-        model: the network.
     """
 
     title: str
@@ -73,14 +70,7 @@ SETTINGS = {
 
 
 def configured(means: Means, data: str, changes: Mapping[str, Scalar]) -> Config:
-    """Return the federation of a data set.
-
-    Args:
-        data: a key of `SETTINGS`.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return the federation of a data set."""
     setting = SETTINGS[data]
     values: dict[str, Scalar] = {
         "data.name": data,
@@ -110,15 +100,7 @@ def configured(means: Means, data: str, changes: Mapping[str, Scalar]) -> Config
 
 
 def play(means: Means, data: str, norm: float, rate: float) -> Run:
-    """Return a run with noise, which is taken up where it was left.
-
-    Args:
-        means: where runs are kept.
-        data: a key of `SETTINGS`.
-
-    Raises:
-        InputError: the data are not there.
-    """
+    """Return a run with noise, which is taken up where it was left."""
     name = f"{means.scale}-triastcyn-{data}-{norm:g}"
     changes: dict[str, Scalar] = {
         "training.clipping-norm": norm,

@@ -8,18 +8,19 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 
 from fedsim.learning import data
+from fedsim.learning.data.loaders.dataset import Records
 from fedsim.privacy import black_box
 from fedsim.privacy.pac import Floats
 from fedsim.report.figures import canvas
 from fedsim.studies.guarantees.black_box import drawn, everything
-from fedsim.studies.reproduction.findings.finding import (
+from fedsim.studies.reproduction.findings import (
     CONFIDENCE,
+    Means,
     Number,
     Picture,
     Reproduced,
     printed,
 )
-from fedsim.studies.reproduction.findings.item import Means
 
 PRINTED = {
     (1000, 2): 0.034,
@@ -48,12 +49,9 @@ WHY = (
 
 
 def clustered(means: Means) -> Reproduced:
-    """Return the noise of K-means for nine settings.
-
-    Raises:
-        InputError: the data are not there.
-    """
-    pool = _images(means)
+    """Return the noise of K-means for nine settings."""
+    images = all_images(means)
+    pool: np.ndarray = np.asarray(images.features.reshape(len(images), -1), dtype=np.float32)
     numbers, apart = [], []
     for records, clusters in SMOKE if means.smoke else PRINTED:
         means.say(f"K-means of {records} records, K = {clusters}")
@@ -84,13 +82,11 @@ def clustered(means: Means) -> Reproduced:
     )
 
 
-def _images(means: Means) -> Floats:
-    """Return all images, training and test, flat: [N, pixels]."""
+def all_images(means: Means) -> Records:
+    """Return all images, training and test."""
     if means.smoke:
-        records = everything(data.load("digits"))
-    else:
-        records = everything(data.load("mnist", str(means.data("mnist")), download=means.download))
-    return np.asarray(records.features.reshape(len(records), -1), dtype=np.float32)
+        return everything(data.load("digits"))
+    return everything(data.load("mnist", str(means.data("mnist")), download=means.download))
 
 
 def centroids(
@@ -153,8 +149,7 @@ def _directions(numbers: list[Number]) -> tuple[bool, bool]:
 def _drawn(numbers: list[Number], apart: list[float]) -> str:
     settings = list(PRINTED if len(numbers) == len(PRINTED) else SMOKE)
     colours = (canvas.BLUE, canvas.VERMILION, canvas.GREEN)
-    with canvas.page_style():
-        figure, axes = canvas.new_axes()
+    with canvas.panel("clusters K", "noise over centroids") as (figure, axes):
         counts = dict.fromkeys(records for records, _ in settings)
         for records, colour in zip(counts, colours, strict=False):
             here = [i for i, one in enumerate(settings) if one[0] == records]
@@ -164,7 +159,4 @@ def _drawn(numbers: list[Number], apart: list[float]) -> str:
             known = [PRINTED.get(settings[i], np.nan) for i in here]
             axes.semilogy(clusters, known, color=colour, linestyle="--")
             axes.semilogy(clusters, [apart[i] for i in here], color=colour, linestyle=":")
-        axes.set_xlabel("clusters K")
-        axes.set_ylabel("noise over centroids")
-        canvas.legend_above(axes)
     return canvas.to_svg(figure)

@@ -8,14 +8,14 @@ from scipy import integrate, special, stats
 
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings.finding import (
+from fedsim.studies.reproduction.findings import (
     CONFIDENCE,
+    Means,
     Number,
     Picture,
     Reference,
     Reproduced,
 )
-from fedsim.studies.reproduction.findings.item import Means
 
 RECORDS = (2, 5, 10, 100)
 """n, of which one is the secret."""
@@ -127,15 +127,11 @@ def _number(
 
 def _drawn(numbers: list[Number]) -> str:
     half = len(RECORDS)
-    with canvas.page_style():
-        figure, axes = canvas.new_axes()
+    with canvas.panel("records n", "information in nats") as (figure, axes):
         for law, colour, of_law in (
             ("Gaussian", canvas.BLUE, numbers[:half]),
             ("Laplace", canvas.VERMILION, numbers[half:]),
         ):
             axes.loglog(RECORDS, [one.closed_form for one in of_law], color=colour, label=law)
             axes.loglog(RECORDS, [one.ours for one in of_law], "o", color=colour)
-        axes.set_xlabel("records n")
-        axes.set_ylabel("information in nats")
-        canvas.legend_above(axes)
     return canvas.to_svg(figure)

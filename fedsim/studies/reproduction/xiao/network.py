@@ -4,28 +4,27 @@ All trainings are one computation: their weights are [T, in, out].
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
 import torch
-from scipy import stats
 from torch import Tensor
 from torch.nn import functional
 
-from fedsim.learning import data
 from fedsim.learning.data.loaders.dataset import Records
 from fedsim.privacy import black_box, pac
 from fedsim.privacy.pac import Floats
-from fedsim.studies.guarantees.black_box import drawn, everything
-from fedsim.studies.reproduction.findings.finding import (
-    CONFIDENCE,
+from fedsim.studies.guarantees.black_box import drawn
+from fedsim.studies.reproduction.findings import (
+    Means,
     Number,
     Reference,
     Reproduced,
+    averaged,
     printed,
 )
-from fedsim.studies.reproduction.findings.item import Means
+from fedsim.studies.reproduction.xiao.clusters import all_images
 
 WIDTHS = (64, 32)
 """Of the hidden layers, which the slides do not state."""
@@ -40,18 +39,13 @@ BLOCK = 16
 
 
 def released(means: Means) -> Reproduced:
-    """Return the noise of a network's weights at one nat, and accuracy with and without it.
-
-    Raises:
-        InputError: the data are not there.
-    """
-    pool = _records(means)
+    """Return the noise of a network's weights at one nat, and accuracy with and without it."""
+    pool = all_images(means)
     count = TRAININGS[means.scale]
     means.say(f"{count} trainings on half of {len(pool)} records")
     inside = np.stack([drawn_half(len(pool), coins) for coins in black_box.generators(1, count)])
-    results = np.concatenate(
-        list(_trained(pool, inside, EPOCHS[means.scale], blocks=_blocks(count)))
-    )
+    blocks = [slice(at, min(at + BLOCK, count)) for at in range(0, count, BLOCK)]
+    results = np.concatenate(list(_trained(pool, inside, EPOCHS[means.scale], blocks)))
     half = round(black_box.LEARNED * count)
     estimated = black_box.learn(results[:half], BUDGET)
     noise = black_box.confident(estimated, results[half:], 0.95)
@@ -59,9 +53,9 @@ def released(means: Means) -> Reproduced:
     fresh = results[half:]
     plugged = np.stack([black_box.release(estimated, one, draws) for one in fresh])
     certain = np.stack([black_box.release(noise, one, draws) for one in fresh])
-    averaged = np.repeat(noise.centre[None], len(fresh), axis=0)
+    centres = np.repeat(noise.centre[None], len(fresh), axis=0)
     plain, hidden, sure, middle = (
-        _accuracies(pool, inside[half:], weights) for weights in (fresh, plugged, certain, averaged)
+        _accuracies(pool, inside[half:], weights) for weights in (fresh, plugged, certain, centres)
     )
     numbers = (
         Number(
@@ -72,15 +66,15 @@ def released(means: Means) -> Reproduced:
             "much as those let them; and of a few simulations only as many directions are known",
         ),
         Number("noise √E|B|², with 95 % confidence", noise.size),
-        _mean("accuracy without noise", plain, printed(0.948, 3), "the network is another"),
-        _mean(
+        averaged("accuracy without noise", plain, (printed(0.948, 3),), "the network is another"),
+        averaged(
             "accuracy with noise, as if the spread were known",
             hidden,
-            printed(0.935, 3),
+            (printed(0.935, 3),),
             "the network is another",
         ),
-        _mean("accuracy with noise of 95 % confidence", sure),
-        _mean("accuracy of the centre of simulations, which no secret moves", middle),
+        averaged("accuracy with noise of 95 % confidence", sure),
+        averaged("accuracy of the centre of simulations, which no secret moves", middle),
         Number(
             "a guess whether a record was used is right in at most, on average over records",
             pac.success_bound(BUDGET / len(pool)),
@@ -99,12 +93,6 @@ def released(means: Means) -> Reproduced:
     )
 
 
-def _records(means: Means) -> Records:
-    if means.smoke:
-        return everything(data.load("digits"))
-    return everything(data.load("mnist", str(means.data("mnist")), download=means.download))
-
-
 def drawn_half(count: int, coins: np.random.Generator) -> np.ndarray:
     """Return which records are used, bool [count], each by a fair coin."""
     used = np.zeros(count, dtype=bool)
@@ -112,13 +100,8 @@ def drawn_half(count: int, coins: np.random.Generator) -> np.ndarray:
     return used
 
 
-def _blocks(count: int) -> Iterator[slice]:
-    for start in range(0, count, BLOCK):
-        yield slice(start, min(start + BLOCK, count))
-
-
 def _trained(
-    pool: Records, inside: np.ndarray, epochs: int, blocks: Iterator[slice]
+    pool: Records, inside: np.ndarray, epochs: int, blocks: Sequence[slice]
 ) -> Iterator[Floats]:
     """Yield the weights of the trainings of a block, [T, P]."""
     features, labels = _tensors(pool)
@@ -188,10 +171,3 @@ def _accuracies(pool: Records, inside: np.ndarray, results: Floats) -> Floats:
         right = _logits(weights, features[out])[0].argmax(1) == labels[out]
         found.append(float(right.double().mean()))
     return np.array(found)
-
-
-def _mean(name: str, values: Floats, known: Reference | None = None, departs: str = "") -> Number:
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(values) - 1) * stats.sem(values))
-    middle = float(values.mean())
-    references = () if known is None else (known,)
-    return Number(name, middle, (middle - half, middle + half), None, references, departs)

@@ -18,7 +18,7 @@ from fedsim.audits.app.execution import opened
 from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.audits.judgement.judge import Verdict
 from fedsim.audits.sandbox.channel import AppFailedError
-from fedsim.cli.auditing.app_audit import results
+from fedsim.cli.auditing.code_audit import results
 from fedsim.config import Scalar
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage

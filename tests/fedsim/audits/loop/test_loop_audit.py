@@ -18,7 +18,7 @@ from fedsim.audits.loop.support import measured
 from fedsim.audits.loop.watching import Watch
 from fedsim.audits.loop.worlds import drawn
 from fedsim.audits.sandbox.channel import AppFailedError
-from fedsim.cli.auditing.loop_audit import results
+from fedsim.cli.auditing.code_audit import loop_results as results
 from fedsim.cli.main import app
 
 LOOPS = Path(__file__).parents[3] / "apps" / "loops"

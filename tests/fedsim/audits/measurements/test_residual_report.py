@@ -28,7 +28,7 @@ from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.report import page
 from fedsim.report.document.wording import number
-from fedsim.report.sections import residuals as section
+from fedsim.report.sections import prediction as section
 
 Make = Callable[..., Config]
 

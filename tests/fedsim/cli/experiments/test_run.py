@@ -498,7 +498,7 @@ def test_the_progress_bar_is_full_at_the_end_of_a_training_that_stops_early(
 ) -> None:
     config = small({"trials.batch": 4, "training.rounds": 30})
     bar = Progress(disable=True)
-    task = bar.add_task("", total=planned_steps(config, 30), rounds=30)
+    task = bar.add_task("", total=planned_steps(config.trials, 30), rounds=30)
     shown, course = [], Course()
     for event in [
         {"phase": "training", "rounds": 2},

@@ -26,7 +26,7 @@ from fedsim.federation.server.plan import preflight
 from fedsim.federation.server.strategy import DPSGD
 from fedsim.game import challenge
 from fedsim.report import page as report
-from fedsim.report.sections import precision as section
+from fedsim.report.sections import prediction as section
 from fedsim.report.writing import write_report as report_of
 
 Make = Callable[[dict[str, Scalar]], Config]

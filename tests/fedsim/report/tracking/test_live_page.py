@@ -76,7 +76,7 @@ def test_a_training_has_no_adversary(small: Make) -> None:
 
 def test_the_page_of_a_run_that_ends_leads_on(small: Make, tmp_path: Path) -> None:
     directory = RunDirectory.create(tmp_path / "run", small())
-    page = LivePage(directory, small())
+    page = LivePage(directory)
     file = directory.path / "live.html"
     assert "starting" in file.read_text()
     page.leave(finished=False)

@@ -8,7 +8,7 @@ from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.tracking.following import replay
 from fedsim.report.tracking.numbers import Tracking, parameters
-from fedsim.report.tracking.tracker import Subject
+from fedsim.report.tracking.trackers import Subject
 
 Make = Callable[..., Config]
 

@@ -17,8 +17,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.tracking import trackers
 from fedsim.report.tracking.following import following
 from fedsim.report.tracking.numbers import Tracking
-from fedsim.report.tracking.tracker import Subject, Tracker
-from fedsim.report.tracking.trackers import TRACKERS, opened
+from fedsim.report.tracking.trackers import TRACKERS, Subject, Tracker, opened
 
 RUN = Subject("digits", "0123456789abcdef", {"training.rounds": 3, "model.name": "mlp"})
 

@@ -7,22 +7,9 @@ import pytest
 from scipy import stats
 
 from fedsim.privacy import bayesian
-from fedsim.studies.reproduction.findings.finding import Number, Reproduced
-from fedsim.studies.reproduction.findings.item import Means, Scale
+from fedsim.studies.reproduction.findings import Means, Number, Reproduced, Scale
 from fedsim.studies.reproduction.registry import ITEMS
-from fedsim.studies.reproduction.triastcyn import (
-    binary,
-    clipping,
-    estimator,
-    growth,
-    members,
-    orders,
-    outlier,
-    own_cost,
-    replaced,
-    synthetic,
-    table,
-)
+from fedsim.studies.reproduction.triastcyn import estimator, growth, members, orders, outlier, table
 
 
 @pytest.fixture
@@ -49,24 +36,24 @@ def test_lambda_must_be_searched_and_equal_distances_are_the_moments_accountant(
 
 
 def test_distances_of_pairs_are_those_of_a_plain_count() -> None:
-    vectors = synthetic.gradients(np.random.default_rng(1), 2)[:, :4, :7]
+    vectors = growth.weibull_gradients(np.random.default_rng(1), 2)[:, :4, :7]
     plain = [
         [np.linalg.norm(of[i] - of[j]) for i in range(4) for j in range(i + 1, 4)] for of in vectors
     ]
-    np.testing.assert_allclose(synthetic.pair_distances(vectors), plain, rtol=1e-9)
-    bounds = np.quantile(synthetic.norms(vectors), 0.5, axis=-1)
-    short = synthetic.norms(synthetic.clipped(vectors, bounds))
+    np.testing.assert_allclose(growth.pair_distances(vectors), plain, rtol=1e-9)
+    bounds = np.quantile(growth.norms(vectors), 0.5, axis=-1)
+    short = growth.norms(growth.clipped(vectors, bounds))
     np.testing.assert_allclose(
-        short, np.minimum(synthetic.norms(vectors), bounds[:, None]), rtol=1e-12
+        short, np.minimum(growth.norms(vectors), bounds[:, None]), rtol=1e-12
     )
 
 
 def test_equal_distances_cost_what_the_moments_accountant_says() -> None:
     distances = np.ones((5, 1225))
-    costs = bayesian.step_costs(synthetic.ORDERS, distances, 1.0, 5, synthetic.RATE)
-    found = synthetic.epsilons_so_far(costs)
+    costs = bayesian.step_costs(growth.ORDERS, distances, 1.0, 5, growth.RATE)
+    found = growth.epsilons_so_far(costs)
     for step in (1, 5):
-        expected = synthetic.moments_epsilon(1.0, step)
+        expected = growth.moments_epsilon(1.0, step)
         assert found[step - 1] == pytest.approx(expected, rel=1e-9)
 
 
@@ -83,7 +70,7 @@ def test_growth_falls_with_the_noise_and_a_searched_order_hardly_grows(smoke: Me
 
 
 def test_clipping_keeps_the_bayesian_epsilon_below_dp(smoke: Means) -> None:
-    found = clipping.compared(smoke)
+    found = growth.compared(smoke)
     bounded = _number(found, "bounded: largest BDP ε − DP ε").ours
     assert bounded < 0
     # Without clipping nothing keeps a pair from being farther apart.
@@ -91,7 +78,7 @@ def test_clipping_keeps_the_bayesian_epsilon_below_dp(smoke: Means) -> None:
 
 
 def test_theorem_3_is_exact_at_no_gradient_and_far_too_small_at_long_ones() -> None:
-    near, far = replaced.moment(0.0), replaced.moment(8.0)
+    near, far = orders.moment(0.0), orders.moment(8.0)
     assert near == pytest.approx(1.732367731e-5, rel=1e-6)
     # (1 - q) + q exp(lambda (lambda + 1)/2): the record's part has nothing to hide in.
     assert far == pytest.approx(np.log1p(1e-3 * np.expm1(10.0)), rel=1e-5)
@@ -108,17 +95,17 @@ def test_the_rest_of_the_town_is_within_the_accountants_bound() -> None:
 
 
 def test_the_binary_estimator_never_says_none_and_covers_what_it_says() -> None:
-    for gamma in binary.GAMMAS:
-        said = float(binary.estimated(0, 100, gamma))
+    for gamma in estimator.GAMMAS:
+        said = float(estimator.estimated(0, 100, gamma))
         assert said == pytest.approx(1 - gamma ** (1 / 101), abs=1e-12)
     # Integrated: the Beta posterior of three ones among ten.
-    at = float(binary.estimated(3, 7, 0.05))
+    at = float(estimator.estimated(3, 7, 0.05))
     grid = np.linspace(0, at, 200_001)
     mass = np.trapezoid(grid**3 * (1 - grid) ** 7, grid) * 1320
     assert mass == pytest.approx(0.95, abs=1e-6)
-    found = binary.covered(20_000)
+    found = estimator.covered_flat(20_000)
     assert found.ours == pytest.approx(0.95, abs=4 * np.sqrt(0.05 * 0.95 / 20_000))
-    assert binary.least_covered()[1] < 0.95
+    assert estimator.least_covered()[1] < 0.95
 
 
 def test_the_continuous_estimator_covers_normal_data_and_not_heavy_tails() -> None:
@@ -138,17 +125,17 @@ def test_a_larger_share_of_records_costs_more() -> None:
 def test_the_estimators_own_divergences_are_the_integrals() -> None:
     at = np.linspace(-30, 30, 400_001)
     first, second = stats.norm.logpdf(at), stats.norm.logpdf(at, 0.4, np.sqrt(1.1))
-    order = own_cost.ORDERS[500]
+    order = estimator.ORDERS[500]
     integral = np.log(np.trapezoid(np.exp(order * first + (1 - order) * second), at)) / (order - 1)
-    assert own_cost.normal_divergence(0.16, 1.1)[500] == pytest.approx(integral, rel=1e-6)
+    assert estimator.normal_divergence(0.16, 1.1)[500] == pytest.approx(integral, rel=1e-6)
     at = np.linspace(1e-9, 200, 400_001)
     first, second = stats.gamma.logpdf(at, 7.5), stats.gamma.logpdf(at, 7.5, scale=1.2)
-    order = own_cost.ORDERS[400]
+    order = estimator.ORDERS[400]
     integral = np.log(np.trapezoid(np.exp(order * first + (1 - order) * second), at)) / (order - 1)
-    assert own_cost.gamma_divergence(7.5, 1.2)[400] == pytest.approx(integral, rel=1e-6)
+    assert estimator.gamma_divergence(7.5, 1.2)[400] == pytest.approx(integral, rel=1e-6)
     # Ten thousand times the samples: a hundredth of the epsilon.
-    assert own_cost.epsilon(10**4, 1.0) == pytest.approx(
-        100 * own_cost.epsilon(10**8, 1.0), rel=0.02
+    assert estimator.epsilon(10**4, 1.0) == pytest.approx(
+        100 * estimator.epsilon(10**8, 1.0), rel=0.02
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 from scipy.stats import binomtest
 
-from fedsim.studies.reproduction.findings.finding import (
+from fedsim.studies.reproduction.findings import (
     Number,
     Reference,
     advantage_of_wins,

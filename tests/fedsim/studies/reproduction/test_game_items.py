@@ -14,16 +14,8 @@ from fedsim.cli.main import app
 from fedsim.privacy import calibration
 from fedsim.studies.reproduction import page, session
 from fedsim.studies.reproduction.abadi import accuracies
-from fedsim.studies.reproduction.bernau import (
-    accuracy,
-    audit_figures,
-    dissimilarities,
-    identification,
-    norms,
-    sensitivities,
-)
-from fedsim.studies.reproduction.findings.finding import Reproduced, agreement
-from fedsim.studies.reproduction.findings.item import Means, Scale
+from fedsim.studies.reproduction.bernau import audit_figures, identification, norms, sensitivities
+from fedsim.studies.reproduction.findings import Means, Reproduced, Scale, agreement
 from fedsim.studies.reproduction.registry import ITEMS, SOURCES
 from fedsim.studies.reproduction.xiao import clusters, network
 
@@ -171,7 +163,7 @@ def test_names_of_items_are_their_own() -> None:
 
 
 def test_accuracy_is_the_mean_of_its_trainings(smoke: Means) -> None:
-    found = accuracy.trained(smoke)
+    found = identification.trained(smoke)
     assert len(found.numbers) == 4
     for number in found.numbers:
         assert number.interval is not None
@@ -205,7 +197,7 @@ def test_a_private_network_is_between_chance_and_the_one_without_noise(smoke: Me
 
 
 def test_dissimilarities_choose_pairs_and_are_ordered(smoke: Means) -> None:
-    numbers = {one.name: one for one in dissimilarities.compared(smoke, "mnist").numbers}
+    numbers = {one.name: one for one in sensitivities.compared(smoke, "mnist").numbers}
     assert "rank correlation, SSIM of the flattened vector, as in the authors' code" in numbers
     order = [one.ours for name, one in numbers.items() if name.startswith("rank")]
     assert order == sorted(order, reverse=True)
@@ -229,7 +221,7 @@ def test_a_measure_is_better_where_the_intervals_are_apart(
         "ssim": RankCorrelation((low + high) / 2, low, high),
         "euclidean": RankCorrelation(0.25, 0.2, 0.3),
     }
-    assert said in dissimilarities.better("ssim", "euclidean", found)
+    assert said in sensitivities.better("ssim", "euclidean", found)
 
 
 def test_accuracy_falls_with_epsilon(smoke: Means) -> None:

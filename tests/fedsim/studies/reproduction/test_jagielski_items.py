@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedsim.studies.reproduction.findings.item import Means, Scale
-from fedsim.studies.reproduction.jagielski import setting, table, trainings
-from fedsim.studies.reproduction.jagielski.setting import ATTACKS, Setting, Size
-from fedsim.studies.reproduction.jagielski.trainings import Cell, play
+from fedsim.studies.reproduction.findings import Means, Scale
+from fedsim.studies.reproduction.jagielski import setting, table
+from fedsim.studies.reproduction.jagielski.setting import ATTACKS, Cell, Setting, Size, play
 
 SIZE = Size(records=60, batch=6, epochs=12, trainings=60, copies=(1, 4), hidden=8)
 
@@ -41,13 +40,13 @@ def test_where_the_poison_is_left_out_or_drowned_nothing_is_proven(
 ) -> None:
     drowned = play(smoke, Setting(smoke, SIZE), Cell("fixed", 2.0, 50.0))
     assert drowned.best(paid=True) < 0.3
-    sample = trainings._sample
+    sample = setting._sample
 
     def clean(*given: object) -> torch.Tensor:
         rate, count, records, poison, _, draw = given
         return sample(rate, count, records, poison, 0, draw)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(trainings, "_sample", clean)
+    monkeypatch.setattr(setting, "_sample", clean)
     absent = play(smoke, Setting(smoke, SIZE), Cell("fixed", 1.0, 0.0))
     assert absent.best(paid=True) == 0
 
@@ -56,9 +55,9 @@ def test_poisoned_records_have_the_coins_of_those_that_made_room(smoke: Means) -
     here = Setting(smoke, SIZE)
     draws = [torch.Generator().manual_seed(1) for _ in range(3)]
     clipbkd, backdoor = (ATTACKS[name](here) for name in ("ClipBKD", "backdoor"))
-    before = trainings._sample(0.5, 50, 60, clipbkd, 0, draws[0])
-    copied = trainings._sample(0.5, 50, 60, clipbkd, 2, draws[1])
-    own = trainings._sample(0.5, 50, 60, backdoor, 2, draws[2])
+    before = setting._sample(0.5, 50, 60, clipbkd, 0, draws[0])
+    copied = setting._sample(0.5, 50, 60, clipbkd, 2, draws[1])
+    own = setting._sample(0.5, 50, 60, backdoor, 2, draws[2])
     assert (before[:, 60:] == 0).all()
     assert (copied[:, :2] == 0).all()
     assert (copied[:, 60] == before[:, :2].sum(1)).all()

@@ -11,9 +11,8 @@ from scipy import integrate, stats
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Steps
 from fedsim.studies.reproduction.abadi import accuracies, composition
-from fedsim.studies.reproduction.bernau import decisions, norms, scores
-from fedsim.studies.reproduction.findings.finding import Number, Reproduced, agreement
-from fedsim.studies.reproduction.findings.item import Means, Scale
+from fedsim.studies.reproduction.bernau import norms, scores
+from fedsim.studies.reproduction.findings import Means, Number, Reproduced, Scale, agreement
 from fedsim.studies.reproduction.xiao import means
 
 
@@ -27,15 +26,15 @@ def _number(finding: Reproduced, name: str) -> Number:
 
 
 def test_the_decision_changes_midway_and_errs_as_often_as_the_normal_law_says(smoke: Means) -> None:
-    assert decisions.boundary(smoke).numbers[0].ours == pytest.approx(0.5, abs=1e-9)
-    for number in decisions.errors(smoke).numbers:
+    assert scores.boundary(smoke).numbers[0].ours == pytest.approx(0.5, abs=1e-9)
+    for number in scores.errors(smoke).numbers:
         assert number.interval is not None
         assert number.closed_form is not None
         # Four standard errors: a fixed seed, and room for another generator.
         half = 2 * (number.interval[1] - number.interval[0]) / 1.96
         assert abs(number.ours - number.closed_form) < half
     # Of sigma = sqrt(2 ln(1.25e6))/6: 2 Phi(1/(2 sigma)) - 1.
-    assert decisions.errors(smoke).numbers[0].closed_form == pytest.approx(0.428719, abs=1e-6)
+    assert scores.errors(smoke).numbers[0].closed_form == pytest.approx(0.428719, abs=1e-6)
 
 
 def test_every_number_of_table_2b_is_the_one_that_was_printed(smoke: Means) -> None:

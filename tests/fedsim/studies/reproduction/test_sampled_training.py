@@ -8,7 +8,7 @@ from fedsim.common.randomness import gaussian_noise
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.models import flatten
 from fedsim.privacy.participation.sampling import participation
-from fedsim.studies.membership.sampled_training import SERVER, Steps, train
+from fedsim.studies.reproduction.abadi.accuracies import SERVER, SampledSteps, train_on_samples
 
 
 def test_a_step_is_the_clipped_sum_of_its_sample_with_noise_over_the_expected_size() -> None:
@@ -16,7 +16,8 @@ def test_a_step_is_the_clipped_sum_of_its_sample_with_noise_over_the_expected_si
     model = nn.Linear(3, 2)
     features, labels = torch.randn(40, 3), torch.randint(2, (40,))
     theta = flatten(model).detach()[None].repeat(2, 1)
-    after = train(Clipper(model, 0.5), theta, features, labels, Steps(1, 0.25, 2.0, 0.1), seed=3)
+    steps = SampledSteps(1, 0.25, 2.0, 0.1)
+    after = train_on_samples(Clipper(model, 0.5), theta, features, labels, steps, seed=3)
     coins = participation(3, range(2), 1, 40, 0.25)
     noise = gaussian_noise(3, range(2), 1, SERVER, theta.shape[1])
     assert coins is not None

@@ -1,4 +1,4 @@
-"""`fedsim audit app`: the guarantee that a Flower app's configuration really gives, and why."""
+"""`fedsim audit app` and `loop`: the privacy that an app or a training function really has."""
 
 import json
 import math
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
 from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -14,10 +15,14 @@ from rich.text import Text
 
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.claim import Scope
+from fedsim.audits.judgement.claim import Scope, claim_given
 from fedsim.audits.judgement.judge import Verdict
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.judgement.report import AuditReport
+from fedsim.cli import gate
+from fedsim.cli.auditing import options
 from fedsim.cli.auditing.options import OfEvery
+from fedsim.cli.options import AsJson, Confidence, FailIf, Seed
 from fedsim.cli.terminal import Terminal
 from fedsim.common import report_directory
 from fedsim.privacy.mechanism import Neighbouring
@@ -27,6 +32,7 @@ from fedsim.report.document.wording import would_have_seen
 if TYPE_CHECKING:  # Flower takes a second
     from fedsim.audits.app.audit import AppAudit
     from fedsim.audits.judgement.judge import Finding
+    from fedsim.audits.loop.audit import LoopAudit
 
 CONTRADICTION = (
     "theory supports the claim and the attack disproves it: the code does something that theory "
@@ -35,6 +41,9 @@ CONTRADICTION = (
 )
 """Describes a conviction that contradicts theory."""
 
+Rows = Sequence[tuple[str, str]]
+"""Numbers behind a verdict, worded, name by name."""
+
 STYLES = {"convicted": "bold red", "suspect": "bold yellow", "supported": "bold green"}
 
 
@@ -42,30 +51,17 @@ def audit_app(app: Path, every: OfEvery) -> int:
     """Audit the app in a directory, print the outcome, and return the exit status.
 
     Has the app's code run in a process of its own.
-
-    Raises:
-        InputError: the options contradict each other, and as `audit_directory` does.
     """
     check_out(every.out)
     from fedsim.report.evidence import digests  # noqa: PLC0415
 
     console, code = Terminal(stderr=True), digests.of_app(app)
     outcome = _outcome(app, every, console)
-    from fedsim.report.kinds.app_or_loop import render_html  # noqa: PLC0415
-
-    page = render_html(outcome, results(outcome))
-    return leave(outcome.report(code), page, summary(outcome), every)
+    return _leave(outcome, results(outcome), outcome.report(code), every)
 
 
 def check_out(out: Path | None) -> None:
-    """Make sure, before the audit, that its report can be written.
-
-    Args:
-        out: the directory of the report; None for none.
-
-    Raises:
-        InputError: it holds one already, or cannot be written.
-    """
+    """Make sure, before the audit, that its report can be written."""
     if out is None:
         return
     if (out / "report.json").exists():
@@ -73,20 +69,16 @@ def check_out(out: Path | None) -> None:
     report_directory.check(out)
 
 
-def leave(found: AuditReport, page: str, shown: Group, every: OfEvery) -> int:
-    """Print the outcome of an audit, write its report, and return the exit status.
-
-    Args:
-        every: how it was audited, and where it reports.
-
-    Raises:
-        InputError: the directory cannot be written.
-    """
+def _leave(outcome: "AppAudit | LoopAudit", rows: Rows, found: AuditReport, every: OfEvery) -> int:
+    """Print the outcome of an audit, write its report, and return the exit status."""
     if every.as_json:
         print(json.dumps(found.report, indent=2, allow_nan=False))
     else:
-        Terminal().print(shown)
+        Terminal().print(tabulated(outcome.verdict, rows, outcome.findings))
     if every.out is not None:
+        from fedsim.report.kinds.app_or_loop import render_html  # noqa: PLC0415  (jinja2)
+
+        page = render_html(outcome, rows)
         with report_directory.refusing(every.out):
             written = report_directory.write_report(every.out, found.report, page)
         if not every.as_json:
@@ -114,11 +106,6 @@ def _outcome(app: Path, every: OfEvery, console: Console) -> "AppAudit":
         )
 
 
-def summary(outcome: "AppAudit") -> Group:
-    """Return the outcome for a terminal: the verdict, the numbers behind it, and the findings."""
-    return tabulated(outcome.verdict, results(outcome), outcome.findings)
-
-
 def tabulated(
     verdict: Verdict, rows: Sequence[tuple[str, str]], findings: Sequence["Finding"]
 ) -> Group:
@@ -141,12 +128,8 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
     whole = outcome.scope is Scope.RUN
     rounds, bound = outcome.configuration.rounds, outcome.lower_bound
     per = f"the whole run, {_counted(rounds, 'round')}" if whole else "one message"
-    claim = outcome.claim
-    said = "nothing" if claim is None else f"epsilon {claim.epsilon:.4g} ({claim.source})"
+    said, proven = _claimed(outcome)
     observations = outcome.trials * (1 if whole else rounds)
-    proven = ""
-    if claim is not None:
-        proven = f"; {outcome.proven.epsilon:.4g} with the {ALARM_CONFIDENCE:.2%} of a conviction"
     measured = outcome.advantage
     expected = outcome.predicted_advantage
     predicted = "" if expected is None else f"; theory predicts {expected:.3f}"
@@ -176,6 +159,15 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
     if outcome.contradictory:
         rows.append(("Contradiction", CONTRADICTION))
     return rows
+
+
+def _claimed(outcome: "AppAudit | LoopAudit") -> tuple[str, str]:
+    """Return what is claimed, and what the attack proves with the confidence of a conviction."""
+    claim = outcome.claim
+    if claim is None:
+        return "nothing", ""
+    proven = f"; {outcome.proven.epsilon:.4g} with the {ALARM_CONFIDENCE:.2%} of a conviction"
+    return f"epsilon {claim.epsilon:.4g} ({claim.source})", proven
 
 
 def _theory(outcome: "AppAudit") -> str:
@@ -212,12 +204,146 @@ def _counted(count: int, what: str) -> str:
 def trials_shown(
     trials: int, console: Console, first: str = "honest run"
 ) -> Iterator[Callable[[int], None]]:
-    """Show how many trials are done, and yield what is to be told of them.
-
-    Args:
-        first: what is done before the first of them.
-    """
+    """Show how many trials are done, and yield what is to be told of them."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(first, total=trials)
         yield lambda done: progress.update(task, completed=done, description="attacking")
+
+
+def loop(
+    function: options.LoopFunction,
+    claimed_epsilon: options.ClaimedEpsilon = None,
+    claimed_delta: options.ClaimedDelta = None,
+    strict: options.Strict = False,
+    fail_if: FailIf = None,
+    trials: options.TrialsOfLoop = None,
+    data: options.DataOfLoop = None,
+    records: options.RecordsOfLoop = None,
+    target: options.TargetOfLoop = None,
+    neighbouring: options.NeighbouringOfLoop = None,
+    time_limit: options.TimeLimit = None,
+    confidence: Confidence = None,
+    seed: Seed = None,
+    out: options.OutOfApp = None,
+    json_: AsJson = False,
+) -> None:
+    """Audit a training function, with Opacus in it or not: run it with a record and without it.
+
+    It takes features, labels and a seed, and returns the model or every released step. It is run
+    again and again, in a process of its own with your rights: only name code that you would run
+    yourself.
+
+    Example: fedsim audit loop mine.py:train --claimed-epsilon 2 --claimed-delta 1e-5
+    """
+    of_loop = AuditOptions(
+        claim=claim_given(claimed_epsilon, claimed_delta, None),
+        confidence=confidence,
+        trials=trials,
+        data=data,
+        records=records,
+        target=target,
+        neighbouring=neighbouring,
+        seed=seed,
+        time_limit=time_limit,
+    )
+    every = OfEvery(of_loop, out, json_, strict, gate.asked(fail_if, "loop audit"))
+    raise typer.Exit(_audit(function, every))
+
+
+def _audit(function: str, every: OfEvery) -> int:
+    """Audit a function, print the outcome, and return the exit status. Raises InputError."""
+    from fedsim.audits.loop.audit import TRIALS, audit_loop  # noqa: PLC0415
+    from fedsim.report.evidence import digests  # noqa: PLC0415
+
+    check_out(every.out)
+    console, code = Terminal(stderr=True), digests.of_function(function)
+
+    def show(text: str) -> None:  # so that nobody takes it for the audit's
+        console.print(f"loop: {text}", soft_wrap=True, highlight=False)
+
+    asked = every.options.taken("a training loop")
+    with trials_shown(asked.get("trials", TRIALS), console, "pilots") as progress:
+        outcome = audit_loop(
+            function,
+            **asked,
+            claim=every.options.claim,
+            confidence=every.options.level,
+            show=show,
+            progress=progress,
+        )
+    return _leave(outcome, loop_results(outcome), outcome.report(code), every)
+
+
+def loop_results(outcome: "LoopAudit") -> list[tuple[str, str]]:
+    """Return the numbers behind the verdict, worded, name by name."""
+    bound, measured = outcome.lower_bound, outcome.advantage
+    seen = outcome.observation
+    said, proven = _claimed(outcome)
+    steps = f"{len(seen.steps)} steps of Opacus's optimizer" if seen.steps else "what it returned"
+    replaced = seen.neighbouring is Neighbouring.REPLACE
+    rows = [
+        ("Loop", outcome.loop),
+        ("Judged", f"{steps}, all together, at delta {outcome.delta:g}; unit: one record"),
+        ("Claimed", said),
+        *(("Not judged", reason) for reason in outcome.reasons),
+        _loop_theory(outcome),
+        *_loop_noise(outcome),
+        (
+            "By attack",
+            f"epsilon at least {bound.epsilon:.4g} ({outcome.confidence:.0%} confidence, "
+            f"{outcome.trials} trials; {bound.method}; assumes {bound.assumes}){proven}",
+        ),
+        (
+            "Advantage",
+            f"{measured.point:.3f} ({measured.interval.low:.3f} to {measured.interval.high:.3f})",
+        ),
+        (
+            "Two worlds",
+            f"{seen.records} records, or {'one of them another' if replaced else 'all but one'}; "
+            f"{outcome.pair}; told apart by: {outcome.score}",
+        ),
+        ("Runs", f"{outcome.runs} of the loop"),
+    ]
+    if outcome.contradictory:
+        rows.append(("Contradiction", CONTRADICTION))
+    return rows
+
+
+def _loop_theory(outcome: "LoopAudit") -> tuple[str, str]:
+    """Return what theory says, under a name that says whether it takes the noise as measured."""
+    name, where = "By theory", ""
+    if off := outcome.observation.noise_off:
+        name, where = (
+            "By measured noise",
+            f", with the least noise that was measured {off[0].strip(',')}",
+        )
+    if outcome.epsilon is None:
+        return name, "not known"
+    if math.isinf(outcome.epsilon):
+        return name, "epsilon infinite: no guarantee"
+    return name, f"epsilon {outcome.epsilon:.4g}{where}"
+
+
+def _loop_noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
+    """Return what was measured of the noise, and the least deviation that would have been seen."""
+    from fedsim.audits.loop.noise import SEEN  # noqa: PLC0415
+
+    noise = outcome.noise
+    if noise is None:
+        seen = (
+            f"No noise was watched. {outcome.trials} trials prove at most epsilon "
+            f"{outcome.provable:.3g} by counting, with the {ALARM_CONFIDENCE:.2%} of a conviction: "
+            "this audit would have seen a loop that hides nothing if the claim is below that."
+        )
+        return [("Sees", seen)]
+    at = "" if noise.epsilon is None else f"; epsilon {noise.epsilon:.4g} at that"
+    least = (
+        f"at least {noise.at_least:.3g} of the configured noise, measured "
+        f"({noise.confidence:.0%} confidence, {noise.numbers} numbers, {noise.runs} runs){at}"
+    )
+    seen = (
+        f"This audit would have seen noise below {noise.seen_below:.3g} of what is configured in "
+        f"{SEEN:.0%} of cases."
+    )
+    return [("Noise", least), ("Sees", seen)]

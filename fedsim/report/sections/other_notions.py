@@ -1,4 +1,4 @@
-"""Bayesian DP: a statement for a person like those of the training data."""
+"""Statements beside differential privacy: Bayesian DP and PAC privacy."""
 
 import math
 
@@ -6,9 +6,9 @@ from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import Bayesian, OverTrials
 from fedsim.audits.run.cautions import UNCLIPPED
 from fedsim.report.document.blocks import Block, Entries, Figure, Listing, Place, Prose
-from fedsim.report.document.wording import DASH, INFINITE, number, plain, span
+from fedsim.report.document.wording import DASH, INFINITE, number, percent, plain, span
 from fedsim.report.figures import bound_figures
-from fedsim.report.sections.facts import at_delta, is_clipped
+from fedsim.report.sections.facts import at_delta, is_clipped, is_halves, is_pac
 from fedsim.report.sections.section import Section, Transcript
 
 FOR_WHOM = (
@@ -25,7 +25,7 @@ ADDS_NOTHING = (
 )
 
 
-def _entries(report: Report, found: Bayesian) -> Entries:
+def _bayesian_entries(report: Report, found: Bayesian) -> Entries:
     replaced, delta = report.neighbouring == "replace", at_delta(found.delta)
     reason = "" if is_clipped(report) else f" ({UNCLIPPED})"
 
@@ -60,7 +60,7 @@ def _share(found: Bayesian) -> str:
     return f"{100 * found.percentile:g}%"
 
 
-def _words(report: Report) -> list[Block]:
+def _bayesian(report: Report) -> list[Block]:
     found = report.bayesian
     if found is None:
         return []
@@ -73,7 +73,7 @@ def _words(report: Report) -> list[Block]:
         )
         if found.dp_epsilon <= found.epsilon.mean:
             said.append(ADDS_NOTHING)
-    return [*map(Prose, said), Listing(_entries(report, found)), Place("bayesian")]
+    return [*map(Prose, said), Listing(_bayesian_entries(report, found)), Place("bayesian")]
 
 
 def _figures(report: Report, _: Transcript) -> list[Figure]:
@@ -99,4 +99,67 @@ def _figures(report: Report, _: Transcript) -> list[Figure]:
     ]
 
 
-SECTION = Section("Bayesian DP", _words, _figures)
+BAYESIAN = Section("Bayesian DP", _bayesian, _figures)
+
+
+MEANING = (
+    "The mutual information between the secret and everything that was released bounds how often "
+    "anybody guesses it: on average over the stated prior, not for each person and not in the "
+    "worst case, and it is not differential privacy."
+)
+
+
+def _pac_entries(report: Report) -> Entries:
+    found = report.pac
+    realised = found.realised_information
+    return [
+        ("Stated prior", f"{found.prior_description}: right in 50% by guessing"),
+        (
+            "Mutual information at most",
+            f"{number(found.mutual_information)} nats over all rounds"
+            + ("" if realised is None else f" (realised {number(realised)} by log det, mean)"),
+        ),
+        *_released(report),
+        ("Success of any guess at most", percent(found.success_bound)),
+        *_candidate(report),
+        ("Success measured", percent(found.success)),
+        (
+            "Advantage at most",
+            f"{number(found.advantage_bound)}"
+            + ("" if is_pac(report) else f" (beside ρα {number(report.bounds.rho_alpha)})"),
+        ),
+        (
+            "Equivalent ε, not a guarantee",
+            f"{number(found.equivalent_epsilon)} at δ = {plain(found.delta)}: the ε whose bound on "
+            "success is the same",
+        ),
+    ]
+
+
+def _released(report: Report) -> Entries:
+    """Return what all trials told together; nothing where the noise is the seed's."""
+    information = report.pac.released_information
+    if information is None:
+        return []
+    return [(f"Told by all {report.trials} trials together", f"at most {number(information)} nats")]
+
+
+def _candidate(report: Report) -> Entries:
+    """Return how often the secret one of several candidates can be named; nothing for a pair."""
+    bound, candidates = report.pac.candidate_success_bound, report.pac.candidates
+    if not is_halves(report) or bound is None:
+        return []
+    return [
+        (
+            f"Naming which of the {candidates} candidates",
+            f"right at most in {percent(bound)}, in {percent(1 / candidates)} by guessing",
+        )
+    ]
+
+
+def _pac(report: Report) -> list[Block]:
+    asked = is_pac(report) or report.pac.budgeted
+    return [Prose(MEANING), Listing(_pac_entries(report))] if asked else []
+
+
+PAC = Section("PAC privacy", _pac, specialist=True)
