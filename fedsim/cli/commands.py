@@ -237,6 +237,11 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
             "Show an experiment's data, and how many records of each label every client holds.",
         ),
         Command(
+            "schema",
+            "schema:schema",
+            "Propose the public schema of a table, column by column, on its owner's machine.",
+        ),
+        Command(
             "sensitivity",
             "experiments.sensitivity:sensitivity",
             "Find the pair of neighbouring datasets to audit, and say how close to the worst it "

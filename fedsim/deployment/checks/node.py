@@ -26,6 +26,7 @@ from fedsim.federation.protocol import consent
 from fedsim.federation.protocol.consent import EPSILON_LIMIT, EXPERIMENT, STATE, Terms
 from fedsim.learning.data import own_records
 from fedsim.learning.data import schema as schemas
+from fedsim.learning.data.columns import shortened
 
 
 def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
@@ -84,7 +85,7 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
             WRONG,
             f"{key} is {values.get(key)!r}: {machine} of {laid_out.clients} has {expected[key]}",
         )
-    yield _data(place, values)
+    yield from _data(place, values)
     try:
         agreed = consent.terms(values)
     except consent.RefusedError as error:
@@ -97,31 +98,53 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
     yield from budget(agreed, (place / "work" / agreed.state).resolve())
 
 
-def _data(place: Path, values: Mapping[str, Any]) -> Line:
-    """Look at whether a client's data lie where it says, and fit its copy of the schema."""
+def _data(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:
+    """Look at whether a client's data lie where it says, and fit its copy of the schema.
+
+    Every problem is named once for each column, whether or not there are others.
+    """
     data, schema = (str(values.get(key, "")) for key in (consent.DATA, consent.SCHEMA))
     # Flower's processes are started in work/.
     where = (place / "work" / data).resolve()
     if registry.is_code(data):
-        return "data", OK, f"of the function {data}, which is not called here"
-    if not data or not where.exists():
-        return (
+        yield "data", OK, f"of the function {data}, which is not called here"
+    elif not data or not where.exists():
+        yield (
             "data",
             WRONG,
             f"there is no folder '{data}', and no such file: set data-path in "
             f"{place / 'node.toml'} to where this client's data lie",
         )
-    if not os.access(where, os.R_OK | os.X_OK if where.is_dir() else os.R_OK):
-        return "data", WRONG, f"'{data}' cannot be read: give this user access to it"
-    if not schema:
-        return "data", OK, f"{where}; a training on them needs {consent.SCHEMA} in node.toml"
-    try:
-        agreed = schemas.load(str((place / "work" / schema).resolve()))
-        weights = (place / "work" / str(values.get(consent.WEIGHTS, ""))).resolve()
-        records = len(own_records.records(str(where), agreed, directory=str(weights)).labels)
-    except InputError as error:
-        return "data", WRONG, str(error)
-    return "data", OK, f"{where}: {records} records, all as {consent.SCHEMA} says"
+    elif not os.access(where, os.R_OK | os.X_OK if where.is_dir() else os.R_OK):
+        yield "data", WRONG, f"'{data}' cannot be read: give this user access to it"
+    elif not schema:
+        yield "data", OK, f"{where}; a training on them needs {consent.SCHEMA} in node.toml"
+    else:
+        try:
+            agreed = schemas.load(str((place / "work" / schema).resolve()))
+            weights = (place / "work" / str(values.get(consent.WEIGHTS, ""))).resolve()
+            found = own_records.inspect(str(where), agreed, directory=str(weights))
+        except InputError as error:
+            yield "data", WRONG, str(error)
+            return
+        yield from _records(where, found)
+
+
+def _records(where: Path, found: own_records.Inspection) -> Iterator[Line]:
+    for problem in found.refused:
+        yield "data", WRONG, f"{where}, {problem}: mend the records, or the schema that all share"
+    for problem in found.problems:
+        if problem.drop:
+            yield "data", NOTE, f"{where}, {problem}: left out, as {consent.SCHEMA} says"
+    if found.ignored:
+        named = shortened(found.ignored)
+        yield "data", NOTE, f"{where} has columns that {consent.SCHEMA} does not use: {named}"
+    kept = len(found.records.labels)
+    if not kept:
+        yield "data", WRONG, f"{where} has no records that {consent.SCHEMA} keeps: give some"
+    elif not found.refused:
+        said = "all as" if kept == found.total else f"of {found.total}, as"
+        yield "data", OK, f"{where}: {kept} records, {said} {consent.SCHEMA} says"
 
 
 def _auditor_config(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:

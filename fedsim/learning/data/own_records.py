@@ -13,6 +13,7 @@ list of categories), so that nothing about them need leave the client.
 | `package.module:name` | a function of the node's owner, which returns what an .npz would hold |
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,10 +26,13 @@ import numpy.typing as npt
 from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.learning.data import schema as schemas
+from fedsim.learning.data.columns import Problem
 from fedsim.learning.data.loaders import originals
 from fedsim.learning.data.loaders.dataset import GREY_OR_COLOUR, Dataset, Records
 from fedsim.learning.data.loaders.source import Source
 from fedsim.learning.data.schema import Schema
+
+LOG = logging.getLogger("fedsim.records")
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -49,18 +53,76 @@ class Raw:
     labels: list[str] | None
 
 
+@dataclass(frozen=True, eq=False)
+class Inspection:
+    """What became of a client's records under a schema.
+
+    Attributes:
+        records: those that are kept; where some are refused, they are among them and have no
+            meaning.
+        problems: what is wrong with values or labels, once for each column and kind.
+        total: how many records there are, kept or not.
+        ignored: the names of columns that the schema does not mention.
+    """
+
+    records: Records
+    problems: tuple[Problem, ...]
+    total: int
+    ignored: tuple[str, ...]
+
+    @property
+    def refused(self) -> tuple[Problem, ...]:
+        """The problems that somebody has to mend."""
+        return tuple(each for each in self.problems if not each.drop)
+
+    @property
+    def said(self) -> str:
+        """How many records are kept, and why others are left out."""
+        kept = len(self.records.labels)
+        if kept == self.total:
+            return f"{kept:,} records"
+        reasons = "; ".join(map(str, self.problems))
+        return f"{kept:,} of {self.total:,} records; left out: {reasons}"
+
+
 def records(path: str, schema: Schema, labelled: bool = True, directory: str = "") -> Records:
     """Return the records of a file, a folder or a function, as the schema says.
 
+    labelled: whether they need labels; without, labels are 0, and no record may be left out.
+    directory: of texts, with their tokenizer, as of `tokens`.
+    Raises InputError if there are none, or if the schema refuses some: all problems in one line.
+    """
+    found = inspect(path, schema, labelled, directory)
+    wrong = found.refused if labelled else found.problems
+    if wrong:
+        raise InputError(
+            f"'{path}' has records that are not as the schema says: {'; '.join(map(str, wrong))}; "
+            "mend them, or agree on a schema that says what becomes of them (missing, other, "
+            "outside, unlabelled; docs/how-to/train.md)"
+        )
+    if not len(found.records.labels):
+        raise InputError(f"'{path}' has no records{_left_out(found)}; give some")
+    if found.problems:
+        LOG.warning("'%s': %s", path, found.said)
+    return found.records
+
+
+def inspect(path: str, schema: Schema, labelled: bool = True, directory: str = "") -> Inspection:
+    """Return the records of a file, a folder or a function, and all that is wrong with them.
+
     labelled: whether they need labels; without, labels are 0.
     directory: of texts, with their tokenizer, as of `tokens`.
-    Raises InputError if there are none, or one is not as the schema says; one line that names it.
+    Raises InputError if they cannot be read, or have no such columns or labels.
     """
     raw, where = _read(path, schema), f"'{path}'"
+    problems: list[Problem] = []
+    ignored: tuple[str, ...] = ()
     if schema.image is None:
         columns = {name: _as_text(values) for name, values in raw.columns.items()}
         if schema.text is None:
-            features = schema.table(columns, where)
+            features, problems = schema.table(columns, where)
+            known = (schema.label, *schema.columns)
+            ignored = tuple(name for name in columns if name not in known)
         else:
             texts = schema.texts(columns, where)
             from fedsim.learning.data import tokens  # noqa: PLC0415  (for texts alone)
@@ -70,17 +132,34 @@ def records(path: str, schema: Schema, labelled: bool = True, directory: str = "
         features = schema.pixels(_channels_first(raw.columns[FEATURES], where), where)
     else:
         raise InputError(f"{where} holds a table, but the schema's records are pictures")
-    if not len(features):
-        raise InputError(f"{where} has no records; give some")
-    if not labelled:
-        return Records(features, np.zeros(len(features), dtype=np.int64))
-    if raw.labels is None:
-        raise InputError(f"{where} has no labels ('{_label(schema)}'); give each record one")
-    if len(raw.labels) != len(features):
-        raise InputError(
-            f"{where} has {len(features)} records and {len(raw.labels)} labels; give each one"
-        )
-    return Records(features, schema.numbers(raw.labels, where))
+    labels = np.zeros(len(features), dtype=np.int64)
+    if labelled and len(features):
+        if raw.labels is None:
+            raise InputError(f"{where} has no labels ('{_label(schema)}'); give each record one")
+        if len(raw.labels) != len(features):
+            raise InputError(
+                f"{where} has {len(features)} records and {len(raw.labels)} labels; give each one"
+            )
+        labels, unlabelled = schema.numbers(raw.labels, _label(schema))
+        problems += unlabelled
+    kept = np.ones(len(features), dtype=bool)
+    for problem in problems:
+        kept &= ~problem.rows if problem.drop else True
+    return Inspection(
+        Records(features[kept], labels[kept]), tuple(problems), len(features), ignored
+    )
+
+
+def columns(path: str) -> dict[str, list[str]]:
+    """Return the columns of a table as text, [N] by name. Raises InputError if it is none."""
+    place = Path(path).expanduser()
+    if not place.is_file() or place.suffix not in FILES:
+        raise InputError(f"there is no table '{path}'; give a file that ends in {_endings()}")
+    return {name: _as_text(values) for name, values in FILES[place.suffix](place).items()}
+
+
+def _left_out(found: Inspection) -> str:
+    return f" that the schema keeps ({'; '.join(map(str, found.problems))})" if found.total else ""
 
 
 def dataset(text: str, paths: tuple[str, ...], public: str, directory: str = "") -> Dataset:
@@ -130,32 +209,34 @@ def _read(path: str, schema: Schema) -> Raw:
         raise InputError(f"there is no file or folder '{path}'; give its records' path")
     if place.suffix not in FILES:
         raise InputError(
-            f"'{path}' is of no known format; give {', '.join(FILES)}, or a folder of pictures"
+            f"'{path}' is of no known format; give {_endings()}, or a folder of pictures"
         )
-    return FILES[place.suffix](place, schema)
+    if place.suffix == ".npz":
+        return _of_arrays(FILES[place.suffix](place), schema, f"'{path}'")
+    if schema.image is not None:
+        raise InputError(f"'{path}' holds a table, but the schema's records are pictures")
+    return _table(FILES[place.suffix](place), schema)
 
 
-def _csv(path: Path, schema: Schema) -> Raw:
+def _csv(path: Path) -> Arrays:
     from fedsim.learning.data.loaders import csv_file  # noqa: PLC0415  (a format's alone)
 
     names, *rows = csv_file.rows(path)
     csv_file.check_names(names, path)
-    columns = {name: np.asarray([row[at] for row in rows]) for at, name in enumerate(names)}
-    return _table(columns, schema)
+    return {name: np.asarray([row[at] for row in rows]) for at, name in enumerate(names)}
 
 
-def _parquet(path: Path, schema: Schema) -> Raw:
+def _parquet(path: Path) -> Arrays:
     from fedsim.learning.data.loaders import arrow  # noqa: PLC0415  (a format's alone)
 
-    wanted = [schema.label, *schema.columns, *([schema.text.column] if schema.text else ())]
-    columns = arrow.parquet_columns(path, wanted)
-    return _table({name: np.asarray(values, object) for name, values in columns.items()}, schema)
+    columns = arrow.parquet_columns(path)
+    return {name: np.asarray(values, object) for name, values in columns.items()}
 
 
-def _npz(path: Path, schema: Schema) -> Raw:
+def _npz(path: Path) -> Arrays:
     from fedsim.learning.data.loaders import npz  # noqa: PLC0415  (a format's alone)
 
-    return _of_arrays(npz.arrays(path), schema, f"'{path}'")
+    return npz.arrays(path)
 
 
 def _of_arrays(arrays: Arrays, schema: Schema, where: str) -> Raw:
@@ -198,12 +279,16 @@ def _pictures(path: Path, schema: Schema) -> Raw:
     return Raw({FEATURES: pixels}, labels)
 
 
-FILES: Mapping[str, Callable[[Path, Schema], Raw]] = {
+FILES: Mapping[str, Callable[[Path], Arrays]] = {
     ".csv": _csv,
     ".parquet": _parquet,
     ".npz": _npz,
 }
 """Readers of files, by what their names end with."""
+
+
+def _endings() -> str:
+    return ", ".join(FILES)
 
 
 def _source(path: Path) -> Source:

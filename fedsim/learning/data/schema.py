@@ -3,7 +3,7 @@
     label = "income"
     classes = ["<=50K", ">50K"]
 
-    [columns]
+    [columns]                                   # see `columns` for what else a column may be
     age = [17, 90]                              # numbers in a range
     workclass = ["Private", "State-gov"]        # one of some values
 
@@ -27,43 +27,30 @@ It says how values become features, so that no client computes a minimum, a mean
 categories on its records, which would leave it unprotected.
 """
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.common.foreign_text import brief
 from fedsim.common.tables import Table, explain
-
-MISSING = ("", "?", "na", "nan", "none")
-"""What stands for a missing value, in whichever case."""
-
-LONGEST = 60
-"""Letters of a value that an error message has."""
-
-SHOWN = 10
-"""How many names an error message has where there may be hundreds."""
+from fedsim.learning.data.columns import (
+    LONGEST,
+    Categories,
+    Column,
+    Problem,
+    Range,
+    check_range,
+    column_of,
+    shortened,
+)
 
 Floats = npt.NDArray[np.float32]
-
-LARGEST = 1e15
-"""The largest end of a range: about a tenth of what float64 counts in whole numbers."""
-
-Range = Annotated[list[float], Field(min_length=2, max_length=2)]
-Categories = Annotated[list[str], Field(min_length=2, max_length=1000)]
-
-
-def _check_range(owner: str, ends: Sequence[Any]) -> None:
-    if not ends[0] < ends[1]:
-        raise ValueError(f"{owner} has the range {ends}; give [least, largest]")
-    if max(map(abs, ends)) > LARGEST:
-        raise ValueError(f"{owner} has the range {ends}, which goes beyond {LARGEST:g}; narrow it")
 
 
 class Image(Table):
@@ -96,16 +83,36 @@ class Schema(Table):
     Attributes:
         classes: the labels, in the order of their numbers.
         label: of a table, the column of the labels.
-        columns: of a table, what each feature's column holds: a range, or one of some values.
+        unlabelled: whether records without a label, or with another than the classes, are refused
+            or left out.
+        identifiers: of a table, columns that name a person, and are never features.
+        columns: of a table, what each feature's column holds, as of `columns.column`.
         image: of pictures, what they are; None for others.
         text: of texts, what they are; None for others.
     """
 
     classes: Categories
     label: str = "label"
-    columns: dict[str, Range | Categories] = Field(default_factory=dict)
+    unlabelled: Literal["refuse", "drop"] = "refuse"
+    identifiers: list[str] = Field(default_factory=list)
+    columns: dict[str, Column] = Field(default_factory=dict)
     image: Image | None = None
     text: Text | None = None
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _each_is_of_one_kind(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            raise ValueError("columns is a table: give each column a line of its own")
+        found = {}
+        for name, each in given.items():
+            try:
+                found[name] = column_of(each)
+            except ValidationError as error:
+                raise ValueError(f"column '{name}': {explain(error)}") from None
+            except ValueError as error:
+                raise ValueError(f"column '{name}': {error}") from None
+        return found
 
     @model_validator(mode="after")
     def _is_of_one_kind(self) -> Self:
@@ -117,14 +124,14 @@ class Schema(Table):
             raise ValueError("classes has a label twice; name each once")
         if self.label in self.columns:
             raise ValueError(f"column '{self.label}' is the label, and no feature; take it out")
-        for name, column in self.columns.items():
-            if isinstance(column[0], str):
-                if len(set(column)) < len(column):
-                    raise ValueError(f"column '{name}' has a value twice; name each once")
-            else:
-                _check_range(f"column '{name}'", column)
+        for name in self.identifiers:
+            if name in (self.label, *self.columns):
+                raise ValueError(
+                    f"column '{name}' is an identifier, from which a model would learn who "
+                    "somebody is; take it out of the columns"
+                )
         if self.image is not None:
-            _check_range("image", self.image.range)
+            check_range(self.image.range)
         return self
 
     @property
@@ -137,48 +144,42 @@ class Schema(Table):
     @property
     def features(self) -> tuple[str, ...]:
         """The name of each feature of a table, in order; empty for pictures and texts."""
-        return tuple(
-            name if not isinstance(column[0], str) else f"{name}={value}"
-            for name, column in self.columns.items()
-            for value in (column if isinstance(column[0], str) else column[:1])
-        )
+        each = (column.features(name) for name, column in self.columns.items())
+        return tuple(feature for features in each for feature in features)
 
-    def numbers(self, labels: Sequence[str], where: str) -> npt.NDArray[np.int64]:
-        """Return the number of each label, int64 [N].
+    def numbers(
+        self, labels: Sequence[str], name: str
+    ) -> tuple[npt.NDArray[np.int64], list[Problem]]:
+        """Return the number of each label, int64 [N] and 0 for others, and what is wrong with them.
 
         labels: as text, [N].
-        Raises InputError if one is not of the schema's.
+        name: of their column, for messages.
         """
         known = {name: number for number, name in enumerate(self.classes)}
-        for row, label in enumerate(labels, 1):
-            if label not in known:
-                raise InputError(
-                    f"record {row} of {where} has the label '{brief(label, LONGEST)}', but the "
-                    f"schema's classes are {_shortened(self.classes)}; mend the record, or "
-                    "the schema that all share"
-                )
-        return np.array([known[label] for label in labels], dtype=np.int64)
+        wrong = np.array([label not in known for label in labels], dtype=bool)
+        numbers = np.array([known.get(label, 0) for label in labels], dtype=np.int64)
+        if not wrong.any():
+            return numbers, []
+        first = brief(labels[int(wrong.argmax())], LONGEST)
+        what = f"the label '{first}' is none of {shortened(self.classes)}"
+        return numbers, [Problem(name, wrong, what, self.unlabelled == "drop")]
 
-    def table(self, columns: Mapping[str, Sequence[str]], where: str) -> Floats:
-        """Return the features of a table: ranges from 0 to 1, and a feature for each category.
+    def table(
+        self, columns: Mapping[str, Sequence[str]], where: str
+    ) -> tuple[Floats, list[Problem]]:
+        """Return the features of a table, float32 [N, features], and what is wrong with its values.
 
         columns: as text, [N] by name; others than the schema's are left out.
-        Returns: float32 [N, features].
-        Raises InputError if a column or a value is missing, or not as the schema says.
+        Raises InputError if columns are missing.
         """
-        blocks = []
-        for name, column in self.columns.items():
-            if name not in columns:
-                raise InputError(
-                    f"{where} has no column '{name}', which the schema has; it has "
-                    f"{_shortened(list(columns))}"
-                )
-            values = columns[name]
-            if isinstance(column[0], str):
-                blocks.append(_one_hot(name, values, list(map(str, column)), where))
-            else:
-                blocks.append(_scaled(name, values, float(column[0]), float(column[1]), where))
-        return np.concatenate(blocks, axis=1)
+        if missing := [name for name in self.columns if name not in columns]:
+            raise InputError(
+                f"{where} has no column {shortened([repr(name) for name in missing])}, which the "
+                f"schema has; it has {shortened(list(columns))}"
+            )
+        read = [column.read(name, columns[name]) for name, column in self.columns.items()]
+        problems = [problem for _, found in read for problem in found]
+        return np.concatenate([features for features, _ in read], axis=1), problems
 
     def texts(self, columns: Mapping[str, Sequence[str]], where: str) -> Sequence[str]:
         """Return the text of each record, [N].
@@ -191,7 +192,7 @@ class Schema(Table):
         if name not in columns:
             raise InputError(
                 f"{where} has no column '{name}', which the schema has; it has "
-                f"{_shortened(list(columns))}"
+                f"{shortened(list(columns))}"
             )
         for row, value in enumerate(columns[name], 1):
             if not value:
@@ -259,7 +260,7 @@ def difference(own: Schema, named: Schema) -> str:
 def _items(schema: Schema) -> dict[str, object]:
     """Return all that a schema says, each by the name that it has in the file."""
     said = schema.model_dump(exclude={"columns", "image", "text"})
-    columns = {f"the column '{name}'": column for name, column in schema.columns.items()}
+    columns = {f"the column '{name}'": _shown(column) for name, column in schema.columns.items()}
     kinds = {"image": schema.image, "text": schema.text}
     inner = {
         f"{kind}.{name}": value
@@ -270,44 +271,11 @@ def _items(schema: Schema) -> dict[str, object]:
     return {**said, **columns, **inner}
 
 
-def _one_hot(name: str, values: Sequence[str], categories: Sequence[str], where: str) -> Floats:
-    text = np.asarray(values, dtype=np.str_)
-    hot = text[:, None] == np.asarray(categories)
-    known = hot.any(axis=1)
-    if not known.all():
-        row = int(known.argmin())
-        raise InputError(
-            f"record {row + 1} of {where} has {_value(text[row])} in the column '{name}', but the "
-            f"schema's values are {_shortened(categories)}; mend the record, or the schema that "
-            "all share"
-        )
-    return hot.astype(np.float32)
-
-
-def _scaled(name: str, values: Sequence[str], least: float, largest: float, where: str) -> Floats:
-    numbers = np.full(len(values), np.nan)
-    for row, value in enumerate(values):
-        with contextlib.suppress(ValueError):
-            numbers[row] = float(value)
-    within = (numbers >= least) & (numbers <= largest)  # NaN is not
-    if not within.all():
-        row = int(within.argmin())
-        raise InputError(
-            f"record {row + 1} of {where} has {_value(values[row])} in the column '{name}', but "
-            f"the schema's range is {least:g} to {largest:g}; mend the record, or the schema that "
-            "all share"
-        )
-    return ((numbers - least) / (largest - least)).astype(np.float32)[:, None]
-
-
-def _value(text: str) -> str:
-    return "no value" if text.strip().lower() in MISSING else f"'{brief(text, LONGEST)}'"
-
-
-def _shortened(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
 def _size(shape: Sequence[int]) -> str:
     return " x ".join(map(str, shape))
+
+
+def _shown(column: Column) -> object:
+    """Return what a schema's file says of a column, in its short form where it has one."""
+    said = column.model_dump(by_alias=True, exclude_defaults=True)
+    return next(iter(said.values())) if list(said) in (["range"], ["values"]) else said

@@ -1,6 +1,6 @@
 """Arrow's files, Parquet among them, which may hold any number of values in a few bytes."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,8 @@ def limited(files: Sequence[Path]) -> Iterator[None]:
         pyarrow.set_memory_pool(usual)
 
 
-def parquet_columns(path: Path, wanted: Collection[str]) -> dict[str, list[Any]]:
-    """Return the values of those columns of a Parquet file that it has, by name.
+def parquet_columns(path: Path) -> dict[str, list[Any]]:
+    """Return the values of the columns of a Parquet file, by name.
 
     Raises InputError if pyarrow is not installed, or the file is damaged or too large.
     """
@@ -51,6 +51,5 @@ def parquet_columns(path: Path, wanted: Collection[str]) -> dict[str, list[Any]]
 
     with reading.damage(refusal), limited([path]):
         table = parquet.ParquetFile(path, pre_buffer=False)
-        columns = [name for name in wanted if name in table.schema_arrow.names]
-        found = table.read(columns, use_threads=False)
+        found = table.read(use_threads=False)
         return {name: found[name].to_pylist() for name in found.column_names}

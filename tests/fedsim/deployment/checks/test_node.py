@@ -9,7 +9,7 @@ import pytest
 
 from fedsim.deployment import kit
 from fedsim.deployment.checks import machines
-from fedsim.deployment.checks.findings import OK, WRONG
+from fedsim.deployment.checks.findings import NOTE, OK, WRONG
 from fedsim.federation.protocol import consent
 
 Found = Callable[[str], dict[str, str]]
@@ -35,11 +35,32 @@ def test_records_are_read_against_the_clients_own_schema(written: Path, found: F
     (place / "schema.toml").write_text('classes = ["a", "b"]\n[columns]\nage = [0, 90]\n')
     config = (place / "node.toml").read_text().replace('"../data"', '"../data.csv"')
     (place / "node.toml").write_text(config.replace("# schema-path", "schema-path"))
-    assert "record 2 of" in found("client-0")["data"]
-    assert "has '99' in the column 'age'" in found("client-0")["data"]
+    assert (
+        "column 'age': outside of the range 0 to 90: '99' (record 2)" in found("client-0")["data"]
+    )
+
+    def lines() -> list[tuple[str, str]]:
+        checked = machines.check(written, "client-0")
+        return [
+            (one.state, one.message.partition("data.csv")[2])
+            for one in checked
+            if one.what == "data"
+        ]
+
     (place / "data.csv").write_text("age,label\n12,a\n9,b\n")
-    lines = [one for one in machines.check(written, "client-0") if one.what == "data"]
-    assert "data.csv: 2 records, all as schema-path says" in lines[0].message
+    assert lines() == [(OK, ": 2 records, all as schema-path says")]
+    (place / "data.csv").write_text("name,age,label\nx,,a\ny,,b\nz,old,b\n")
+    text = 'classes = ["a", "b"]\n[columns]\nage = { range = [0, 90], missing = "drop" }\n'
+    (place / "schema.toml").write_text(text)
+    assert lines() == [
+        (
+            WRONG,
+            ", column 'age': no number: 'old' (record 3): mend the records, or the schema that "
+            "all share",
+        ),
+        (NOTE, ", column 'age': no value (2 records: 1, 2): left out, as schema-path says"),
+        (NOTE, " has columns that schema-path does not use: name"),
+    ]
     (place / "schema.toml").unlink()
     assert "cannot read the schema" in found("client-0")["data"]
 

@@ -26,5 +26,5 @@ def test_a_file_that_does_not_fit_is_explained_in_the_clients_own_log_alone(
     unfit = next(case for case in CASES if "does not fit" in case.name)
     (said,) = {play(unfit, name, tmp_path / str(n)).said for n, name in enumerate(FILES)}
     assert "1700" not in said
-    assert "record 2 of" in caplog.text
+    assert "'1700' (record 2)" in caplog.text
     assert "1700" in caplog.text

@@ -368,7 +368,7 @@ def test_a_record_that_the_schema_refuses_is_named_to_its_client_alone(
     with pytest.raises(RuntimeError, match=r"client 1 failed.*records are not as") as told:
         _train(own({}))
     assert "column" not in str(told.value)
-    assert "in the column 'two'" in caplog.text
+    assert "column 'two': outside of the range 0 to 1" in caplog.text
 
 
 def test_predictions_of_a_file_are_the_models(

@@ -117,12 +117,13 @@ def test_a_function_of_the_owner_is_called_where_it_is_allowed(
 @pytest.mark.parametrize(
     ("row", "complaint"),
     [
-        (["61", "private", "low"], "record 2 of .* has '61' in the column 'age'.*10 to 60"),
-        (["", "private", "low"], "record 2 of .* has no value in the column 'age'"),
-        (["nan", "private", "low"], "record 2 of .* has no value in the column 'age'"),
-        (["20", "?", "low"], "record 2 of .* has no value in the column 'work'"),
-        (["20", "army", "low"], "has 'army' in the column 'work', but the schema's values are st"),
-        (["20", "state", "middle"], "record 2 of .* has the label 'middle', but the schema's"),
+        (["61", "private", "low"], r"column 'age': outside .* 10 to 60: '61' \(record 2\)"),
+        (["", "private", "low"], r"column 'age': no value \(record 2\)"),
+        (["nan", "private", "low"], r"column 'age': no value \(record 2\)"),
+        (["old", "private", "low"], r"column 'age': no number: 'old' \(record 2\)"),
+        (["20", "?", "low"], r"column 'work': no value \(record 2\)"),
+        (["20", "army", "low"], r"column 'work': 'army' is none of state, private, .*record 2"),
+        (["20", "state", "middle"], r"column 'income': the label 'middle' is none of .*record 2"),
     ],
 )
 def test_a_value_that_the_schema_does_not_have_is_named_in_a_line(
@@ -150,10 +151,20 @@ def test_records_that_are_to_be_predicted_need_no_label(tmp_path: Path) -> None:
     [
         ("classes = ['a', 'b']", "columns. of a table, .image. of pictures or .text"),
         ("classes = ['a', 'a']\n[columns]\nx = [0, 1]", "has a label twice"),
-        ("classes = ['a', 'b']\n[columns]\nx = [1, 0]", "column 'x' has the range"),
-        ("classes = ['a', 'b']\n[columns]\nx = [0, 1e25]", "which goes beyond 1e.15; narrow it"),
-        ("classes = ['a', 'b']\n[columns]\nx = ['u', 'u']", "column 'x' has a value twice"),
+        ("classes = ['a', 'b']\n[columns]\nx = [1, 0]", "column 'x': its range is"),
+        ("classes = ['a', 'b']\n[columns]\nx = [0, 1e25]", "goes beyond 1e.15; narrow it"),
+        ("classes = ['a', 'b']\n[columns]\nx = ['u', 'u']", "column 'x': values has a value twice"),
         ("classes = ['a', 'b']\n[columns]\nlabel = [0, 1]", "is the label, and no feature"),
+        ("classes = ['a', 'b']\n[columns]\nx = 3", "column 'x': a column is .least, largest"),
+        ("classes = ['a', 'b']\n[columns]\nx = { unit = 'kg' }", "has one of range, values, date"),
+        (
+            "classes = ['a', 'b']\n[columns]\nx = { range = [0, 9], missing = 12 }",
+            "column 'x': missing is 12, outside of the range",
+        ),
+        (
+            "classes = ['a', 'b']\nidentifiers = ['x']\n[columns]\nx = [0, 9]",
+            "column 'x' is an identifier",
+        ),
         ("classes = [", "data.public-schema is no schema"),
     ],
 )
@@ -193,3 +204,99 @@ def test_the_order_of_columns_is_that_of_the_features() -> None:
     lines = TEXT.strip().splitlines()
     turned = schema.parse("\n".join([*lines[:-2], *lines[:-3:-1]]))
     assert schema.difference(turned, TABLE) == "the columns are in another order"
+
+
+HOSPITAL = schema.parse("""
+classes = ["no", "yes"]
+label = "readmitted"
+unlabelled = "drop"
+identifiers = ["patient"]
+
+[columns]
+age = { range = [0, 100], missing = "drop", outside = "clip" }
+weight = { range = [0, 200], unit = "kg", missing = 80 }
+pulse = { range = [0, 200], missing = "category" }
+ward = { values = ["A", "B"], other = "other", missing = "category" }
+sex = { values = ["f", "m"], missing = "f", other = "drop" }
+
+[columns.admitted]
+date = [2020-01-01, 2021-01-01]
+format = "%d.%m.%Y"
+parts = ["year", "month", "days"]
+missing = "category"
+""")
+NAMES = ["patient", "age", "weight", "pulse", "ward", "sex", "admitted", "readmitted", "note"]
+WHOLE = ["p1", "50", "100", "100", "A", "m", "01.01.2020", "yes", ""]
+
+
+def _hospital(place: Path, *rows: dict[str, str]) -> str:
+    with (place / "own.csv").open("w", newline="") as file:
+        lines = [dict(zip(NAMES, WHOLE, strict=True)) | row for row in rows]
+        csv.writer(file).writerows([NAMES, *(line.values() for line in lines)])
+    return str(place / "own.csv")
+
+
+def test_the_schema_says_what_becomes_of_each_value_that_does_not_fit(tmp_path: Path) -> None:
+    rows = [
+        {},
+        {
+            "age": "130",
+            "weight": "",
+            "pulse": "?",
+            "ward": "C",
+            "sex": "",
+            "admitted": "01.01.2021",
+        },
+        {"ward": "NA", "admitted": ""},
+    ]
+    found = own_records.inspect(_hospital(tmp_path, *rows), HOSPITAL)
+    assert HOSPITAL.features[:7] == (
+        *("age", "weight", "pulse", "pulse=missing", "ward=A", "ward=B", "ward=missing"),
+    )
+    months = np.eye(12)
+    expected = [
+        [0.5, 0.5, 0.5, 0, 1, 0, 0, 0, 0, 1, 0, *months[0], 0, 0],
+        [1, 0.4, 0, 1, 0, 0, 0, 1, 1, 0, 1, *months[0], 1, 0],
+        [0.5, 0.5, 0.5, 0, 0, 0, 1, 0, 0, 1, 0, *0 * months[0], 0, 1],
+    ]
+    np.testing.assert_allclose(found.records.features, expected, rtol=1e-6)
+    assert len(HOSPITAL.features) == len(expected[0])
+    assert found.problems == ()
+    assert found.ignored == ("patient", "note")
+
+
+def test_every_problem_is_said_once_with_its_records(tmp_path: Path) -> None:
+    rows = [{}, {"age": ""}, {"sex": "x"}, {"readmitted": ""}, *[{"weight": "heavy"}] * 7]
+    path = _hospital(tmp_path, *rows, {"admitted": "2020-01-01"}, {"pulse": "-1"})
+    found = own_records.inspect(path, HOSPITAL)
+    assert [str(each) for each in found.problems if each.drop] == [
+        "column 'age': no value (record 2)",
+        "column 'sex': 'x' is none of f, m (record 3)",
+        "column 'readmitted': the label '' is none of no, yes (record 4)",
+    ]
+    assert [str(each) for each in found.refused] == [
+        "column 'weight': no number: 'heavy' (7 records: 5, 6, 7, 8, 9, …)",
+        "column 'pulse': outside of the range 0 to 200: '-1' (record 13)",
+        "column 'admitted': no date %d.%m.%Y: '2020-01-01' (record 12)",
+    ]
+    with pytest.raises(InputError, match=r"'weight': .*; column 'pulse': .*; column 'admitted'"):
+        own_records.records(path, HOSPITAL)
+
+
+def test_records_that_are_left_out_are_counted_and_none_is_left_out_of_a_prediction(
+    tmp_path: Path,
+) -> None:
+    path = _hospital(tmp_path, {}, {"age": ""}, {"readmitted": "?"})
+    found = own_records.inspect(path, HOSPITAL)
+    assert found.said.startswith("1 of 3 records; left out: column 'age': no value (record 2)")
+    assert len(own_records.records(path, HOSPITAL).labels) == 1
+    with pytest.raises(InputError, match=r"column 'age': no value \(record 2\)"):
+        own_records.records(path, HOSPITAL, labelled=False)
+    with pytest.raises(InputError, match="has no records that the schema keeps"):
+        own_records.records(_hospital(tmp_path, {"age": ""}), HOSPITAL)
+
+
+def test_a_date_outside_of_its_days_is_refused_with_them(tmp_path: Path) -> None:
+    path = _hospital(tmp_path, {"admitted": "02.01.2021"})
+    (problem,) = own_records.inspect(path, HOSPITAL).refused
+    assert problem.what == "outside of 2020-01-01 to 2021-01-01: '02.01.2021'"

@@ -1,0 +1,178 @@
+"""A first schema of a table, proposed on its owner's machine.
+
+A schema is public. What is read off the records, such as their least and largest value, would
+disclose something of them if it were shared: such lines are marked, and are to be replaced by
+public knowledge.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from pathlib import Path
+
+from adversaries.errors import InputError
+from fedsim.learning.data import own_records
+from fedsim.learning.data.columns import MISSING
+
+FORMATS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y-%m-%dT%H:%M:%S")
+"""How dates may be written; the first that fits every value is proposed."""
+
+MOST_VALUES = 50
+"""A column of text with more different values is proposed as an identifier."""
+
+MOST_LABELS = 1000
+"""A column with more different labels is no class."""
+
+FEWEST_RECORDS = 10
+"""A value that fewer records have is not listed: it could be one person's."""
+
+MANY_GAPS = 0.05
+"""The share of missing values up to which records are left out for them."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What a schema could say of a column.
+
+    Attributes:
+        name: of the column.
+        kind: "numbers", "values", "date", "identifier", or "ignored".
+        rule: what the schema says of it, in TOML; "" for identifiers and ignored columns.
+        seen: what its values are like, for its owner alone.
+        discloses: what of the records the rule would tell, "" for nothing.
+    """
+
+    name: str
+    kind: str
+    rule: str
+    seen: str
+    discloses: str = ""
+
+    def with_range(self, least: float, largest: float) -> "Proposal":
+        """Return the proposal with a range from public knowledge."""
+        _, _, rest = self.rule.partition("]")
+        rule = f"{{ range = [{least:g}, {largest:g}]{rest}"
+        return replace(self, kind="numbers", rule=rule, discloses="")
+
+
+def propose(path: str, label: str) -> tuple[list[str], list[Proposal]]:
+    """Return the classes of a table, and a proposal for each other column.
+
+    path: of a CSV, Parquet or NumPy file, as of `own_records`.
+    label: the column of the labels.
+    Raises InputError if it is no table with such a column, or has not two classes.
+    """
+    columns = own_records.columns(path)
+    if label not in columns:
+        raise InputError(
+            f"'{path}' has no column '{label}'; name the labels' with --label: {', '.join(columns)}"
+        )
+    classes = sorted({value for value in columns[label] if value.strip().lower() not in MISSING})
+    if not 2 <= len(classes) <= MOST_LABELS:
+        raise InputError(
+            f"the column '{label}' of '{path}' has {len(classes)} different labels; a classifier "
+            f"needs from 2 to {MOST_LABELS:,}"
+        )
+    return classes, [_proposed(name, columns[name]) for name in columns if name != label]
+
+
+def _proposed(name: str, values: Sequence[str]) -> Proposal:
+    there = [value for value in values if value.strip().lower() not in MISSING]
+    gaps = len(values) - len(there)
+    seen = f"{gaps:,} of {len(values):,} missing" if gaps else "none missing"
+    if not there:
+        return Proposal(name, "ignored", "", "no values")
+    for form in FORMATS:
+        if days := _days(there, form):
+            first, last = date(min(days).year, 1, 1), date(max(days).year + 1, 1, 1)
+            rule = f'{{ date = [{first}, {last}], format = "{form}"{_gaps(gaps, values)} }}'
+            seen = f"dates {min(days)} to {max(days)}, {seen}"
+            return Proposal(name, "date", rule, seen, "the years of the first and the last date")
+    different, numbers = Counter(there), _numbers(there)
+    named = name.lower().replace("_", " ").replace("-", " ").split()
+    unique = len(different) == len(values) > FEWEST_RECORDS and ("id" in named or not numbers)
+    if unique or (not numbers and len(different) > MOST_VALUES):
+        return Proposal(name, "identifier", "", f"{len(different):,} different values, {seen}")
+    if numbers:
+        least, largest = _rounded(min(numbers), max(numbers))
+        rule = f"{{ range = [{least:g}, {largest:g}]{_gaps(gaps, values)} }}"
+        seen = f"numbers {min(numbers):g} to {max(numbers):g}, {seen}"
+        return Proposal(name, "numbers", rule, seen, "about the least and the largest value")
+    common = sorted(value for value, count in different.items() if count >= FEWEST_RECORDS)
+    if len(common) < 2:
+        return Proposal(name, "ignored", "", f"no two values that {FEWEST_RECORDS} records have")
+    missing = ', missing = "category"' if gaps else ""
+    rule = f'{{ values = [{", ".join(map(_quoted, common))}], other = "other"{missing} }}'
+    seen = f"{len(different)} different values, {seen}"
+    return Proposal(name, "values", rule, seen, f"which values {FEWEST_RECORDS} records have")
+
+
+def written(label: str, classes: Sequence[str], proposals: Sequence[Proposal]) -> str:
+    """Return the schema's file, in which every line that would disclose something is marked."""
+    identifiers = [each.name for each in proposals if each.kind == "identifier"]
+    ignored = [each.name for each in proposals if each.kind == "ignored"]
+    lines = [
+        "# What the records of all clients have in common. This file is public.",
+        "# A line marked FROM RECORDS was read off one client's records, which it discloses:",
+        "# replace it by public knowledge, and delete the mark, before you share this file.",
+        "",
+        f"label = {_quoted(label)}",
+        f"classes = [{', '.join(map(_quoted, classes))}]  # FROM RECORDS: the labels",
+        'unlabelled = "drop"  # records without one of these labels: drop or refuse',
+        f"identifiers = [{', '.join(map(_quoted, identifiers))}]",
+        *([f"# not used: {', '.join(ignored)}"] if ignored else []),
+        "",
+        "[columns]",
+    ]
+    for each in proposals:
+        if each.rule:
+            mark = f"  # FROM RECORDS: {each.discloses}" if each.discloses else ""
+            lines.append(f"{_quoted(each.name)} = {each.rule}{mark}")
+    return "\n".join(lines) + "\n"
+
+
+def write(file: Path, text: str, force: bool) -> None:
+    """Write a schema. Raises InputError if the file is there and is not to be replaced."""
+    if file.exists() and not force:
+        raise InputError(f"'{file}' is there already; name another file, or replace it by --force")
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write '{file}': {error}; name another file") from None
+
+
+def _gaps(gaps: int, values: Sequence[str]) -> str:
+    if not gaps:
+        return ""
+    return f', missing = "{"drop" if gaps <= MANY_GAPS * len(values) else "category"}"'
+
+
+def _numbers(values: Sequence[str]) -> list[float] | None:
+    try:
+        numbers = [float(value) for value in values]
+    except ValueError:
+        return None
+    return numbers if all(map(math.isfinite, numbers)) else None
+
+
+def _days(values: Sequence[str], form: str) -> list[date] | None:
+    try:
+        return [datetime.strptime(value.strip(), form).date() for value in values]
+    except ValueError:
+        return None
+
+
+def _rounded(least: float, largest: float) -> tuple[float, float]:
+    """Return a range around another whose ends have one digit, and are whole steps apart."""
+    width = max(largest - least, abs(largest), 1.0)
+    step = 10 ** math.floor(math.log10(width))
+    low, high = math.floor(least / step) * step, math.ceil(largest / step) * step
+    return low, high if high > low else low + step
+
+
+def _quoted(text: str) -> str:
+    """Return a basic string of TOML."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'

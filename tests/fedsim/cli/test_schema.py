@@ -1,0 +1,114 @@
+"""`fedsim schema` as a user types it: a proposal that the project itself reads back."""
+
+import csv
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsim.learning.data import own_records, schema
+from fedsim.learning.data.columns import Dates, Numbers, Values
+
+Command = Callable[..., tuple[int, str, str]]
+
+RECORDS = 60
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A table as a hospital has it: gaps, dates, an id, a category that one patient has."""
+    draw = np.random.default_rng(3)
+    rows = [
+        {
+            "patient id": f"P{place:04}",
+            "age": str(draw.integers(21, 88)) if place % 6 else "",
+            "ward": "rare" if place == 7 else draw.choice(["A", "B"]),
+            "admitted": f"{draw.integers(1, 28):02}.03.2021",
+            "weight": f"{draw.uniform(50, 90):.1f}",
+            "note": "",
+            "readmitted": draw.choice(["no", "yes"]) if place != 3 else "",
+        }
+        for place in range(RECORDS)
+    ]
+    path = tmp_path / "patients.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_a_proposal_reads_the_table_that_it_is_of(
+    fedsim: Command, table: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "schema.toml"
+    status, _, err = fedsim("schema", table, "--label", "readmitted", "--out", out, "--yes")
+    assert status == 0
+    assert "Identifiers, never features: patient id." in err
+    agreed = schema.load(str(out))
+    assert agreed.columns == {
+        "age": Numbers(range=[20, 90], missing="category"),
+        "ward": Values(values=["A", "B"], other="other"),
+        "admitted": Dates(date=[date(2021, 1, 1), date(2022, 1, 1)], format="%d.%m.%Y"),
+        "weight": Numbers(range=[50, 90]),
+    }
+    found = own_records.inspect(str(table), agreed)
+    assert (found.refused, found.total, len(found.records.labels)) == ((), RECORDS, RECORDS - 1)
+    assert found.ignored == ("patient id", "note")
+
+
+def test_lines_that_were_read_off_the_records_are_marked(
+    fedsim: Command, table: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "schema.toml"
+    fedsim("schema", table, "--label", "readmitted", "--out", out, "--yes")
+    lines = out.read_text().splitlines()
+    of_records = [line for line in lines if line.split(" ")[0] in ("classes", '"age"', '"ward"')]
+    assert len(of_records) == 3
+    assert all("# FROM RECORDS" in line for line in of_records)
+    assert "rare" not in out.read_text()
+
+
+def test_its_owner_answers_for_each_column(
+    fedsim: Command, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter(["", "0,120", "", "s", "what?", "i"])
+    monkeypatch.setattr("typer.prompt", lambda *_, **__: next(answers, ""))
+    out = tmp_path / "schema.toml"
+    status, _, _ = fedsim("schema", table, "--label", "readmitted", "--out", out)
+    agreed = schema.load(str(out))
+    assert status == 0
+    assert list(agreed.columns) == ["age", "ward"]
+    assert agreed.columns["age"] == Numbers(range=[0, 120], missing="category")
+    assert agreed.identifiers == ["patient id", "weight"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["patients.csv"], "has no column 'label'; name the labels' with --label"),
+        (["nowhere.csv"], "there is no table"),
+        (["patients.csv", "--label", "patient id"], "different labels"),
+        (["patients.csv", "--label", "note"], "0 different labels"),
+        (["patients.csv", "--out", "patients.csv"], "is there already"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(
+    fedsim: Command,
+    table: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    complaint: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if arguments[-1] == "patient id":
+        monkeypatch.setattr("fedsim.learning.data.schema_proposal.MOST_LABELS", 50)
+    before = table.read_bytes()
+    status, out, err = fedsim("schema", *arguments, "--yes")
+    assert (status, out) == (2, "")
+    assert complaint in " ".join(err.split())
+    assert table.read_bytes() == before
+    assert not Path("schema.toml").exists()
