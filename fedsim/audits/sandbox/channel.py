@@ -7,6 +7,7 @@ falls silent past the time limit or answers something else is an error.
 import contextlib
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -28,6 +29,9 @@ LONGEST_ANSWER = 64 * 2**20
 
 LONGEST_LINE = 4096
 """Bytes of what the code prints that are shown as one line."""
+
+MOST_LINES = 1000
+"""Lines of what the code prints that are shown."""
 
 GRACE = 2.0
 """Seconds in which a process may end in order before it is killed."""
@@ -194,9 +198,19 @@ def _line(message: object) -> bytes:
 
 
 def _relay(output: IO[bytes], show: Callable[[str], None]) -> None:
+    """Show what the code prints, once for each line that differs by more than its numbers.
+
+    An audit runs the code hundreds of times, and a progress bar writes over its line: of that the
+    last state is shown.
+    """
+    shown = set[str]()
     with output:
-        while text := output.readline(LONGEST_LINE):
-            show(text.decode(errors="replace").rstrip("\r\n"))
+        while content := output.readline(LONGEST_LINE):
+            text = content.decode(errors="replace").rstrip("\r\n").rpartition("\r")[2]
+            kind = re.sub(r"[\W\d_]+", "0", text)
+            if kind not in shown and len(shown) < MOST_LINES:
+                shown.add(kind)
+                show(text)
 
 
 def set_seeds(seed: int) -> None:

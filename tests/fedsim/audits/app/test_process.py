@@ -76,6 +76,24 @@ def test_a_process_without_a_measurement_is_an_error(deed: str, tmp_path: Path) 
         app.execute(0)
 
 
+def test_a_progress_bar_and_lines_that_differ_in_numbers_are_shown_once(tmp_path: Path) -> None:
+    printed: list[str] = []
+    code = (
+        "for i in range(300): print(f'\\r{i}/300 [#', end='')",
+        "print()",
+        "for i in range(300): print(f'step {i}: loss {1 / (i + 1)}')",
+        "print('done')",
+        "sys.stdout.flush()",
+        "os._exit(0)",
+    )
+    failed = pytest.raises(AppFailedError)
+    with failed, opened(write_app(tmp_path, *code), 2, {}, 60, printed.append) as app:
+        app.execute(0)
+    assert [line for line in printed if "step" in line] == ["step 0: loss 1.0"]
+    assert [line for line in printed if "/300" in line] == ["299/300 [#"]
+    assert "done" in printed
+
+
 @pytest.mark.slow
 def test_what_an_app_started_ends_with_the_audit_and_what_it_prints_is_its_own(
     tmp_path: Path,
