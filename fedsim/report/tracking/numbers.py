@@ -104,7 +104,7 @@ def logged(event: Event, course: Course) -> tuple[dict[str, float | None], int] 
     return None
 
 
-OF_A_ROUND = "accuracy", "loss", "epsilon"
+OF_A_ROUND = "accuracy", "balanced_accuracy", "area_under_curve", "loss", "epsilon"
 """All follow from what the rounds released and from public records, also of a training."""
 
 
@@ -139,6 +139,11 @@ def _of_card(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
         f"model/epsilon_{row.vantage.replace('-', '_')}": row.epsilon.get(by)
         for row in card.privacy.towards
     }
-    return found | {
-        "model/accuracy": None if card.utility is None else card.utility.accuracy
-    }, card.rounds
+    if (quality := card.utility) is not None:
+        found |= {
+            "model/accuracy": quality.accuracy,
+            "model/majority": quality.majority,
+            "model/balanced_accuracy": quality.balanced_accuracy,
+            "model/area_under_curve": quality.area_under_curve,
+        }
+    return found, card.rounds
