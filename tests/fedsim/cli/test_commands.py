@@ -99,7 +99,7 @@ def parameters() -> Iterator[tuple[str, click.Parameter]]:
 
 
 WITHOUT_RESULTS = {
-    *("init", "open", "sign", "track"),
+    *("init", "open", "schema", "sign", "track"),
     *(f"deploy {name}" for name in ("init", "register", "renew", "rotate", "upgrade")),
 }
 """Commands that write files, send something or show a page, and print no results."""

@@ -90,7 +90,7 @@ def test_the_trials_of_a_pair_share_everything_but_the_world(
     gaussian = found["empirical"]["lower_bounds"]["gaussian"]
     assert gaussian["epsilon"] == 0
     assert gaussian["reason"]
-    (listing,) = section.SECTION.words(decode(found))
+    (listing,) = section.PRECISION.words(decode(found))
     page = dict(listing.entries)
     assert page["Trials"] == "8 of 8 planned"
     assert page["Random numbers of the two worlds"] == "common"
