@@ -23,8 +23,8 @@ class _Halving(MetaPathFinder):
 
         def and_halve(module: object) -> None:
             execute(module)  # type: ignore[arg-type]
-            really = module._drawn  # type: ignore[attr-defined]
-            module._drawn = lambda *given: really(*given) / 2  # type: ignore[attr-defined]
+            really = module._noise  # type: ignore[attr-defined]
+            module._noise = lambda *given: really(*given) / 2  # type: ignore[attr-defined]
 
         spec.loader.exec_module = and_halve  # type: ignore[method-assign]
         return spec

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fedsim.federation.client import training_node
+
 # Flower's processes wait for each other more than they compute: a few files beside each other.
 pytestmark = pytest.mark.flower
 
@@ -54,3 +56,9 @@ def test_a_federation_across_network_namespaces(tmp_path: Path) -> None:
     assert "in 2 attempts." in faulty
     assert faulty.count("kill -9 on client-2") == 2
     assert "torch.Size([1, 10])" in faulty
+
+
+def test_the_tampering_halves_a_function_that_the_client_has() -> None:
+    names = set(re.findall(r"module\.(_\w+)", (SCRIPT.parent / "half_noise.py").read_text("utf-8")))
+    assert names
+    assert all(callable(getattr(training_node, name)) for name in names)
