@@ -13,7 +13,7 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import LowerBound, check_positive_delta
 from fedsim.common import reading
-from fedsim.config import Config
+from fedsim.config.objects import GameRules
 from fedsim.federation.runs import run_transcript
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.reader import Reader
@@ -23,6 +23,7 @@ Floats = npt.NDArray[np.float64]
 
 if TYPE_CHECKING:  # torch takes a second
     from adversaries.statistics.one_run import CanaryEstimate
+    from fedsim.game.federation import Federation
     from fedsim.game.one_run import Scored
 
 COLUMNS = ("trial", "canary", "included", "score")
@@ -84,26 +85,26 @@ def estimate(
     return OneRun(trial, included, scores, delta, confidence, bounds, suggested)
 
 
-def drawn(config: Config) -> dict[str, Any]:
-    """Return which canaries a configuration plants, at whom, and the coins of every trial.
+def drawn(game: GameRules, known: "Federation") -> dict[str, Any]:
+    """Return which canaries an experiment plants, at whom, and the coins of every trial.
 
     Raises InputError if it plants none, or cannot plant them.
     """
-    from fedsim.game import federation, one_run  # noqa: PLC0415
+    from fedsim.game import one_run  # noqa: PLC0415
 
-    if not config.canaries.count:
+    canaries = game.canaries
+    if not canaries.count:
         raise InputError("canaries.count is 0; set canaries.count to how many, such as 1000")
-    known = federation.load(config)
-    one_run.check(config.canaries, known)
-    coins = one_run.included(config.canaries.count, config.run.seed, range(config.trials.count))
+    one_run.check(canaries, known)
+    coins = one_run.included(canaries.count, game.seed, range(game.trials.count))
     return {
-        "kind": config.canaries.kind,
-        "count": config.canaries.count,
-        "unit": config.privacy.unit,
-        "norm": config.training.clipping_norm,
-        "seed": config.run.seed,
-        "clients": one_run.hosts(config.game).tolist(),
-        **one_run.described(config.canaries, config.run.seed, known),
+        "kind": canaries.kind,
+        "count": canaries.count,
+        "unit": game.scheme.privacy.unit,
+        "norm": game.scheme.training.clipping_norm,
+        "seed": game.seed,
+        "clients": one_run.hosts(game).tolist(),
+        **one_run.described(canaries, game.seed, known),
         # A character for each canary: 1 if it is in the training of the trial.
         "included": ["".join("01"[coin] for coin in trial) for trial in coins.tolist()],
     }

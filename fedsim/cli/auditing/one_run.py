@@ -45,8 +45,10 @@ def draw(
 
     Example: fedsim one-run draw configs/one-run.toml --out canaries.json
     """
+    from fedsim.game import federation  # noqa: PLC0415  (torch takes a second)
+
     config = configuration.load(config_file, configuration.parse_overrides(set_))
-    document = one_run.drawn(config)
+    document = one_run.drawn(config.game, federation.load(config))
     _write_new(out, json.dumps(document) + "\n")
     _say(out, config.canaries.count, config.trials.count, json_)
 

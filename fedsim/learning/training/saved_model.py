@@ -6,9 +6,12 @@ build it in plain PyTorch, and `load` does.
 
 import copy
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
+import numpy as np
+import numpy.typing as npt
 import tomli_w
 import torch
 from pydantic import Field, ValidationError, model_validator
