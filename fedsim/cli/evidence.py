@@ -1,6 +1,5 @@
 """`fedsim sign`, `fedsim verify`: evidence that another machine can hold against a run or audit."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,8 +10,6 @@ from rich.text import Text
 from adversaries.errors import InputError
 from fedsim.cli.options import AsJson
 from fedsim.cli.terminal import Terminal, print_json
-from fedsim.common import private_files
-from fedsim.common.report_directory import EVIDENCE
 
 if TYPE_CHECKING:  # pydantic
     from fedsim.report.evidence.verification import Verification
@@ -63,7 +60,7 @@ def sign(
 
     Example: fedsim sign fedsim-runs/digits --key release.pem
     """
-    from fedsim.report.evidence import envelope, statement  # noqa: PLC0415  (torch is slow)
+    from fedsim.report.evidence import envelope, signing  # noqa: PLC0415  (torch is slow)
 
     if new_key is not None:
         if signed is not None or key is not None or out is not None:
@@ -72,23 +69,9 @@ def sign(
         return
     if signed is None or key is None:
         raise InputError("sign what, and as whom? Give DIR and --key KEY.pem (or --new-key)")
-    private = envelope.read_private(key)
-    found = statement.located(signed)
-    place = private_files.as_named(found.evidence if out is None else out)
-    if not place.name.endswith(EVIDENCE):
-        raise InputError(
-            f"the name of evidence ends in {EVIDENCE}, so that no other file is "
-            f"taken for it; '{place.name}' does not"
-        )
-    if os.path.lexists(place):
-        raise InputError(f"'{place}' is there already; delete it, or name a new file with --out")
-    sealed = envelope.seal(statement.made(found), private)
-    try:
-        private_files.write(place, sealed)
-    except OSError as error:
-        raise InputError(f"cannot write '{place}': {error.strerror}") from None
-    if found.unmade:
-        typer.echo(f"{UNMADE} ({found.unmade})", err=True)
+    place, unmade = signing.sign(signed, key, out)
+    if unmade:
+        typer.echo(f"{UNMADE} ({unmade})", err=True)
     typer.echo(f"Evidence: {place}", err=True)
 
 
@@ -120,10 +103,9 @@ def verify(
 
     Example: fedsim verify fedsim-runs/digits/evidence.json --key release.public.pem
     """
-    from fedsim.report.evidence import envelope, verification  # noqa: PLC0415
+    from fedsim.report.evidence import signing  # noqa: PLC0415  (torch is slow)
 
-    public = None if key is None else envelope.read_public(key)
-    found = verification.verify(_within(evidence), public, files, as_signed)
+    found = signing.verify(evidence, key, files, as_signed)
     if json_:
         print_json(_document(found))
     else:
@@ -131,19 +113,6 @@ def verify(
         for line in _lines(found):
             console.print(line, soft_wrap=True)
     raise typer.Exit(int(found.outcome))
-
-
-def _within(place: Path) -> Path:
-    """Return the evidence that is meant: a file, or the only one in a directory."""
-    if not place.is_dir():
-        return place
-    found = sorted(each for each in place.iterdir() if each.name.endswith(EVIDENCE))
-    if len(found) != 1:
-        raise InputError(
-            f"'{place}' holds {len(found)} files whose names end in {EVIDENCE}; name the one to "
-            "verify"
-        )
-    return found[0]
 
 
 def _document(found: "Verification") -> dict[str, object]:

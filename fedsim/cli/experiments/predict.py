@@ -37,23 +37,20 @@ def predict(
     """
     from fedsim.learning.training import saved_model  # noqa: PLC0415  (torch is slow to import)
 
-    taken = saved_model.describe(run).input
-    model = saved_model.load(run)
-    chosen, probabilities = saved_model.predict(model, saved_model.read(run, records))
-    names = saved_model.class_names(taken)
+    found = saved_model.predictions(run, saved_model.read(run, records))
     if json_:
         document = {
-            "classes": list(names),
-            "predicted": [names[number] for number in chosen.tolist()],
-            "probabilities": probabilities.tolist(),
+            "classes": list(found.classes),
+            "predicted": list(found.predicted),
+            "probabilities": found.probabilities.tolist(),
         }
         _write(json.dumps(strict_json(document), indent=2, allow_nan=False) + "\n", out)
         return
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["class", *(f"p({name})" for name in names)])
-    for number, likely in zip(chosen.tolist(), probabilities.tolist(), strict=True):
-        table.writerow([names[number], *(f"{each:.6g}" for each in likely)])
+    table.writerow(["class", *(f"p({name})" for name in found.classes)])
+    for name, likely in zip(found.predicted, found.probabilities.tolist(), strict=True):
+        table.writerow([name, *(f"{each:.6g}" for each in likely)])
     _write(text.getvalue(), out)
 
 

@@ -6,9 +6,12 @@ build it in plain PyTorch, and `load` does.
 
 import copy
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
+import numpy as np
+import numpy.typing as npt
 import tomli_w
 import torch
 from pydantic import Field, ValidationError, model_validator
@@ -257,3 +260,31 @@ def predict(model: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
         logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
     probabilities = logits.softmax(dim=1)
     return probabilities.argmax(dim=1), probabilities
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model says of N records.
+
+    Attributes:
+        classes: the name of each class.
+        predicted: the name of each record's most likely class.
+        probabilities: how likely each class is, float64 [N, classes].
+    """
+
+    classes: tuple[str, ...]
+    predicted: tuple[str, ...]
+    probabilities: npt.NDArray[np.float64]
+
+
+def predictions(directory: Path, features: Tensor) -> Predictions:
+    """Return what the model of a directory says of records.
+
+    directory: as of `load`.
+    features: float32 [N, *shape], as of `read`.
+    Raises InputError as `load` does.
+    """
+    names = class_names(describe(directory).input)
+    chosen, probabilities = predict(load(directory), features)
+    named = tuple(names[number] for number in chosen.tolist())
+    return Predictions(tuple(names), named, probabilities.numpy())

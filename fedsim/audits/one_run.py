@@ -1,0 +1,218 @@
+"""One-run audits: which canaries a configuration plants, their scores, and what these prove."""
+
+import csv
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries.errors import InputError
+from adversaries.statistics.intervals import LowerBound, check_positive_delta
+from fedsim.common import reading
+from fedsim.config.objects import GameRules
+from fedsim.federation.runs import run_transcript
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.transcripts.reader import Reader
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+if TYPE_CHECKING:  # torch takes a second
+    from adversaries.statistics.one_run import CanaryEstimate
+    from fedsim.game.federation import Federation
+    from fedsim.game.one_run import Scored
+
+COLUMNS = ("trial", "canary", "included", "score")
+"""Of a file of scores. `trial` may be missing where there is one."""
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """What the canaries of one training say of epsilon.
+
+    Attributes:
+        trial: whose canaries they are.
+        included: whether each was in the training, bool [m].
+        scores: of each, float64 [m].
+        delta: at which epsilon is stated.
+        confidence: of each bound by itself: the largest of several proves less.
+        bounds: lower bounds on epsilon, by name.
+        estimate: what the canaries suggest; it proves nothing.
+    """
+
+    trial: int
+    included: Bools = field(repr=False)
+    scores: Floats = field(repr=False)
+    delta: float
+    confidence: float
+    bounds: Mapping[str, LowerBound]
+    estimate: "CanaryEstimate"
+
+
+def estimate(
+    trial: int,
+    included: Bools,
+    scores: Floats,
+    delta: float,
+    confidence: float,
+    guesses: int = 0,
+    orthogonal: bool = False,
+) -> OneRun:
+    """Return what canaries prove of epsilon and what they suggest.
+
+    included: whether each canary was in the training, by a fair coin, bool [m].
+    scores: made without the coins, float64 [m].
+    guesses: how many canaries to guess about; 0 for one in eight, -1 to try and pay for several.
+    orthogonal: whether canaries lie along orthogonal directions: a third bound, by order
+    statistics.
+    Raises InputError for what no bound can be made of.
+    """
+    from adversaries.statistics import one_run as estimators  # noqa: PLC0415
+    from adversaries.statistics.order_statistics import order_bound  # noqa: PLC0415
+
+    check_positive_delta(delta)
+    bounds = {
+        "binomial": estimators.binomial_bound(included, scores, delta, confidence, guesses),
+        "f_dp": estimators.f_dp_bound(included, scores, delta, confidence, guesses),
+    }
+    if orthogonal:
+        bounds["order"] = order_bound(included, scores, delta, confidence)
+    suggested = estimators.client_canary_estimate(included, scores, delta, confidence)
+    return OneRun(trial, included, scores, delta, confidence, bounds, suggested)
+
+
+def drawn(game: GameRules, known: "Federation") -> dict[str, Any]:
+    """Return which canaries an experiment plants, at whom, and the coins of every trial.
+
+    Raises InputError if it plants none, or cannot plant them.
+    """
+    from fedsim.game import one_run  # noqa: PLC0415
+
+    canaries = game.canaries
+    if not canaries.count:
+        raise InputError("canaries.count is 0; set canaries.count to how many, such as 1000")
+    one_run.check(canaries, known)
+    coins = one_run.included(canaries.count, game.seed, range(game.trials.count))
+    return {
+        "kind": canaries.kind,
+        "count": canaries.count,
+        "unit": game.scheme.privacy.unit,
+        "norm": game.scheme.training.clipping_norm,
+        "seed": game.seed,
+        "clients": one_run.hosts(game).tolist(),
+        **one_run.described(canaries, game.seed, known),
+        # A character for each canary: 1 if it is in the training of the trial.
+        "included": ["".join("01"[coin] for coin in trial) for trial in coins.tolist()],
+    }
+
+
+def scored(path: Path, data_root: Path | None = None) -> "Scored":
+    """Return every canary's score: how far it shows in the released sums of all rounds.
+
+    path: a run directory, or an auditor's transcript.
+    data_root: where the run's data are, for canaries that are scored with records.
+    Raises InputError if the run planted no canaries.
+    """
+    return _of_run(path) if path.is_dir() else _of_transcript(path, data_root)
+
+
+def _of_run(path: Path) -> "Scored":
+    from fedsim.game.one_run import Scored  # noqa: PLC0415
+
+    arrays = run_transcript.read(RunDirectory.open(path))
+    if "canary_scores" not in arrays:
+        raise InputError(
+            f"the run in '{path}' planted no canaries; set canaries.count before it begins"
+        )
+    scores = arrays["canary_scores"]
+    return Scored(np.arange(len(scores)), arrays["canaries_included"], scores)
+
+
+def _of_transcript(path: Path, data_root: Path | None) -> "Scored":
+    from fedsim.federation.transcripts.one_run_scores import transcript_scores  # noqa: PLC0415
+
+    root = "" if data_root is None else str(data_root.expanduser().absolute())
+    with Reader(path) as reader:
+        return transcript_scores(reader.rounds(), root)
+
+
+def read_scores(path: Path, trial: int | None) -> tuple[int, Bools, Floats]:
+    """Read the scores of a trial's m canaries.
+
+    Args:
+        path: a CSV with the columns `included` and `score`, and perhaps `trial` and `canary`.
+        trial: whose canaries are read, from 0; None for the lowest in the file.
+
+    Returns:
+        The trial, its coins bool [m] and its scores float64 [m].
+
+    Raises:
+        InputError: the file cannot be read, has no such trial, or a line with another coin than 0
+            or 1, a score that is not finite, or a canary that was there before.
+    """
+    try:
+        # A spreadsheet begins its files with a mark of their encoding.
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file)
+            header = [name.strip() for name in rows.fieldnames or ()]
+            rows.fieldnames = header
+            for name in COLUMNS:
+                if header.count(name) > 1:
+                    raise InputError(
+                        f"'{path}' has {header.count(name)} columns '{name}'; keep one"
+                    )
+            seen: set[tuple[int, str]] = set()
+            lines = [_line(row, f"'{path}', line {rows.line_num}", seen) for row in rows]
+    except InputError:
+        raise
+    except (csv.Error, *reading.DAMAGE) as error:
+        why = reading.reason(error)
+        raise InputError(f"cannot read scores from '{path}': {why}; give a CSV") from None
+    if not ({"included", "score"} <= set(header) and lines):
+        raise InputError(
+            f"'{path}' has no columns 'included' and 'score' with rows; give what fedsim one-run "
+            "score writes, or a CSV with these two"
+        )
+    numbers = {line[0] for line in lines}
+    number = min(numbers) if trial is None else trial
+    if number not in numbers:
+        raise InputError(f"'{path}' has no trial {number}; it has {min(numbers)} to {max(numbers)}")
+    chosen = [line for line in lines if line[0] == number]
+    coins, scores = ([line[place] for line in chosen] for place in (1, 2))
+    return number, np.asarray(coins, np.bool_), np.asarray(scores, np.float64)
+
+
+def _line(
+    row: Mapping[str | None, Any], place: str, seen: set[tuple[int, str]]
+) -> tuple[int, bool, float]:
+    """Return trial, coin and score of a row, and add its trial and canary to those `seen`.
+
+    Raises InputError that says where it is.
+    """
+    if not {"included", "score"} <= row.keys():
+        return 0, False, 0.0  # the header is at fault, and refused
+    if None in row:
+        raise InputError(f"{place}: more fields than the header has; give one score a row")
+    trial, canary, included, score = ((row.get(name) or "").strip() for name in COLUMNS)
+    if not (trial or "0").isdecimal():
+        raise InputError(f"{place}: trial is {trial!r}; give a whole number")
+    if included not in ("0", "1"):
+        raise InputError(f"{place}: included is {included!r}; give 0 or 1")
+    try:
+        value = float(score)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(f"{place}: score is {score!r}; give a finite number")
+    number = int(trial or 0)
+    if canary and (number, canary) in seen:
+        raise InputError(
+            f"{place}: canary {canary!r} of trial {number} is there twice, but it had one coin; "
+            "keep one row of each"
+        )
+    seen.add((number, canary))
+    return number, included == "1", value
