@@ -32,6 +32,20 @@ API = {
         ("run", "train", "load", "load_model", "audit", "Run", "Audit", "Advantage", "LowerBound"),
         "fedsim.api",
     ),
+    **dict.fromkeys(
+        (
+            "rehearse",
+            "compare",
+            "sweep",
+            "tune",
+            "membership",
+            "predict",
+            "one_run",
+            "sign",
+            "verify",
+        ),
+        "fedsim.api_studies",
+    ),
     **dict.fromkeys(("choose", "Selection"), "fedsim.studies.choose.choosing"),
     "Config": "fedsim.config",
     "InputError": "adversaries.errors",
@@ -48,4 +62,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *API})
+    return sorted([*API, "__version__"])

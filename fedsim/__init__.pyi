@@ -8,6 +8,15 @@ from fedsim.api import load as load
 from fedsim.api import load_model as load_model
 from fedsim.api import run as run
 from fedsim.api import train as train
+from fedsim.api_studies import compare as compare
+from fedsim.api_studies import membership as membership
+from fedsim.api_studies import one_run as one_run
+from fedsim.api_studies import predict as predict
+from fedsim.api_studies import rehearse as rehearse
+from fedsim.api_studies import sign as sign
+from fedsim.api_studies import sweep as sweep
+from fedsim.api_studies import tune as tune
+from fedsim.api_studies import verify as verify
 from fedsim.config import Config as Config
 from fedsim.studies.choose.choosing import Selection as Selection
 from fedsim.studies.choose.choosing import choose as choose

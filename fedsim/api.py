@@ -162,6 +162,13 @@ class Run:
             raise InputError(f"no figure '{name}' in this run; there are {', '.join(self._drawn)}")
         return self._drawn[name]
 
+    def _repr_html_(self) -> str:
+        """Return every vantage with its verdict, as a notebook shows it."""
+        from fedsim.report import comparison  # noqa: PLC0415
+        from fedsim.report.document import html  # noqa: PLC0415
+
+        return html.fragment(comparison.blocks(comparison.side_by_side([self.path], [self.report])))
+
     @cached_property
     def _drawn(self) -> dict[str, "Figure"]:
         from fedsim.report import page  # noqa: PLC0415

@@ -78,6 +78,7 @@ ROOMS = (
     "fedsim.studies.sensitivity",
     "fedsim.studies.membership",
     "fedsim.studies.choose",
+    "fedsim.api_studies",
     "fedsim.studies.reproduction.findings",
     "fedsim.studies.reproduction.bernau",
     "fedsim.studies.reproduction.triastcyn",

@@ -14,6 +14,7 @@ from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.report.document import terminal
 from fedsim.report.document.blocks import (
+    Block,
     Bullets,
     Document,
     Group,
@@ -187,6 +188,11 @@ HEADINGS = (
 )
 
 
+def blocks(rows: Sequence[Row]) -> list[Block]:
+    """Return the comparison as a page shows it."""
+    return [tabulated(HEADINGS, map(_page_cells, rows)), Prose(f"{TAIL}.")]
+
+
 def write(rows: Sequence[Row], directory: Path) -> Path:
     """Write report.html and report.json, and return the page."""
     runs = {row["number"]: row for row in rows}
@@ -197,8 +203,7 @@ def write(rows: Sequence[Row], directory: Path) -> Path:
         verdict=(),
         blocks=[
             Heading("To whom the person is identifiable"),
-            tabulated(HEADINGS, map(_page_cells, rows)),
-            Prose(f"{TAIL}."),
+            *blocks(rows),
             Heading("The runs"),
             Bullets([Link(row["run"], _link(row, directory)) for row in runs.values()], True),
         ],

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,8 +17,9 @@ from rich.console import Console
 import fedsim
 from adversaries.errors import InputError
 from fedsim.audits.judgement.judge import Verdict
+from fedsim.cli import commands
 from fedsim.cli.main import main
-from fedsim.common.strict_json import report_json
+from fedsim.common.strict_json import report_json, strict_json
 from fedsim.config import Config, dump
 from fedsim.report.tracking.progress import preparing
 
@@ -54,6 +56,14 @@ def test_type_checkers_are_told_of_the_same_names() -> None:
     told = {line.rpartition(" as ")[2]: line.split()[1] for line in stub if " as " in line}
     assert told == fedsim.API
     assert all(callable(getattr(fedsim, name)) for name in told)
+    assert dir(fedsim) == sorted([*told, "__version__"])
+
+
+def test_every_command_has_a_function_or_a_reason_in_the_reference() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text("utf-8")
+    named = set(re.findall(r"`fedsim ([a-z -]+)`", page.partition("## A run")[0]))
+    assert {name for name, command in commands.everything() if not command.hidden} == named
+    assert set(fedsim.API) - {"InputError"} <= set(re.findall(r"fedsim\.(\w+)", page))
 
 
 def test_theory_is_that_of_the_commands(printed: Callable[..., object], tmp_path: Path) -> None:
@@ -91,6 +101,63 @@ def test_a_run_is_that_of_the_command_and_is_read_where_it_has_finished(
     assert isinstance(found.figure("belief"), Figure)
     with pytest.raises(InputError, match="there are belief, "):
         found.figure("belif")
+
+
+def test_a_sweep_and_a_comparison_are_those_of_the_commands(
+    small: Callable[..., Config], printed: Callable[..., object], tmp_path: Path
+) -> None:
+    swept = fedsim.sweep(
+        small({"trials.count": 4}), {"run.seed": [0, 1]}, tmp_path / "sweep", progress=False
+    )
+    runs = [swept.path / outcome.point.name for outcome in swept.outcomes]
+    assert [fedsim.load(run).config.run.seed for run in runs] == [0, 1]
+    compared = fedsim.compare(fedsim.load(runs[0]), runs[1])
+    assert printed("compare", *runs, "--json") == strict_json({"runs": list(compared.rows)})
+    for shown in (swept, compared, fedsim.load(runs[0])):
+        assert "<table" in shown._repr_html_()
+    with pytest.raises(InputError, match="two run directories or more"):
+        fedsim.compare(runs[0])
+
+
+def test_a_rehearsal_plays_the_game_for_a_training(
+    small: Callable[..., Config], tmp_path: Path
+) -> None:
+    training = {"model.name": "linear", "data.records": 24, "data.held-out": 20, "data.pool": 30}
+    found = fedsim.rehearse(
+        training,
+        trials=4,
+        seed=1,
+        out=tmp_path / "run",
+        progress=False,
+        overrides={"training.rounds": 2, "privacy.rho-beta": 0.9},
+    )
+    assert found.log_odds.shape == (4, 2)
+
+
+def test_canaries_prove_what_the_command_says(
+    printed: Callable[..., object], tmp_path: Path
+) -> None:
+    random = np.random.default_rng(1)
+    coins = random.random(400) < 0.5
+    scores = 2.0 * coins + random.standard_normal(400)
+    path = tmp_path / "scores.csv"
+    lines = [f"{int(coin)},{score}" for coin, score in zip(coins, scores, strict=True)]
+    path.write_text("\n".join(["included,score", *lines]))
+    found = fedsim.one_run((coins, scores), delta=1e-5)
+    assert found.bounds == fedsim.one_run(path, delta=1e-5).bounds
+    said = printed("one-run", "estimate", path, "--delta", "1e-5", "--json")
+    assert said["bounds"]["f_dp"]["epsilon"] == found.bounds["f_dp"].epsilon > 1
+
+
+def test_membership_is_that_of_the_command(
+    small: Callable[..., Config], printed: Callable[..., object], tmp_path: Path
+) -> None:
+    (tmp_path / "small.toml").write_text(dump(small()))
+    found = fedsim.membership(small(), models=40, progress=False)
+    command = ("membership", tmp_path / "small.toml", "--models", 40, "--out", tmp_path / "out")
+    said = printed(*command, "--json")
+    assert found.report["attacks"] == said["attacks"]
+    assert "<table" in found._repr_html_()
 
 
 def test_a_notebook_is_shown_progress(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any
 
 from adversaries.statistics.estimators import Advantage
@@ -34,6 +35,11 @@ class AuditReport:
     proven: float | None
     delta: float | None
     report: Mapping[str, Any] = field(repr=False)
+
+    def _repr_html_(self) -> str:
+        """Return verdict and reasons, as a notebook shows them."""
+        reasons = "".join(f"<li>{escape(reason)}</li>" for reason in self.reasons)
+        return f"<p><strong>{escape(self.verdict)}</strong></p><ul>{reasons}</ul>"
 
 
 def of_transcript(

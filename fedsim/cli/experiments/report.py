@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from adversaries.errors import InputError
-from fedsim.audits.results import report as results
 from fedsim.audits.results.report import encode, schema
 from fedsim.cli import gate
 from fedsim.cli.experiments.options import Verbose
@@ -35,20 +34,13 @@ def compare(
 
     Example: fedsim compare fedsim-runs/central fedsim-runs/local --out comparison
     """
-    if len(directories) < 2:
-        raise InputError("compare with what? Give two run directories or more")
-    _show_comparison(directories, out, json_)
-
-
-def _show_comparison(directories: list[Path], out: Path | None, as_json: bool) -> None:
-    """Print the comparison of finished runs, and write its page if there is a place for it."""
+    from fedsim import api_studies  # noqa: PLC0415  (torch)
     from fedsim.report import comparison  # noqa: PLC0415  (matplotlib)
 
     if out is not None:
         report_directory.check_new(out, replacing=comparison.KIND)
-    reports = [results.read(RunDirectory.open(directory)) for directory in directories]
-    rows = comparison.side_by_side(directories, reports)
-    if as_json:
+    rows = api_studies.compare(*directories).rows
+    if json_:
         print_json({"runs": rows})
     else:
         Terminal().print(comparison.table(rows))
@@ -158,7 +150,7 @@ def report(
                 "--confidence, --delta and limits make one report anew; give one RUN_DIR, then "
                 "compare"
             )
-        _show_comparison(directories, None, json_)
+        compare(directories, None, json_)
         return
     from fedsim.report import writing  # noqa: PLC0415
     from fedsim.report.summary import summary  # noqa: PLC0415

@@ -33,7 +33,11 @@ from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.figures import study_figures
 from fedsim.studies.membership import membership_game
-from fedsim.studies.membership.membership_game import Floats, Game, most_true_positives
+from fedsim.studies.membership.membership_game import (
+    Floats,
+    Game,
+    most_true_positives,
+)
 
 Report = Mapping[str, Any]
 
