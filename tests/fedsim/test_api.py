@@ -21,6 +21,7 @@ from fedsim.cli import commands
 from fedsim.cli.main import main
 from fedsim.common.strict_json import report_json, strict_json
 from fedsim.config import Config, dump
+from fedsim.report.evidence.verification import Outcome
 from fedsim.report.tracking.progress import preparing
 
 APP = Path(__file__).parents[1] / "apps" / "dp_app"
@@ -132,6 +133,30 @@ def test_a_rehearsal_plays_the_game_for_a_training(
         overrides={"training.rounds": 2, "privacy.rho-beta": 0.9},
     )
     assert found.log_odds.shape == (4, 2)
+
+
+def test_a_model_predicts_and_its_evidence_is_verified(
+    printed: Callable[..., object], tmp_path: Path
+) -> None:
+    config = {"data.name": "digits", "data.records": 60, "data.held-out": 40, "training.rounds": 2}
+    trained = fedsim.train(config, out=tmp_path / "run", progress=False)
+    features = np.random.default_rng(0).random((5, 1, 8, 8), np.float32)
+    np.savez(tmp_path / "some.npz", features=features)
+    found = fedsim.predict(trained, features)
+    said = printed("predict", trained, tmp_path / "some.npz", "--json")
+    assert said["predicted"] == list(found.predicted)
+    assert said["probabilities"] == found.probabilities.tolist()
+    with pytest.raises(InputError, match=r"takes finite ones of shape \[1, 8, 8\]"):
+        fedsim.predict(trained, features[:, 0])
+    with pytest.raises(SystemExit, match="0"):
+        main(["sign", "--new-key", str(tmp_path / "key.pem")])
+    evidence = fedsim.sign(trained, tmp_path / "key.pem")
+    assert fedsim.verify(trained, tmp_path / "key.public.pem").outcome is Outcome.VERIFIED
+    assert fedsim.verify(evidence).outcome is not Outcome.VERIFIED  # whose key is it?
+    with pytest.raises(InputError, match="there already"):
+        fedsim.sign(trained, tmp_path / "key.pem")
+    with pytest.raises(InputError, match="give 3 at least"):
+        fedsim.tune(config, models=2)
 
 
 def test_canaries_prove_what_the_command_says(

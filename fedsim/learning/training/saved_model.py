@@ -282,9 +282,15 @@ def predictions(directory: Path, features: Tensor) -> Predictions:
 
     directory: as of `load`.
     features: float32 [N, *shape], as of `read`.
-    Raises InputError as `load` does.
+    Raises InputError as `load` does, and for records of another shape or not finite.
     """
-    names = class_names(describe(directory).input)
+    taken = describe(directory).input
+    shape, names = tuple(taken.shape), class_names(taken)
+    if features.shape[1:] != shape or not features.isfinite().all():
+        raise InputError(
+            f"records of shape {str(list(features.shape[1:]))} or with numbers that are not finite; "
+            f"this model takes finite ones of shape {list(shape)}"
+        )
     chosen, probabilities = predict(load(directory), features)
     named = tuple(names[number] for number in chosen.tolist())
     return Predictions(tuple(names), named, probabilities.numpy())
