@@ -288,8 +288,8 @@ def predictions(directory: Path, features: Tensor) -> Predictions:
     shape, names = tuple(taken.shape), class_names(taken)
     if features.shape[1:] != shape or not features.isfinite().all():
         raise InputError(
-            f"records of shape {str(list(features.shape[1:]))} or with numbers that are not finite; "
-            f"this model takes finite ones of shape {list(shape)}"
+            f"records have shape {list(features.shape[1:])}, or numbers that are not finite; this "
+            f"model takes finite ones of shape {list(shape)}"
         )
     chosen, probabilities = predict(load(directory), features)
     named = tuple(names[number] for number in chosen.tolist())
