@@ -17,8 +17,8 @@ from PIL import Image
 
 from adversaries.errors import InputError
 from fedsim import client_app, config, server_app
+from fedsim.audits import one_run
 from fedsim.audits.results import report as results
-from fedsim.cli.auditing import one_run
 from fedsim.common import report_directory
 from fedsim.config import Config, to_run_config
 from fedsim.deployment import run

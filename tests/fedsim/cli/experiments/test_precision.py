@@ -12,7 +12,7 @@ from rich.console import Console
 from adversaries.statistics.design import Design
 from adversaries.statistics.sample_size import trials_needed
 from adversaries.statistics.stopping import interim_analyses
-from fedsim.cli.experiments import sweep
+from fedsim import experiment as experiments
 from fedsim.config import Config, dump, load
 from fedsim.experiment import in_process
 from fedsim.federation.runs.extension import extend
@@ -135,7 +135,7 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
             raise FloatingPointError("no numbers any more")
         return in_process(plan, console)
 
-    monkeypatch.setattr(sweep, "in_process", breaking)
+    monkeypatch.setattr(experiments, "in_process", breaking)
     monkeypatch.setattr(page_of_run, "render_html", lambda *given: f"one of several: {given[2]}")
     experiment, out = tmp_path / "tiny.toml", tmp_path / "sweep"
     experiment.write_text(dump(small({"training.rounds": 1, "trials.count": 4})))
