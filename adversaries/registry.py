@@ -18,6 +18,11 @@ Entry = TypeVar("Entry")
 ALLOWED = "FEDSIM_ALLOW_CODE"
 """The environment variable with the names of code that may be imported, with commas between."""
 
+GIVEN = "given:"
+"""What begins the names of objects that only this process has."""
+
+_objects: dict[str, Any] = {}
+
 
 def lookup(registry: Mapping[str, Entry], name: str, key: str) -> Entry:
     """Return the entry of this name, or the user's own code of the name "package.module:name".
@@ -33,6 +38,8 @@ def lookup(registry: Mapping[str, Entry], name: str, key: str) -> Entry:
     """
     if name in registry:
         return registry[name]
+    if name.startswith(GIVEN):
+        return _taken(name, key)
     prefix = name.partition(":")[0] + ":"  # a registry may have one of its own, as torchvision:
     if is_code(name) and not any(known.startswith(prefix) for known in registry):
         found: Entry = _imported(name, key)
@@ -46,6 +53,28 @@ def is_code(name: str) -> bool:
     """Return whether a name has the form "package.module:name"."""
     module, _, attribute = name.partition(":")
     return attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))
+
+
+def give(entry: Any, title: str, digest: str) -> str:
+    """Return a name by which `lookup` returns an object of this process, and of this one alone.
+
+    Args:
+        entry: what a registry would hold.
+        title: for readers.
+        digest: of the object, in hexadecimal: objects of one name are the same.
+    """
+    name = f"{GIVEN}{title if title.isidentifier() else 'own'}_{digest[:16]}"
+    _objects[name] = entry
+    return name
+
+
+def _taken(name: str, key: str) -> Any:
+    if name not in _objects:
+        raise InputError(
+            f"{key} is '{name}', which was given to the Python API of another process; give it "
+            "again there, or write it into a module and name it package.module:name"
+        )
+    return _objects[name]
 
 
 def allow(names: Iterable[str]) -> None:

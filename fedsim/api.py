@@ -3,10 +3,11 @@
 `import fedsim` exports what is here by name, and loads it with the first use.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -31,8 +32,11 @@ if TYPE_CHECKING:  # slow to import
     from rich.console import Console
     from torch.nn import Module
 
+    from adversaries.attacks.membership_attacks import Attack, Score
+
 Floats = npt.NDArray[np.float64]
 Audit = AuditReport
+Builder = Callable[..., "Module"]
 
 
 @dataclass(frozen=True)
@@ -178,14 +182,17 @@ class Run:
 
 
 def run(
-    config: Path | str | Config | Mapping[str, Any],
+    config: Path | str | Config | Mapping[str, Any] = MappingProxyType({}),
     *,
+    model: "Builder | None" = None,
+    data: "tuple[npt.ArrayLike, npt.ArrayLike] | None" = None,
+    attacks: "Sequence[Score | Attack | str] | None" = None,
     trials: int | None = None,
     rounds: int | None = None,
     seed: int | None = None,
     device: Literal["auto", "cpu", "cuda"] | None = None,
     out: Path | str | None = None,
-    overrides: Mapping[str, Scalar] | None = None,
+    overrides: Mapping[str, Any] | None = None,
     progress: bool | None = None,
 ) -> Run:
     """Run a federation with the adversary inside it, in this process, as `fedsim run` does.
@@ -196,6 +203,12 @@ def run(
     Args:
         config: an experiment's file, a configuration, or dotted keys over the defaults, such as
             {"training.rounds": 10}.
+        model: in place of "model.name", a network's class or a function that builds the network;
+            it takes nothing, or (shape of a record, classes, hidden width).
+        data: in place of "data.name", (features, labels): numbers [N, F] or images [N, H, W] or
+            [N, C, H, W], and [N].
+        attacks: in place of "audit.attacks", functions (targets, shadows or None) -> scores [N, n],
+            or an `Attack` of `adversaries.attacks.membership_attacks`, or its name.
         trials: repetitions T ("trials.count").
         rounds: k ("training.rounds").
         seed: of every random number ("run.seed").
@@ -212,7 +225,10 @@ def run(
     """
     from fedsim import experiment  # noqa: PLC0415  (torch and Flower are slow to import)
 
-    given: dict[str, Scalar | None] = {
+    given: dict[str, Any] = {
+        "model.name": model,
+        "data.name": data,
+        "audit.attacks": attacks,
         "trials.count": trials,
         "training.rounds": rounds,
         "run.seed": seed,
@@ -225,10 +241,12 @@ def run(
 
 
 def train(
-    config: Path | str | Config | Mapping[str, Any],
+    config: Path | str | Config | Mapping[str, Any] = MappingProxyType({}),
     *,
+    model: "Builder | None" = None,
+    data: "tuple[npt.ArrayLike, npt.ArrayLike] | None" = None,
     out: Path | str | None = None,
-    overrides: Mapping[str, Scalar] | None = None,
+    overrides: Mapping[str, Any] | None = None,
     progress: bool | None = None,
 ) -> Path:
     """Train a model with differential privacy, once, in this process, as `fedsim train` does.
@@ -237,6 +255,8 @@ def train(
 
     Args:
         config: a training's file, a configuration, or dotted keys over the defaults.
+        model: in place of "model.name", as `run` takes it.
+        data: in place of "data.name", as `run` takes it.
         out: the run directory ("run.out"); None for fedsim-runs/NAME-TIME.
         overrides: any other dotted keys.
         progress: whether a bar is shown; None where there is a terminal or a notebook.
@@ -249,23 +269,36 @@ def train(
     """
     from fedsim import experiment  # noqa: PLC0415  (torch and Flower are slow to import)
 
-    asked = dict(overrides or {}) | ({} if out is None else {"run.out": str(out)})
+    given = {
+        "model.name": model,
+        "data.name": data,
+        "run.out": None if out is None else str(out),
+    }
+    asked = dict(overrides or {}) | {key: each for key, each in given.items() if each is not None}
     plan = experiment.prepare(configured(config, asked, "training"))
     return experiment.in_process(plan, console(progress)).path
 
 
-def load_model(path: Path | str) -> "Module":
+def load_model(path: Path | str, *, model: "Builder | None" = None) -> "Module":
     """Return a trained model, which maps records [N, *shape] to logits and is ready to predict.
 
     Args:
         path: the run directory of a finished training.
+        model: the class or function that was given to `train`, in another process than that.
 
     Raises:
-        InputError: it holds no model, or a damaged one.
+        InputError: it holds no model, or a damaged one, or one that another network has.
     """
     from fedsim.learning.training import saved_model  # noqa: PLC0415  (torch is slow to import)
 
-    return saved_model.load(Path(path))
+    return saved_model.load(Path(path), built_by(model))
+
+
+def built_by(model: "Builder | None") -> str:
+    """Return the name of a given network, "" for none."""
+    from fedsim.game import given  # noqa: PLC0415
+
+    return "" if model is None else given.model(model)
 
 
 def load(path: Path | str) -> Run:
@@ -408,24 +441,28 @@ def _of_transcript(path: Path, options: AuditOptions) -> Audit:
 
 def configured(
     config: Path | str | Config | Mapping[str, Any],
-    overrides: Mapping[str, Scalar],
+    overrides: Mapping[str, Any],
     job: str = "experiment",
 ) -> Config:
     """Return the configuration that a function of the API was given.
 
     Args:
         config: an experiment's file, a configuration, or dotted keys over the defaults.
-        overrides: dotted keys that are otherwise.
+        overrides: dotted keys that are otherwise, with scalars or what `fedsim.game.given` takes.
         job: what it is for, a key of `fedsim.config.JOBS`.
 
     Raises:
         InputError: what does not do.
     """
+    from fedsim.game import given  # noqa: PLC0415  (the attacks are slow to import)
+
+    overrides = given.values(overrides)
     if isinstance(config, Path | str):
         return configuration.load(Path(config), overrides, job)
     if isinstance(config, Config):
         config = configuration.to_run_config(config)
-    values = configuration.overlaid(dict(configuration.flatten(config)), overrides)
+    values = given.values(dict(configuration.flatten(config)))
+    values = configuration.overlaid(values, overrides)
     return configuration.from_run_config(configuration.JOBS[job](values))
 
 

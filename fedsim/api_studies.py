@@ -14,13 +14,14 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim import api, experiment
-from fedsim.api import Run, configured, console
+from fedsim.api import Builder, Run, built_by, configured, console
 from fedsim.common import report_directory
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.privacy.delta import ASSUMED
 
 if TYPE_CHECKING:  # torch, which takes a second
+    from matplotlib.figure import Figure
     from rich.console import Console
     from torch import Tensor
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.studies.choose.tune import Tuning
 
 Given = Path | str | Config | Mapping[str, Any]
-Overrides = Mapping[str, Scalar] | None
+Overrides = Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,12 @@ class Sweep:
     path: Path
     outcomes: tuple["Outcome", ...]
 
+    def figures(self) -> dict[str, "Figure"]:
+        """Return advantage, accuracy and epsilon along each swept key, where these can be drawn."""
+        from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415
+
+        return sweeps.figures(self.outcomes)
+
     def _repr_html_(self) -> str:
         from fedsim.report.document import html  # noqa: PLC0415
         from fedsim.report.document.blocks import tabulated  # noqa: PLC0415
@@ -82,6 +89,12 @@ class Membership:
     """
 
     report: Mapping[str, Any] = field(repr=False)
+
+    def figures(self) -> dict[str, "Figure"]:
+        """Return the ROC curves of all attacks, beside what the noise allows."""
+        from fedsim.studies.membership import membership_report as page  # noqa: PLC0415
+
+        return {"roc": page.roc(self.report)}
 
     def _repr_html_(self) -> str:
         from fedsim.report.document import html  # noqa: PLC0415
@@ -268,13 +281,17 @@ def membership(
 
 
 def predict(
-    model: Path | str, records: "Path | str | Tensor | npt.NDArray[np.float32]"
+    model: Path | str,
+    records: "Path | str | Tensor | npt.NDArray[np.float32]",
+    *,
+    network: "Builder | None" = None,
 ) -> "Predictions":
     """Apply a trained model to records, as `fedsim predict` does.
 
     Args:
         model: the run directory of a finished training, or its public/ that was handed on.
         records: their file, as the command takes it, or features [N, *shape].
+        network: the class or function that was given to `train` as its model.
 
     Raises:
         InputError: no model, or records that it does not take.
@@ -287,7 +304,7 @@ def predict(
         features = saved_model.read(Path(model), str(records))
     else:
         features = torch.as_tensor(records, dtype=torch.float32)
-    return saved_model.predictions(Path(model), features)
+    return saved_model.predictions(Path(model), features, built_by(network))
 
 
 def one_run(

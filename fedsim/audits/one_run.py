@@ -13,6 +13,7 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import LowerBound, check_positive_delta
 from fedsim.common import reading
+from fedsim.common.html_table import html_table
 from fedsim.config.objects import GameRules
 from fedsim.federation.runs import run_transcript
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -28,6 +29,8 @@ if TYPE_CHECKING:  # torch takes a second
 
 COLUMNS = ("trial", "canary", "included", "score")
 """Of a file of scores. `trial` may be missing where there is one."""
+
+HEADINGS = ("how", "ε", "guesses", "assumes")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,31 @@ class OneRun:
     confidence: float
     bounds: Mapping[str, LowerBound]
     estimate: "CanaryEstimate"
+
+    @property
+    def title(self) -> str:
+        """How many canaries there are and at which delta, in words."""
+        included = int(self.included.sum())
+        return f"{self.scores.size} canaries, {included} of them in, δ = {self.delta:g}"
+
+    @property
+    def caption(self) -> str:
+        """What bounds and estimate are, in words."""
+        return f"Bounds and interval at {self.confidence:.1%}; the estimate proves nothing."
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Return how, epsilon, guesses and assumptions of every bound and of the estimate."""
+        made = []
+        for bound in self.bounds.values():
+            details = bound.details
+            guesses = f"{details['right']:g} of {details['guesses']:g} right"
+            made.append((bound.method, f"at least {bound.epsilon:.3f}", guesses, bound.assumes))
+        said, between = self.estimate, self.estimate.epsilon_interval
+        value = f"{said.epsilon:.3f} ({between.low:.3f} to {between.high:.3f})"
+        return [*made, (said.method, said.reason or value, "", said.assumes)]
+
+    def _repr_html_(self) -> str:
+        return html_table(HEADINGS, self.rows(), f"{self.title}. {self.caption}")
 
 
 def estimate(

@@ -10,11 +10,15 @@ from io import StringIO
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+import torch
 from matplotlib.figure import Figure
 from rich.console import Console
+from torch import nn
 
 import fedsim
+from adversaries.attacks.shadow_models import Observations
 from adversaries.errors import InputError
 from fedsim.audits.judgement.judge import Verdict
 from fedsim.cli import commands
@@ -25,6 +29,7 @@ from fedsim.report.evidence.verification import Outcome
 from fedsim.report.tracking.progress import preparing
 
 APP = Path(__file__).parents[1] / "apps" / "dp_app"
+Floats = npt.NDArray[np.float64]
 Quickstart = Callable[..., object]
 
 
@@ -239,9 +244,80 @@ def test_a_loop_is_audited_as_by_the_command(
     assert len(found.reasons) == 1
 
 
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.layers(x)
+        return out
+
+
+def low_loss(targets: Observations, shadows: Observations | None) -> Floats:
+    return -targets.losses
+
+
+def own_records() -> tuple[Floats, npt.NDArray[np.int64]]:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 300)
+    return rng.standard_normal((300, 6)) + 2 * labels[:, None], labels
+
+
+OWN = {
+    "data.records": 60,
+    "data.held-out": 100,
+    "training.rounds": 8,
+    "privacy.rho-beta": 0.0,
+    "privacy.noise-multiplier": 0.5,
+}
+
+
+def test_a_network_records_and_an_attack_of_this_process_are_taken(tmp_path: Path) -> None:
+    changes = {"data.pool": 40, "audit.evaluated-trials": 4, "trials.count": 16}
+    given = {"model": Net, "attacks": [low_loss, "calibrated"], "out": tmp_path / "run"}
+    found = fedsim.run(OWN | changes, data=own_records(), **given)
+    # One attack, once given as a function and once by its name: the data and models are the same.
+    played = found.report.membership_inference
+    own = next(attack for name, attack in played.items() if name.startswith("given:low_loss_"))
+    assert own == played["calibrated"]
+    # The same call reads its run; other records are another experiment.
+    assert fedsim.run(OWN | changes, data=own_records(), **given).path == found.path
+    features, labels = own_records()
+    with pytest.raises(InputError, match="configuration"):
+        fedsim.run(OWN | changes, data=(features + 1e-3, labels), **given)
+
+
+def test_a_network_of_this_process_is_trained_and_another_process_is_told_whose_it_is(
+    tmp_path: Path,
+) -> None:
+    features, labels = own_records()
+    path = fedsim.train(OWN, model=Net, data=(features, labels), out=tmp_path / "trained")
+    said = fedsim.predict(path, features[:200])
+    assert np.mean(np.array(said.predicted) == labels[:200].astype(str)) > 0.8
+    assert "200 records" in said._repr_html_()
+    code = (
+        "import sys, fedsim, torch; sys.path.insert(0, sys.argv[2])\n"
+        "from test_api import Net\n"
+        "try: fedsim.load_model(sys.argv[1])\n"
+        "except fedsim.InputError as error: print(error, file=sys.stderr)\n"
+        "print(fedsim.load_model(sys.argv[1], model=Net)(torch.ones(1, 6)).tolist())"
+    )
+    command = [sys.executable, "-c", code, str(path), str(Path(__file__).parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout) == fedsim.load_model(path)(torch.ones(1, 6)).tolist()
+    assert "was given to the Python API of another process" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
+        (lambda: fedsim.run(model=Net()), "give a class or a function"),
+        (lambda: fedsim.run(model=lambda shape: Net()), "it must take nothing, or"),
+        (lambda: fedsim.run(data=np.zeros((3, 2))), "give .features, labels."),
+        (lambda: fedsim.run(data=([[1.0], [2.0]], [0])), "labels of 'data' have shape"),
+        (lambda: fedsim.run(data=([object()], [0])), "holds Python objects"),
+        (lambda: fedsim.run(attacks=low_loss), "give a list of functions"),
         (lambda: fedsim.run({"training.round": 3}, out="run"), "did you mean"),
         (lambda: fedsim.run("none.toml"), "no configuration file"),
         (lambda: fedsim.load("."), "is not a run directory"),

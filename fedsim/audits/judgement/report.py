@@ -37,8 +37,10 @@ class AuditReport:
     report: Mapping[str, Any] = field(repr=False)
 
     def _repr_html_(self) -> str:
-        """Return verdict and reasons, as a notebook shows them."""
-        reasons = "".join(f"<li>{escape(reason)}</li>" for reason in self.reasons)
+        """Return verdict, reasons and findings, as a notebook shows them."""
+        findings = self.report.get("findings") or ()
+        lines = [*self.reasons, *(str(each["why"]) for each in findings)]
+        reasons = "".join(f"<li>{escape(line)}</li>" for line in lines)
         return f"<p><strong>{escape(self.verdict)}</strong></p><ul>{reasons}</ul>"
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,8 +27,7 @@ from fedsim.common import private_files
 from fedsim.privacy.delta import ASSUMED
 
 if TYPE_CHECKING:  # torch takes a second
-    from adversaries.statistics.intervals import LowerBound
-    from adversaries.statistics.one_run import CanaryEstimate
+    pass
 
 
 def draw(
@@ -139,42 +137,21 @@ def estimate(
     check_positive_delta(delta)
     read = one_run.read_scores(scores_file, trial)
     found = one_run.estimate(*read, delta, confidence, guesses, orthogonal)
-    scores, included, bounds, suggested = (
-        found.scores,
-        found.included,
-        found.bounds,
-        found.estimate,
-    )
     if json_:
         print_json(
             {
                 "trial": found.trial,
-                "canaries": scores.size,
-                "included": int(included.sum()),
-                "bounds": {name: asdict(bound) for name, bound in bounds.items()},
-                "estimate": asdict(suggested),
+                "canaries": found.scores.size,
+                "included": int(found.included.sum()),
+                "bounds": {name: asdict(bound) for name, bound in found.bounds.items()},
+                "estimate": asdict(found.estimate),
             }
         )
         return
-    title = f"{scores.size} canaries, {int(included.sum())} of them in, δ = {delta:g}"
-    table = _table(title, bounds, suggested)
-    table.caption = f"Bounds and interval at {confidence:.1%}; the estimate proves nothing."
+    table = Table(*one_run.HEADINGS, title=found.title, caption=found.caption)
+    for row in found.rows():
+        table.add_row(*row)
     Terminal().print(table)
-
-
-def _table(title: str, bounds: Mapping[str, "LowerBound"], suggested: "CanaryEstimate") -> Table:
-    """Return the bounds of an audit, and what is suggested, for a terminal."""
-    table = Table(title=title)
-    for heading in ("", "ε", "guesses", "assumes"):
-        table.add_column(heading)
-    for bound in bounds.values():
-        details = bound.details
-        made = f"{details['right']:g} of {details['guesses']:g} right"
-        table.add_row(bound.method, f"at least {bound.epsilon:.3f}", made, bound.assumes)
-    between = suggested.epsilon_interval
-    value = f"{suggested.epsilon:.3f} ({between.low:.3f} to {between.high:.3f})"
-    table.add_row(suggested.method, suggested.reason or value, "", suggested.assumes)
-    return table
 
 
 def _write_new(path: Path, text: str) -> None:

@@ -62,8 +62,7 @@ def tune(
 
 def _line(tried: "Tried") -> str:
     """Return a setting, how accurate it is, and what it gains."""
-    named = ", ".join(f"{key} = {value}" for key, value in tried.changes.items())
-    said = f"{named or 'the configuration'}: accuracy {tried.accuracies.mean():.1%}"
+    said = f"{tried.setting}: accuracy {tried.accuracies.mean():.1%}"
     if not tried.changes:
         return said
     return f"{said}, gain {100 * tried.gain:+.1f} ± {100 * tried.margin:.1f} points"

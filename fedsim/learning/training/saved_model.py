@@ -21,6 +21,7 @@ from torch import Tensor, nn
 import fedsim
 from adversaries.errors import InputError
 from fedsim.common import private_files, reading
+from fedsim.common.html_table import html_table
 from fedsim.common.tables import Table, explain
 from fedsim.config.training import ModelConfig
 from fedsim.learning.data import Dataset, own_records
@@ -166,13 +167,18 @@ def describe(directory: Path) -> Description:
         raise InputError(f"'{path}' is damaged: {explain(error)}; restore it from a copy") from None
 
 
-def load(directory: Path) -> nn.Module:
+def load(directory: Path, own: str = "") -> nn.Module:
     """Return a trained model, which maps records [N, *shape] to logits and is ready to predict.
 
     directory: of a run that trained it, or what was handed on of it.
+    own: the name of code that builds the network, in place of the code that model.toml names.
     Raises InputError if its files are missing or damaged, or name code that nobody allowed here.
     """
     found, path = describe(directory), _place(directory) / VALUES
+    if own and not models.is_own_code(found.network.name):
+        raise InputError(f"'{directory}' has the network {found.network.name}; leave model out")
+    if own:
+        found = found.model_copy(update={"network": found.network.model_copy(update={"name": own})})
     if not path.exists():
         raise InputError(f"'{directory}' has no {VALUES}; restore it from a copy")
     shapes, where = pretrained.sizes(str(path)), str(path)
@@ -276,11 +282,17 @@ class Predictions:
     predicted: tuple[str, ...]
     probabilities: npt.NDArray[np.float64]
 
+    def _repr_html_(self) -> str:
+        """Return the first ten records, as a notebook shows them."""
+        shown = zip(self.predicted[:10], self.probabilities.max(axis=1), strict=False)
+        rows = [(str(row), name, f"{sure:.1%}") for row, (name, sure) in enumerate(shown)]
+        return html_table(("record", "class", "how likely"), rows, f"{len(self.predicted)} records")
 
-def predictions(directory: Path, features: Tensor) -> Predictions:
+
+def predictions(directory: Path, features: Tensor, own: str = "") -> Predictions:
     """Return what the model of a directory says of records.
 
-    directory: as of `load`.
+    directory, own: as `load` takes them.
     features: float32 [N, *shape], as of `read`.
     Raises InputError as `load` does, and for records of another shape or not finite.
     """
@@ -291,6 +303,6 @@ def predictions(directory: Path, features: Tensor) -> Predictions:
             f"records have shape {list(features.shape[1:])}, or numbers that are not finite; this "
             f"model takes finite ones of shape {list(shape)}"
         )
-    chosen, probabilities = predict(load(directory), features)
+    chosen, probabilities = predict(load(directory, own), features)
     named = tuple(names[number] for number in chosen.tolist())
     return Predictions(tuple(names), named, probabilities.numpy())

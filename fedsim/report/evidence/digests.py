@@ -21,8 +21,8 @@ from fedsim.config import Config, to_run_config
 LIBRARIES = ("flwr", "torch", "numpy", "scipy", "dp-accounting", "cryptography", "matplotlib")
 """What numbers and pictures depend on beside the code."""
 
-OTHERS = ("torchvision", "flwr", "hf")
-"""What names a library's own thing before a colon in a configuration, and no code of a user's."""
+OTHERS = ("torchvision", "flwr", "hf", "given")
+"""What stands before a colon in a configuration and is no module: it names no file to digest."""
 
 
 def below(root: Path, place: Path) -> Iterator[str]:

@@ -45,6 +45,11 @@ def table(found: Found) -> RenderableType:
     return terminal.table(settings, title, choose_words.caption(found), dense=True)
 
 
+def summary(found: Found) -> list[Block]:
+    """Return the answer and the settings, as a notebook shows them."""
+    return [*map(Prose, choose_words.sentences(found)), tabulated(HEADINGS, _cells(found))]
+
+
 def document(found: Found) -> dict[str, Any]:
     """Return report.json: the request, the settings, the choice, and what the search costs."""
     request, choice, config = found.request, found.choice, found.config
@@ -111,7 +116,7 @@ def write(found: Found, directory: Path) -> Path:
     """
     from fedsim.report.figures import canvas  # noqa: PLC0415  (matplotlib is slow to import)
 
-    made, figure = document(found), _figure(found)
+    made, figure = document(found), frontier(found)
     name = found.config.run.name
     caption = (
         "Accuracy of the model against how often the adversary is right at most, a point for each "
@@ -161,7 +166,8 @@ def commands(found: Found, directory: Path) -> list[tuple[str, str]]:
     return said
 
 
-def _figure(found: Found) -> Any:
+def frontier(found: Found) -> Any:
+    """Return the figure of accuracy against the adversary; None without a setting to draw."""
     from fedsim.report.figures import study_figures  # noqa: PLC0415
 
     if not found.choice.candidates:

@@ -16,6 +16,7 @@ from fedsim.experiment import in_process, prepare, with_absolute_paths
 from fedsim.privacy.trust.model import Vantage
 
 if TYPE_CHECKING:  # torch, which takes a second
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from fedsim.privacy.private_selection import SearchCost
@@ -38,6 +39,20 @@ class Selection:
     config: Config | None
     choice: "Choice"
     cost: "SearchCost | None" = field(repr=False)
+    _found: "Found" = field(repr=False)
+
+    def figures(self) -> dict[str, "Figure"]:
+        """Return the frontier of accuracy against the adversary, where it can be drawn."""
+        from fedsim.studies.choose import choose_report  # noqa: PLC0415
+
+        figure = choose_report.frontier(self._found)
+        return {} if figure is None else {"frontier": figure}
+
+    def _repr_html_(self) -> str:
+        from fedsim.report.document import html  # noqa: PLC0415
+        from fedsim.studies.choose import choose_report  # noqa: PLC0415
+
+        return html.fragment(choose_report.summary(self._found))
 
 
 def choose(
@@ -97,7 +112,7 @@ def choose(
     )
     grid.complain(found.outcomes)
     chosen = found.config if found.choice.chosen else None
-    return Selection(directory, chosen, found.choice, found.cost)
+    return Selection(directory, chosen, found.choice, found.cost, found)
 
 
 def limit(max_belief: float | None, max_advantage: float | None) -> "Limit":

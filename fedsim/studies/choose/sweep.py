@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
@@ -28,6 +28,9 @@ from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.sections.facts import TITLES
 from fedsim.studies.choose.grid import BOUND_COLUMN, ESTIMATES, Outcome
+
+if TYPE_CHECKING:  # slow to import
+    from matplotlib.figure import Figure as Drawing
 
 KIND = "sweep"
 """What report.json says that it is of."""
@@ -184,8 +187,7 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
     Raises:
         InputError, OSError: as of `report_directory.write_report`.
     """
-    from fedsim.report.figures import canvas  # noqa: PLC0415
-    from fedsim.studies.choose import sweep_figures  # noqa: PLC0415  (matplotlib is slow to import)
+    from fedsim.report.figures import canvas  # noqa: PLC0415  (matplotlib is slow to import)
 
     found = rows(outcomes)
     # Everything is made before anything is written, so that a failure leaves what there was.
@@ -194,16 +196,14 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
     document = {**summary, "vantages": strict_json(places)}
     drawn: list[Block] = []
     files: dict[str, str] = {}
-    for key in outcomes[0].point.values:
-        figure = sweep_figures.along(key, found, _others(key, outcomes), SHOWN)
-        if figure is not None:
-            file = key.replace(".", "-")
-            files[f"figures/{file}.svg"] = canvas.to_svg(figure)
-            caption = (
-                f"Advantage, accuracy and epsilon along {key}: intervals, lower bounds and the "
-                "paper's estimates of each run, beside what its noise allows."
-            )
-            drawn.append(Figure(file, figure, "", caption))
+    for key, figure in figures(outcomes).items():
+        file = key.replace(".", "-")
+        files[f"figures/{file}.svg"] = canvas.to_svg(figure)
+        caption = (
+            f"Advantage, accuracy and epsilon along {key}: intervals, lower bounds and the "
+            "paper's estimates of each run, beside what its noise allows."
+        )
+        drawn.append(Figure(file, figure, "", caption))
     files[SUMMARY] = as_csv(found)
     blocks: list[Block] = [
         Heading("The runs"),
@@ -218,6 +218,18 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
     for path, content in files.items():
         private_files.write(directory / path, content.encode())
     return report_directory.write_report(directory, document, page)
+
+
+def figures(outcomes: Sequence[Outcome]) -> dict[str, "Drawing"]:
+    """Return advantage, accuracy and epsilon along each swept key, where these can be drawn."""
+    from fedsim.studies.choose import sweep_figures  # noqa: PLC0415  (matplotlib is slow to import)
+
+    found = rows(outcomes)
+    drawn = {
+        key: sweep_figures.along(key, found, _others(key, outcomes), SHOWN)
+        for key in outcomes[0].point.values
+    }
+    return {key: figure for key, figure in drawn.items() if figure is not None}
 
 
 def runs(outcomes: Sequence[Outcome]) -> Bullets:

@@ -16,6 +16,7 @@ from scipy import stats
 from torch import Tensor
 
 from adversaries.errors import InputError
+from fedsim.common.html_table import html_table
 from fedsim.common.randomness import Role, key
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.federation.server import plan
@@ -59,6 +60,12 @@ class Tried:
     margin: float
 
     @property
+    def setting(self) -> str:
+        """The keys that differ from the configuration, in words."""
+        changes = ", ".join(f"{key} = {value}" for key, value in self.changes.items())
+        return changes or "the configuration"
+
+    @property
     def is_better(self) -> bool:
         """Whether it is surely more accurate than the configuration itself."""
         return self.gain > self.margin
@@ -83,6 +90,16 @@ class Tuning:
         """The setting to take: the configuration itself unless another is surely better."""
         better = [each for each in self.tried if each.is_better]
         return max(better, key=lambda each: each.gain, default=self.tried[0])
+
+    def _repr_html_(self) -> str:
+        """Return every setting with its accuracy and gain, as a notebook shows them."""
+        rows = [
+            (each.setting, f"{each.accuracies.mean():.1%}", f"{each.gain:+.1%} ± {each.margin:.1%}")
+            for each in self.tried
+        ]
+        trained = f"Models of {self.trained_on} public records, judged on {self.judged_on} others."
+        caption = f"{trained} Best: {self.best.setting}."
+        return html_table(("setting", "accuracy", "gain"), rows, caption)
 
 
 def tune(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.figure import Figure as Drawing
 from rich.console import RenderableType
 from scipy.special import stdtrit
 
@@ -267,12 +268,6 @@ def render_html(report: Report) -> str:
         "True positives at each rate of false ones, on log scales: what matters is the left, where "
         "an attacker is right about the few records that it names."
     )
-    curves = {
-        row["title"]: (row["roc"]["false_positive"], row["roc"]["true_positive"])
-        for row in report["attacks"].values()
-    }
-    allowed = report["bounds"]["roc"]
-    bound = None if allowed is None else (allowed["false_positive"], allowed["true_positive"])
     sources = [
         (row["title"], f"{row['source']}; threshold {row['threshold']}")
         for row in report["attacks"].values()
@@ -294,7 +289,7 @@ def render_html(report: Report) -> str:
                 Heading("What the attacks achieve"),
                 tabulated(headings(report), rows(report)),
                 Prose(how, small=True),
-                Figure("roc", study_figures.roc(curves, bound), "", caption),
+                Figure("roc", roc(report), "", caption),
                 Heading("The attacks"),
                 Listing(sources, several=True),
                 Heading("What was played"),
@@ -302,6 +297,17 @@ def render_html(report: Report) -> str:
             ],
         )
     )
+
+
+def roc(report: Report) -> Drawing:
+    """Return the figure of every attack's ROC curve, beside what the noise allows."""
+    curves = {
+        row["title"]: (row["roc"]["false_positive"], row["roc"]["true_positive"])
+        for row in report["attacks"].values()
+    }
+    allowed = report["bounds"]["roc"]
+    bound = None if allowed is None else (allowed["false_positive"], allowed["true_positive"])
+    return study_figures.roc(curves, bound)
 
 
 def _settings(report: Report) -> list[tuple[str, str]]:

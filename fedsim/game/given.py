@@ -1,0 +1,145 @@
+"""Classes, functions and arrays of this Python process, under names that a configuration can hold.
+
+`fedsim.run(model=Net, data=(x, y), attacks=[f])` gives them to `adversaries.registry`. Each gets a
+name such as "given:Net_1f3a…" with a digest in it, so that the same call continues its run and
+another one is refused. Other processes know the name, but not the object, and refuse it.
+"""
+
+import hashlib
+import inspect
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries.attacks.membership_attacks import Attack
+from adversaries.errors import InputError
+from adversaries.registry import give
+from fedsim.learning.data.loaders import npz
+from fedsim.learning.data.loaders.dataset import Dataset
+from fedsim.learning.data.loaders.source import Source
+
+_tokens: dict[int, tuple[Any, str]] = {}
+"""Random digests by an object's identity, with the object, so that no later one has the same."""
+
+
+def values(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Return dotted keys whose values are scalars: given objects are replaced by their names.
+
+    Args:
+        keys: "model.name" may be a class or function, "data.name" a pair of arrays, "audit.attacks"
+            a list of functions; all else stays as it is.
+
+    Raises:
+        InputError: an object of another kind.
+    """
+    rules: dict[str, Callable[[Any], str]] = {
+        "model.name": model,
+        "data.name": data,
+        "audit.attacks": attacks,
+    }
+    return {
+        key: value if key not in rules or isinstance(value, str) else rules[key](value)
+        for key, value in keys.items()
+    }
+
+
+def model(build: Callable[..., Any]) -> str:
+    """Return a name for a network's class, or for a function that builds the network.
+
+    Args:
+        build: takes the shape of a record, the number of classes and the width of a hidden layer;
+            or nothing.
+
+    Raises:
+        InputError: it takes something else, or is a network already.
+    """
+    if isinstance(build, type) or inspect.isroutine(build):
+        for takes, builder in ((3, build), (0, lambda *_: build())):
+            try:
+                inspect.signature(build).bind(*range(takes))
+            except TypeError:
+                continue
+            return give(builder, _title(build), _of_source(build))
+        raise InputError(
+            f"model is {_title(build)}{inspect.signature(build)}; it must take nothing, or (shape, "
+            "classes, hidden)"
+        )
+    raise InputError(
+        f"model is a {type(build).__name__}; give a class or a function that builds the network, "
+        "which every trial calls anew"
+    )
+
+
+def data(arrays: Sequence[npt.ArrayLike]) -> str:
+    """Return a name for records.
+
+    Args:
+        arrays: (features, labels), as `fedsim.learning.data.loaders.npz.own` takes them.
+
+    Raises:
+        InputError: it is no pair of arrays.
+    """
+    if not isinstance(arrays, Sequence) or len(arrays) != 2:
+        raise InputError("data is no pair; give (features, labels), two arrays of equal length")
+    features, labels = (np.array(array) for array in arrays)  # copies, which nobody else changes
+    digest = hashlib.sha256()
+    for array in (features, labels):
+        if array.dtype.hasobject:
+            raise InputError("data holds Python objects; give arrays of numbers, or labels as text")
+        digest.update(f"{array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+
+    def loader(source: Source) -> Dataset:
+        return npz.of_arrays(source.name, Path("data"), features, npz.numbered(labels), {})
+
+    return give(loader, "data", digest.hexdigest())
+
+
+def attacks(functions: Sequence[Callable[..., Any] | Attack | str]) -> str:
+    """Return names for attacks by membership inference, with commas between them.
+
+    Args:
+        functions: each (targets, shadows or None) -> scores [N, n], higher where membership is
+            likelier; or an `Attack`, which says what it needs besides; or the name of one.
+
+    Raises:
+        InputError: it is no list, or something else is in it.
+    """
+    if not isinstance(functions, Sequence):
+        raise InputError(f"attacks is a {type(functions).__name__}; give a list of functions")
+    return ",".join(each if isinstance(each, str) else _attack(each) for each in functions)
+
+
+def _attack(function: Callable[..., Any] | Attack) -> str:
+    if isinstance(function, Attack):
+        source = _of_source(function.score)
+        return give(function, _title(function.score), source)
+    if not callable(function):
+        raise InputError(f"attacks holds a {type(function).__name__}; give functions")
+    attack = Attack(function, _title(function), "given in Python")
+    return give(attack, _title(function), _of_source(function))
+
+
+def _title(function: Any) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _of_source(code: Any) -> str:
+    """Return a digest of code: of its text where Python has that, else a random one.
+
+    What the code calls has no part in it. Functions that enclose values get a random one, since two
+    of the same text may enclose different values.
+    """
+    functions = [code, *vars(code).values()] if isinstance(code, type) else [code]
+    codes = [each.__code__ for each in functions if inspect.isfunction(each)]
+    enclosed = {name for each in codes for name in each.co_freevars} - {"__class__"}
+    try:
+        if enclosed:
+            raise OSError("it encloses values")
+        return hashlib.sha256(inspect.getsource(code).encode()).hexdigest()
+    except (OSError, TypeError):
+        return _tokens.setdefault(id(code), (code, secrets.token_hex(32)))[1]
