@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import click
 import typer
 
 from adversaries.errors import InputError
@@ -62,7 +63,16 @@ def _asked(proposal: "Proposal", console: Terminal) -> "Proposal":
     """Return what the owner of the records makes of a proposal."""
     console.print(f"{proposal.name}: {proposal.seen}", markup=False)
     while True:
-        said = typer.prompt(f"  {proposal.rule or proposal.kind}", "", show_default=False, err=True)
+        words = f"  {proposal.rule or proposal.kind}"
+        try:
+            said = typer.prompt(words, "", show_default=False, err=True)
+        except click.Abort as error:
+            if not isinstance(error.__context__, EOFError):
+                raise KeyboardInterrupt from None
+            raise InputError(
+                f"the answers end before {proposal.name}; answer at a terminal, or keep every "
+                "proposal with --yes"
+            ) from None
         if not said:
             return proposal
         if said in ("s", "i"):
