@@ -11,6 +11,7 @@ them, and how many of these were alive at once. Ends after so many seconds, fini
 import argparse
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -46,12 +47,14 @@ def echo(message, context):
 
 @server.main()
 def main(grid, context):
+    ahead = range(context.run_config["ahead"])
     for _ in range(context.run_config["rounds"]):
         begun = time.time()
-        sent = [Message(RecordDict(), node, "query") for node in grid.get_node_ids()]
-        answers = [not reply.has_error() for reply in grid.send_and_receive(sent)]
+        sent = [Message(RecordDict(), node, "query") for node in grid.get_node_ids() for _ in ahead]
+        replies = list(grid.send_and_receive(sent))
+        errors = [reply.error.reason for reply in replies if reply.has_error()]
         with open(context.run_config["out"], "a") as file:
-            said = {"answers": sum(answers), "seconds": round(time.time() - begun, 1)}
+            said = {"errors": errors, "seconds": round(time.time() - begun, 1)}
             file.write(json.dumps(said) + chr(10))
 """
 
@@ -129,13 +132,13 @@ def processes(port: int) -> set[int]:
     return found
 
 
-def submitted(folder: Path, rounds: int) -> Path:
+def submitted(folder: Path, rounds: int, ahead: int) -> Path:
     """Submit the app; return the file in which it writes a line for each round."""
     app, server, out = folder / "app", folder / "kit" / "server", folder / "rounds.jsonl"
     app.mkdir()
     (app / "echo.py").write_text(APP)
     components = {"serverapp": "echo:server", "clientapp": "echo:client"}
-    config = {"rounds": rounds, "out": str(out)}
+    config = {"rounds": rounds, "ahead": ahead, "out": str(out)}
     flower = {"publisher": "fedsim", "components": components, "config": config}
     named = {"name": "echo", "version": "1.0.0", "description": "", "license": "Apache-2.0"}
     project = {"project": {**named, "dependencies": []}, "tool": {"flwr": {"app": flower}}}
@@ -145,26 +148,32 @@ def submitted(folder: Path, rounds: int) -> Path:
     return out
 
 
-def measure(folder: Path, rounds: int, seconds: float, busy: float, nice: int) -> dict[str, object]:
+def measure(
+    folder: Path, rounds: int, ahead: int, seconds: float, busy: float, nice: int, kill: bool
+) -> dict[str, object]:
     """Return what was seen of a federation with a starved node.
 
     Args:
+        ahead: how many messages a round has for each node, sent at once.
         seconds: after which it ends in any case.
         busy: seconds from the first message on in which the cores have other work.
         nice: of the other work.
+        kill: whether the starved node's first process is killed when it is seen.
     """
     place = kit.folder(folder / "kit", STARVED)
     port = kit.port(place, "NODE_PORT")
     started: set[int] = set()
     most, finished = 0, []
     with busy_loops(nice) as loops:
-        out = submitted(folder, rounds)
+        out = submitted(folder, rounds, ahead)
         begun = time.monotonic()
         while (now := time.monotonic() - begun) < seconds and len(finished) < rounds:
             if now > busy:
                 for loop in loops:
                     loop.kill()
             living = processes(port)
+            if kill and living and not started:
+                os.kill(min(living), signal.SIGKILL)
             started |= living
             most = max(most, len(living))
             if out.exists():
@@ -172,8 +181,8 @@ def measure(folder: Path, rounds: int, seconds: float, busy: float, nice: int) -
             time.sleep(0.5)
     log = (place / "logs" / "supernode.log").read_text()
     return {
-        "rounds": sum(one["answers"] == CLIENTS for one in finished),
-        "failed": sum(one["answers"] < CLIENTS for one in finished),
+        "rounds": sum(not one["errors"] for one in finished),
+        "errors": [error for one in finished for error in one["errors"]],
         "seconds": [one["seconds"] for one in finished],
         "processes": max(log.count("answers a message"), len(started)),
         "at_once": most,
@@ -185,15 +194,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--ahead", type=int, default=1, help="Messages of a round for each node.")
     parser.add_argument("--seconds", type=float, default=240)
     parser.add_argument("--busy", type=float, default=240)
     parser.add_argument("--nice", type=int, default=0, help="Of the busy loops.")
-    given = parser.parse_args()
+    parser.add_argument("--kill", action="store_true", help="The starved node's first process.")
     os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
-    folder = given.folder.absolute()
+    options = vars(parser.parse_args())
+    folder = options.pop("folder").absolute()
     folder.mkdir(mode=0o700)
     with federation(folder / "kit"):
-        print(json.dumps(measure(folder, given.rounds, given.seconds, given.busy, given.nice)))
+        seen = measure(folder, **options)
+    print(json.dumps(seen))
 
 
 if __name__ == "__main__":
