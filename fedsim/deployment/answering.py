@@ -89,7 +89,8 @@ class Answering:
             now - self._begun,
         )
         self.kill()
-        self._end = now + GRACE  # a process that waits for a disk ends later
+        self._claimed = False  # so that the server learns it, also where the process lives on
+        self._end = now + GRACE  # as one does that waits for a disk
 
     def _beat(self, runtime: Runtime, now: float) -> None:
         try:
