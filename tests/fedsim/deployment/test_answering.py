@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import httpx
@@ -157,8 +157,9 @@ def test_the_log_says_how_long_a_process_is_busy_whatever_the_supernode_answers(
     assert 45 <= runtime.kept <= 50  # every ten seconds, not at every look
 
 
+@pytest.mark.parametrize("stopped", [False, True])
 def test_a_message_is_not_begun_twice_while_its_process_lives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: Begin
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: Begin, stopped: bool
 ) -> None:
     kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
     place = tmp_path / "kit" / "clients" / "client-0"
@@ -170,15 +171,27 @@ def test_a_message_is_not_begun_twice_while_its_process_lives(
         started.append(begin(SLEEPS))
         return started[-1]
 
-    looks = iter(range(40))  # then the SuperNode has ended
+    looks = iter(range(40))
+
+    def parent() -> int:
+        if next(looks, None) is not None:
+            return 77
+        if stopped:
+            signal.raise_signal(signal.SIGTERM)
+        return 1  # the SuperNode has ended
+
     monkeypatch.setattr(supernode, "Runtime", Runtime())
     monkeypatch.setattr(supernode, "start_app", start_app)
     monkeypatch.setattr(supernode, "pause", lambda *_: 0.01)
-    monkeypatch.setattr(os, "getppid", lambda: 77 if next(looks, None) is not None else 1)
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    supernode.serve_apps(place, 77)
+    monkeypatch.setattr(os, "getppid", parent)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) if stopped else nullcontext():
+            supernode.serve_apps(place, 77)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     (process,) = started
-    assert process.wait(10) == -signal.SIGKILL  # nothing is left where the SuperNode has ended
+    assert process.wait(10) == -signal.SIGKILL  # nothing is left, whichever of the two has ended
 
 
 @pytest.mark.parametrize("value", ["soon", "0", "-3", "inf", "nan", ""])
