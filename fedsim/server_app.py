@@ -5,6 +5,7 @@ import platform
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -26,7 +27,7 @@ from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import CARD, Arrays, RunDirectory
 from fedsim.federation.server import client_utility, model_training
 from fedsim.federation.server.batch import Batch
-from fedsim.federation.server.nodes import connected
+from fedsim.federation.server.nodes import connected, note_busy
 from fedsim.federation.server.plan import Plan, default_directory, prepare
 from fedsim.federation.server.polling import PollingGrid
 from fedsim.federation.server.strategy import DPSGD
@@ -54,7 +55,10 @@ def main(grid: Grid, context: Context) -> None:
     plan = prepare(_placed(from_run_config(context.run_config)))
     # Between machines, that is; a simulation's grid has a short interval of its own.
     between_machines = RUNTIMES.get(type(grid).__name__) == DEPLOYMENT
-    carry_out(PollingGrid(grid) if between_machines else grid, plan, plan.begin())
+    directory = plan.begin()
+    if between_machines:
+        grid = PollingGrid(grid, report_busy=partial(note_busy, directory))
+    carry_out(grid, plan, directory)
 
 
 def _placed(config: Config) -> Config:

@@ -14,11 +14,12 @@ Secrets are 0600 in folders that are 0700. Every script, unit and setting is a t
 
 import ipaddress
 import json
+import math
 import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -38,6 +39,10 @@ CONNECTION = "federation"
 
 NODE_PORT = 9094
 """Flower's own choice for the first node of a machine; the next ones count up."""
+
+DEADLINE = 3600
+"""Seconds that the process of a message has, where an older kit does not say: as a run's
+federation.timeout by default."""
 
 MANIFEST = "deploy.json"
 
@@ -335,6 +340,20 @@ def port(machine_folder: Path, name: str) -> int:
     return int(value)
 
 
+def deadline(machine_folder: Path) -> float:
+    """Return the seconds that the process of a message has, by a node's settings.env.
+
+    Raises InputError: the file cannot be read, or its value is no positive number.
+    """
+    value = settings(machine_folder).get("DEADLINE", f"{DEADLINE}")
+    with suppress(ValueError):
+        if 0 < float(value) < math.inf:
+            return float(value)
+    raise InputError(
+        f"DEADLINE is {value!r} in '{machine_folder / 'settings.env'}'; give seconds, above 0"
+    )
+
+
 def _place(machine: str) -> str:
     return f"clients/{machine}" if machine.startswith("client-") else machine
 
@@ -369,7 +388,8 @@ def _write_node(
     write_file(place / "node.key.pub", key.public + b"\n")
     write_file(place / "ca.crt", trusted)
     # Nobody waits for an auditor: where it shares a machine with a client, the client goes first.
-    values = {**values, "NICE": "19" if machine == "auditor" else "0"}
+    nice = "19" if machine == "auditor" else "0"
+    values = {**values, "NICE": nice, "DEADLINE": f"{DEADLINE}"}
     write_file(place / "settings.env", templates.fill(templates.NODE_SETTINGS, values))
     config = templates.AUDITOR_CONFIG if machine == "auditor" else templates.CLIENT_CONFIG
     write_file(place / "node.toml", templates.fill(config, values))

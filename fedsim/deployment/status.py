@@ -1,5 +1,6 @@
 """How a federation is at this moment, seen from its server: who is there, what runs, what ends."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -30,6 +31,19 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Busy:
+    """A client that the server waits for.
+
+    Attributes:
+        machine: its name in the kit.
+        seconds: since it was sent a message that it has not answered.
+    """
+
+    machine: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Run:
     """The run that was submitted last.
 
@@ -39,6 +53,7 @@ class Run:
         round: the last one that is finished; 0 before the first.
         rounds: how many are planned; 0 where it has not begun to train.
         batch: how many batches of trials are finished: a training has one.
+        busy: the clients that have not answered for a minute or more.
     """
 
     directory: str
@@ -46,6 +61,7 @@ class Run:
     round: int
     rounds: int
     batch: int
+    busy: tuple[Busy, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,8 +140,14 @@ def _run(server: Path) -> Run | None:
         raise InputError(f"cannot read '{path}': {reading.reason(error)}; delete it") from None
     state, _ = run.submission(server, id).status()
     finished = planned = batches = 0
+    busy: tuple[Busy, ...] = ()
     for event, _ in RunDirectory(Path(directory)).events():
         planned = event.get("rounds", planned)
         finished = event.get("round", finished)
         batches += event.get("phase") == "batch"
-    return Run(directory, state, finished, planned, batches)
+        if "busy" in event or "phase" in event:
+            seconds = round(time.time() - event["time"] + event.get("seconds", 0.0), 1)
+            busy = tuple(Busy(f"client-{client}", seconds) for client in event.get("busy", ()))
+    if state.startswith("finished"):
+        busy = ()
+    return Run(directory, state, finished, planned, batches, busy)

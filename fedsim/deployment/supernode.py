@@ -4,6 +4,9 @@ By itself Flower's SuperNode gives each task, on loopback, to whoever asks first
 configuration, the model, and the right to answer for the node; and it starts the process of a task
 with its token on the command line, which every account can read. Here a task is given for a secret,
 over TLS with a key, which are both of this start, and its token is in a file without a name.
+
+A node has one process at a time: Flower's SuperNode takes the next message when it has sent the
+answer to the last one.
 """
 
 import fcntl
@@ -23,6 +26,7 @@ import httpx
 import fedsim
 from fedsim.common.waiting import pause
 from fedsim.deployment import certificates, kit, logs, upkeep
+from fedsim.deployment.answering import Answering
 from fedsim.federation.protocol import versions
 from fedsim.federation.protocol.flower_private import Runtime
 from fedsim.federation.runtimes.flower_command import environment, executable
@@ -93,6 +97,7 @@ def serve_apps(place: Path, supernode: int) -> None:
 
     Without this process the SuperNode would seem to be well, and never answer: it ends with it.
     """
+    signal.signal(signal.SIGTERM, _end)  # so that the process of a message ends as well
     try:
         _serve_apps(place, supernode)
     except BaseException as error:
@@ -103,33 +108,50 @@ def serve_apps(place: Path, supernode: int) -> None:
         raise
 
 
+def _end(number: int, _: object) -> None:
+    sys.exit(128 + number)
+
+
 def _serve_apps(place: Path, supernode: int) -> None:
     folder, address = place / "state" / "runtime", f"127.0.0.1:{kit.port(place, 'NODE_PORT')}"
     logs.begin(kit.read(place).machine)
-    running: list[subprocess.Popen[bytes]] = []
+    deadline = kit.deadline(place)
+    answering: Answering | None = None
     looked, asked = 0.0, time.monotonic()
     trusted, secret = (folder / "ca").read_bytes(), (folder / "secret").read_bytes()
-    with Runtime(address, trusted, secret) as runtime:
-        while os.getppid() == supernode:
-            try:
-                if token := runtime.task():
-                    running.append(start_app(address, folder / "ca", token))
-                    log.info("process %d answers a message", running[-1].pid)
+    try:
+        with Runtime(address, trusted, secret) as runtime:
+            while os.getppid() == supernode:
+                if answering and not answering.goes_on(runtime):
+                    answering = None
+                if not answering and (token := _task(runtime)):
+                    process = start_app(address, folder / "ca", token)
+                    answering = Answering(process, token, deadline)
+                    log.info("process %d answers a message", process.pid)
                     asked = time.monotonic()
-            except httpx.HTTPError:
-                time.sleep(1)  # the SuperNode is about to listen, or to end
-            for process in running:
-                if process.poll():
-                    log.warning("process %d ended with status %d", process.pid, process.returncode)
-            running = [process for process in running if process.returncode is None]
-            if time.monotonic() - looked > LOGS_INTERVAL:
-                looked = time.monotonic()
-                logs.rotate(place / "logs")
-            time.sleep(pause(time.monotonic() - asked, POLL_INTERVAL))
+                if time.monotonic() - looked > LOGS_INTERVAL:
+                    looked = time.monotonic()
+                    logs.rotate(place / "logs")
+                time.sleep(pause(time.monotonic() - asked, POLL_INTERVAL))
+    finally:
+        if answering:
+            answering.kill()
+
+
+def _task(runtime: Runtime) -> str:
+    """Return the token of a task; "" where there is none, or no SuperNode that answers."""
+    try:
+        return runtime.task()
+    except httpx.HTTPError:
+        time.sleep(1)  # the SuperNode is about to listen, or to end
+        return ""
 
 
 def start_app(address: str, trusted: Path, token: str) -> subprocess.Popen[bytes]:
     """Start the process of a task, which ends with this one, and return it.
+
+    It leads a process group of its own. A session of its own would undo the node's NICE: Linux may
+    share a processor among sessions first.
 
     Args:
         address: HOST:PORT of the SuperNode's Runtime API.
@@ -141,4 +163,6 @@ def start_app(address: str, trusted: Path, token: str) -> subprocess.Popen[bytes
         command = [executable("flwr-clientapp"), "--runtime-api-address", address]
         command += ["--root-certificates", f"{trusted}", "--parent-pid", f"{os.getpid()}"]
         command += ["--token-file", f"/dev/fd/{file.fileno()}"]
-        return subprocess.Popen(command, pass_fds=[file.fileno()])
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, pass_fds=[file.fileno()], process_group=0
+        )

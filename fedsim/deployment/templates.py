@@ -138,6 +138,9 @@ SUPERLINK=@ADDRESS@:@PORT@
 NODE_PORT=@NODE_PORT@
 # How far the node steps back for other programs of this machine: 0 not at all, 19 wholly.
 NICE=@NICE@
+# Seconds that the process of a message has; then it is killed with all that it started. A node has
+# one such process at a time. Not below federation.timeout of a run, for which the server waits.
+DEADLINE=@DEADLINE@
 """
 
 CLIENT_CONFIG = """\

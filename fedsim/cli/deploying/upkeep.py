@@ -74,6 +74,8 @@ def status(
             typer.echo(f"{node.machine}: {node.state}{f' since {node.since}' * bool(node.since)}")
         if (last := found.run) is not None:
             typer.echo(f"{last.directory}: {last.state}, round {last.round} of {last.rounds}")
+            for busy in last.busy:
+                typer.echo(f"{busy.machine}: no answer for {busy.seconds:.0f} s")
         typer.echo(f"certificate: {found.certificate_days:.0f} days left")
         for problem in found.problems:
             typer.echo(f"wrong: {problem}")

@@ -48,6 +48,7 @@ def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
             f"SUPERLINK in {place / 'settings.env'} is not HOST:PORT: set it to "
             f"{laid_out.address}:{laid_out.port}",
         )
+    kit.deadline(place)
     yield from supernode.running(place, kit.port(place, "NODE_PORT"))
 
 

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
     EllipticCurvePrivateKey,
     EllipticCurvePublicKey,
 )
-from flwr.app import Message, RecordDict
+from flwr.app import Error, Message, RecordDict
 from flwr.client.mod import secaggplus_mod
 from flwr.common import Code, FitRes, Status, bytes_to_ndarray, ndarrays_to_parameters
 from flwr.common.constant import (
@@ -30,6 +30,7 @@ from flwr.common.constant import (
     TIMESTAMP_HEADER,
     TIMESTAMP_TOLERANCE,
     ErrorCode,
+    SubStatus,
 )
 from flwr.common.secure_aggregation.crypto.shamir import combine_shares
 from flwr.common.secure_aggregation.crypto.symmetric_encryption import generate_shared_key
@@ -38,10 +39,11 @@ from flwr.common.secure_aggregation.secaggplus_constants import Key, Stage
 from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
 from flwr.compat.common import recorddict_compat
 from flwr.proto.fleet_pb2 import ActivateNodeRequest, PushMessagesRequest
-from flwr.proto.runtime_pb2 import AcquireTaskRequest
+from flwr.proto.runtime_pb2 import AcquireTaskRequest, SendTaskHeartbeatRequest
 from flwr.supercore.constant import (
     FLEET_HTTP_PUBLIC_KEY_HEADER,
     FLEET_HTTP_SIGNATURE_HEADER,
+    TASK_TOKEN_HEADER,
     TaskType,
 )
 from flwr.supercore.date import now
@@ -94,9 +96,13 @@ ACTIVATION: dict[int, bool] = {
 
 
 class Runtime:
-    """The Runtime API of a SuperNode, for whoever starts the processes of its tasks."""
+    """The Runtime API of a SuperNode, for the program that starts the processes of its tasks.
+
+    All requests go through one client, so that TLS is set up once.
+    """
 
     def __init__(self, address: str, trusted: bytes, secret: bytes) -> None:
+        self._token = _TaskToken()
         self._client = RuntimeHttpClient.from_server_address(
             address,
             insecure=False,
@@ -107,6 +113,7 @@ class Runtime:
                     master_secret=secret,
                     protected_methods=frozenset({"/flwr.proto.Runtime/AcquireTask"}),
                 ),
+                self._token,
             ],
         )
 
@@ -125,8 +132,59 @@ class Runtime:
         Raises:
             httpx.HTTPError: the SuperNode does not answer, or refuses.
         """
+        self._token.value = ""
         request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
         return str(self._client.AcquireTask(request).token)
+
+    def keep(self, token: str) -> bool:
+        """Keep the claim of a task for a minute more; return whether the claim still holds.
+
+        A task whose claim ends is handed out again, or answered with an error if its process has
+        begun with the message.
+
+        Raises:
+            httpx.TransportError: the SuperNode does not answer.
+        """
+        self._token.value = token
+        try:
+            return bool(self._client.SendTaskHeartbeat(SendTaskHeartbeatRequest()).success)
+        except httpx.HTTPStatusError as error:
+            return error.response.is_server_error  # which says nothing about the task
+
+    def fail(self, token: str, reason: str) -> None:
+        """Answer a task's message with an error, in place of a process that never read it.
+
+        Args:
+            reason: what the server is to learn.
+
+        Raises:
+            httpx.HTTPError: the SuperNode does not answer; or a process has read the message, so
+                that Flower answers with an error once the claim ends.
+        """
+        # No other process needs what it brings.
+        from flwr.supernode.runtime.run_clientapp import (  # noqa: PLC0415
+            pull_task_input,
+            push_message,
+            push_task_output,
+        )
+
+        self._token.value = token
+        message, context, _, _ = pull_task_input(self._client)
+        error = Error(ErrorCode.CLIENT_APP_CRASHED, reason)
+        push_message(self._client, Message(error, reply_to=message), context)
+        push_task_output(self._client, context, SubStatus.FAILED, reason)
+
+
+class _TaskToken:
+    """Adds the token of a task to a request; none while it is empty."""
+
+    def __init__(self) -> None:
+        self.value = ""
+
+    def intercept(self, context: ProtobufRequestContext, call: ProtobufCall) -> httpx.Response:
+        if self.value:
+            context.request.headers[TASK_TOKEN_HEADER] = self.value
+        return call(context)
 
 
 def gives_tasks_to_anybody(url: str) -> bool | None:

@@ -86,6 +86,8 @@ class Event(Part):
     belief: Number | None = None
     rho_alpha: Number | None = None
     rho_beta: Number | None = None
+    busy: list[Count] = []
+    seconds: Number = 0.0
 
 
 def check(schema: type[Part], value: Mapping[str, Any]) -> None:

@@ -166,6 +166,17 @@ def registered_nodes(directory: RunDirectory) -> dict[int, int] | None:
         raise InputError(f"cannot read {REGISTERED} in '{directory.path}': {error}") from None
 
 
+def note_busy(directory: RunDirectory, nodes: set[int], seconds: float) -> None:
+    """Note which clients have not answered for how long, where the run's directory knows them.
+
+    nodes: that have not answered; none where the wait is over.
+    seconds: since they were sent a message.
+    """
+    if clients := registered_nodes(directory):
+        busy = [client for client, node in sorted(clients.items()) if node in nodes]
+        directory.log_event(busy=busy, seconds=round(seconds, 1))
+
+
 def connected(
     grid: Grid, config: Config, directory: RunDirectory
 ) -> tuple[dict[int, int], Auditors]:

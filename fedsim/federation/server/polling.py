@@ -4,7 +4,7 @@ In a deployment with fast rounds most of the time goes into that sleep.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from flwr.app import Error, Message, RecordDict
 from flwr.serverapp import Grid
@@ -16,15 +16,27 @@ INTERVAL = 0.2
 """Seconds between the first questions for the replies that are missing; later ones are rarer."""
 
 
+SLOW = 60.0
+"""Seconds after which missing replies are reported; then after twice as many, and so on."""
+
+
 class PollingGrid(Grid):
     """Another Grid, with a shorter wait for replies.
 
     interval: between the first questions for replies, in seconds.
+    report_busy: is called with the nodes that have not replied, and for how many seconds; once
+        more, with no node, when the wait is over.
     """
 
-    def __init__(self, grid: Grid, interval: float = INTERVAL) -> None:
+    def __init__(
+        self,
+        grid: Grid,
+        interval: float = INTERVAL,
+        report_busy: Callable[[set[int], float], None] = lambda *_: None,
+    ) -> None:
         self._grid = grid
         self._interval = interval
+        self._report_busy = report_busy
 
     def set_run(self, run: Run) -> None:
         """Replace the description of the run."""
@@ -75,7 +87,7 @@ class PollingGrid(Grid):
         ids: list[str | None] = list(self._grid.push_messages(sent))
         requests = dict(zip(ids, sent, strict=True))
         waiting = {id for id in ids if id is not None}
-        begun = time.monotonic()
+        begun, report_at = time.monotonic(), SLOW
         replies = [
             Message(Error(NODE_UNAVAILABLE, "its node is not connected"), reply_to=request)
             for id, request in zip(ids, sent, strict=True)
@@ -91,5 +103,10 @@ class PollingGrid(Grid):
             waited = time.monotonic() - begun
             if not waiting or (timeout is not None and waited > timeout):
                 break
+            if waited > report_at:
+                report_at = 2 * waited
+                self._report_busy({requests[id].metadata.dst_node_id for id in waiting}, waited)
             time.sleep(pause(waited, self._interval))
+        if report_at > SLOW:
+            self._report_busy(set(), time.monotonic() - begun)
         return replies

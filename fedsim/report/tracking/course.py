@@ -38,6 +38,9 @@ class Course:
         epsilon: of one training up to that round; None where nobody says.
         accuracies: of the first batch of trials, by round.
         looks: one for each finished batch, in their order.
+        busy: the clients that a message was sent to long ago, without an answer; none where the
+            server waits for nobody.
+        busy_since: when it was sent, in seconds since the epoch.
         time: of the last event, in seconds since the epoch.
     """
 
@@ -52,7 +55,17 @@ class Course:
     looks: tuple[Look, ...] = ()
     rho_alpha: float | None = None
     rho_beta: float | None = None
+    busy: tuple[int, ...] = ()
+    busy_since: float = 0.0
     time: float = 0.0
+
+    @property
+    def busy_text(self) -> str:
+        """Which clients have not answered, and for how long; "" where the server waits for none."""
+        if not self.busy:
+            return ""
+        clients = f"client{'s' * (len(self.busy) > 1)} {', '.join(map(str, self.busy))}"
+        return f"{clients}, for {self.time - self.busy_since:.0f} s"
 
     @property
     def look(self) -> Look:
@@ -78,14 +91,19 @@ class Course:
 
 
 def after(course: Course, event: Event) -> Course:
-    """Return what is known after one more event; one of a client or an auditor changes nothing.
+    """Return what is known after one more event; one of an auditor changes nothing
+    but the time.
 
     A resumed run names its finished batches again, so that its looks begin anew with its training.
     """
     course = replace(course, time=event["time"])
+    if "busy" in event:
+        since = event["time"] - event.get("seconds", 0.0)
+        return replace(course, busy=tuple(event["busy"]), busy_since=since)
     if event.get("phase") == "batch":
         return _batch(course, event)
     if "phase" in event:
+        course = replace(course, busy=())  # of an attempt that was interrupted
         course = replace(course, phase=event["phase"])
         if event["phase"] == "training":
             course = replace(

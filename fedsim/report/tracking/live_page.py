@@ -263,7 +263,8 @@ def _entries(course: Course, trials: TrialsConfig, training: bool) -> list[tuple
             ("Trials", f"{look.trials} of {at_most}{trials.count}{running}"),
             ("Worst belief that the record was used", f"{percent(look.belief)}{limit}"),
         ]
-    return [*found, ("Accuracy so far", course.accuracy_text or DASH)]
+    found.append(("Accuracy so far", course.accuracy_text or DASH))
+    return [*found, ("No answer yet", course.busy_text)] if course.busy else found
 
 
 def _figures(course: Course, planned: int) -> list[Block]:

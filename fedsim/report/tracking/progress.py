@@ -102,6 +102,8 @@ class Bar:
             # Also where no bar is shown: somebody is to look at a machine.
             why = "".join(f"; {reason}" for reason in event.get("reasons", ()))
             self.bar.console.print(f"still waiting for {event['waiting']}{why}", markup=False)
+        elif event.get("busy"):
+            self.bar.console.print(f"no answer yet from {course.busy_text}", markup=False)
         elif "uncompared" in event:
             clients = ", ".join(map(str, event["uncompared"]))
             warning = (

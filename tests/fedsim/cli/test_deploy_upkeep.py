@@ -1,6 +1,7 @@
 """An administrator sees at one glance who is there, what runs and what is about to end."""
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from fedsim.deployment.run import Registration
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes import flower_command
 from fedsim.federation.runtimes.flower_command import FlowerError
+from fedsim.federation.server.nodes import REGISTERED, note_busy
 
 SINCE = "2026-01-02T03:04:05+00:00"
 
@@ -66,6 +68,24 @@ def test_status_says_who_is_away_and_which_round_is_done(
     found = json.loads(out)
     assert (status, found["problems"], found["run"]["round"]) == (0, [], 4)
     assert [node["state"] for node in found["nodes"]] == ["connected", "connected"]
+
+
+def test_status_says_which_client_keeps_the_server_waiting(
+    fedsim: Callable[..., tuple[int, str, str]], tmp_path: Path, nodes: list[dict[str, str]]
+) -> None:
+    server = _deployed(tmp_path)
+    nodes[1] = {"node-id": "8", "status": "online", "online-at": SINCE}
+    (tmp_path / "run").mkdir()
+    directory = RunDirectory(tmp_path / "run")
+    last = {"run-id": "5", "directory": str(directory.path)}
+    kit.write_file(server / "run.json", json.dumps(last))
+    directory.write_json(REGISTERED, {"0": 7, "1": 8})
+    note_busy(directory, {8}, 61.0)
+    status, out, _ = fedsim("deploy", "status", server)
+    assert (status, re.findall(r"(\S+): no answer for 6\d s", out)) == (0, ["client-1"])
+    note_busy(directory, set(), 80.0)
+    _, out, _ = fedsim("deploy", "status", server, "--json")
+    assert json.loads(out)["run"]["busy"] == []
 
 
 def test_status_says_what_ends_and_that_the_superlink_is_away(

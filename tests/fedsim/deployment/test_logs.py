@@ -51,6 +51,11 @@ def test_a_log_that_cannot_be_copied_stays_as_it_is_and_keeps_no_other_from_it(
         ),
         ("Traceback:\nOSError: no\x07 port\n", "OSError: no port"),
         ("INFO: all is well\n", ""),
+        (
+            "OSError: no port\nERROR : [/v1/runtime/send-task-heartbeat][ApiError:1008] Runtime "
+            "task-token authentication failed.\n",
+            "OSError: no port",
+        ),
     ],
 )
 def test_the_last_complaint_of_a_log(tmp_path: Path, log: str, said: str) -> None:

@@ -1,5 +1,6 @@
 """The polling grid returns every reply once, as soon as it is there, and no later than allowed."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -40,6 +41,25 @@ def test_after_the_timeout_there_is_what_there_is(slow: Slow) -> None:
     slow.patience = 2
     replies = list(PollingGrid(slow, 0.001).send_and_receive(_queries(slow), timeout=0.05))
     assert len(replies) == 2
+
+
+def test_who_keeps_the_server_waiting_is_reported_ever_less_often(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, reports = 0.0, []
+
+    def sleep(_: float) -> None:
+        nonlocal now
+        now += 1
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    slow.patience = 2
+    grid = PollingGrid(slow, report_busy=lambda nodes, waited: reports.append((nodes, waited)))
+    queries = _queries(slow)
+    answered = {reply.metadata.src_node_id for reply in grid.send_and_receive(queries, timeout=300)}
+    (late,) = set(slow.get_node_ids()) - answered
+    assert reports == [({late}, 61), ({late}, 123), ({late}, 247), (set(), 301)]
 
 
 def test_nothing_sent_is_nothing_waited_for(slow: Slow) -> None:

@@ -45,3 +45,13 @@ def test_events_of_clients_and_auditors_change_nothing() -> None:
         {"time": 5.0, "auditor": 7, "joined": True},
     ]
     assert _after(*BEGUN, *others) == after(_after(*BEGUN), {"time": 5.0})
+
+
+def test_it_is_known_who_keeps_the_server_waiting_until_the_wait_is_over() -> None:
+    late: Event = {"time": 70.0, "busy": [0, 2], "seconds": 61.0}
+    assert _after(*BEGUN, late).busy_text == "clients 0, 2, for 61 s"
+    assert _after(*BEGUN, late, {"time": 99.0, "auditor": 7, "joined": True}).busy_text.endswith(
+        "for 90 s"
+    )
+    assert _after(*BEGUN, late, {"time": 99.0, "busy": [], "seconds": 90.0}).busy_text == ""
+    assert _after(*BEGUN, late, {"time": 99.0, "phase": "preparing"}).busy_text == ""

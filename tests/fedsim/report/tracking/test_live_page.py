@@ -66,6 +66,12 @@ def test_before_the_first_batch_and_without_a_limit_nothing_is_judged(small: Mak
         assert 'class="mark' not in render(small(), course, "training")
 
 
+def test_the_page_names_clients_that_keep_the_server_waiting(small: Make) -> None:
+    late = replace(UNDER_WAY, busy=(1,), busy_since=40.0, time=101.0)
+    assert "client 1, for 61 s" in _words(render(small(), late, "training"))
+    assert "No answer yet" not in _words(render(small(), UNDER_WAY, "training"))
+
+
 def test_a_training_has_no_adversary(small: Make) -> None:
     once = {"trials.count": 1, "trials.batch": 1, "trials.worlds": "d-only"}
     config = small({"run.job": "training", **once})

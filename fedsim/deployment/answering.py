@@ -1,0 +1,114 @@
+"""The process that answers a message at a node, from its start to its end.
+
+On a machine that is busy with other work a process may need minutes to start. Flower takes one for
+dead that sends no heartbeat within 30 seconds, and hands its task out again; each further process
+makes the others slower. So the program that starts processes keeps the claim of a task while its
+process lives, and ends a process that takes too long.
+"""
+
+import logging
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+
+import httpx
+
+from fedsim.federation.protocol.flower_private import Runtime
+
+log = logging.getLogger(__name__)
+
+BEAT_INTERVAL = 10.0
+"""Seconds between two heartbeats; Flower gives a task up after 30 seconds at first, then 60."""
+
+SLOW = 60.0
+"""Seconds after which the log says that a process is busy; then after twice as many, and so on."""
+
+GRACE = 60.0
+"""Seconds that a process has to end once its answer is sent, or once it was killed."""
+
+
+class Answering:
+    """A process that answers one message, with all processes that it starts.
+
+    Args:
+        process: the leader of a process group of its own.
+        token: of the task.
+        deadline: seconds that it has from now on.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], token: str, deadline: float) -> None:
+        now = time.monotonic()
+        self.process = process
+        self._token = token
+        self._deadline = deadline
+        self._begun, self._end = now, now + deadline
+        self._next_beat, self._next_line = now, now + SLOW
+        self._claimed = True
+
+    def goes_on(self, runtime: Runtime) -> bool:
+        """Return whether the process lives. Keep its claim if it does; else end what it left.
+
+        Args:
+            runtime: of the SuperNode that handed the task out.
+        """
+        if (status := self.process.poll()) is not None:
+            self.kill()  # what it left behind
+            if status:
+                self._fail(runtime, status)
+            return False
+        now = time.monotonic()
+        if now > self._end:
+            self._kill_late(now)
+        if now > self._next_line:
+            self._next_line = 2 * now - self._begun
+            log.warning(
+                "process %d has been answering a message for %.0f s",
+                self.process.pid,
+                now - self._begun,
+            )
+        if self._claimed and now > self._next_beat:
+            self._next_beat = now + BEAT_INTERVAL
+            self._beat(runtime, now)
+        return True
+
+    def kill(self) -> None:
+        """Kill the process and all that it started.
+
+        Flower's process answers a polite signal by telling the SuperNode that its task has failed,
+        without an answer to the message. The SuperNode then waits for the answer for ever.
+        """
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def _kill_late(self, now: float) -> None:
+        log.error(
+            "process %d is killed: it did not end within %.0f s",
+            self.process.pid,
+            now - self._begun,
+        )
+        self.kill()
+        self._claimed = False  # so that the server learns it, also where the process lives on
+        self._end = now + GRACE  # as one does that waits for a disk
+
+    def _beat(self, runtime: Runtime, now: float) -> None:
+        try:
+            self._claimed = runtime.keep(self._token)
+        except httpx.HTTPError as error:
+            log.warning("the SuperNode takes no heartbeat: %s", error)
+        if not self._claimed:
+            # The message is answered, or was given up: nothing that the process does now counts.
+            self._end = min(self._end, now + GRACE)
+
+    def _fail(self, runtime: Runtime, status: int) -> None:
+        log.warning("process %d ended with status %d", self.process.pid, status)
+        late = time.monotonic() - self._begun > self._deadline
+        reason = (
+            f"no answer within {self._deadline:.0f} s, the node's DEADLINE"
+            if late
+            else "its process ended before it read the message"
+        )
+        # Where it had read the message, it has answered, or Flower answers with an error.
+        with suppress(httpx.HTTPError, RuntimeError):
+            runtime.fail(self._token, reason)

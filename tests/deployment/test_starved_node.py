@@ -1,0 +1,39 @@
+"""A node that hardly gets a processor answers each message by one process."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.flower, pytest.mark.slow]
+
+SCRIPT = Path(__file__).with_name("starved_node.py")
+
+
+def _seen(tmp_path: Path, *options: str) -> dict[str, Any]:
+    command = [sys.executable, str(SCRIPT), str(tmp_path / "federation"), "--rounds", "1"]
+    result = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return dict(json.loads(result.stdout))
+
+
+def test_a_starved_node_starts_one_process_for_a_message(tmp_path: Path) -> None:
+    # Flower takes a process for dead that has not begun within 30 seconds, and the starved one
+    # would need minutes: the other work ends after 40 seconds only so that this test ends as well.
+    seen = _seen(tmp_path, "--ahead", "2", "--busy", "40", "--seconds", "300")
+    assert (seen["rounds"], seen["errors"]) == (1, [])
+    assert seen["seconds"][0] > 30, "the node was not starved"
+    assert (seen["processes"], seen["at_once"]) == (2, 1)
+
+
+def test_a_message_whose_process_was_killed_is_answered_with_an_error_at_once(
+    tmp_path: Path,
+) -> None:
+    # Flower would hand the task out again, half a minute later.
+    seen = _seen(tmp_path, "--busy", "10", "--seconds", "300", "--kill")
+    assert seen["errors"] == ["its process ended before it read the message"]
+    assert seen["processes"] == 1
+    assert seen["seconds"][0] < 30
