@@ -14,6 +14,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
 from adversaries.errors import InputError
+from fedsim.audits.app import refusals
 from fedsim.common import reading
 from fedsim.config import Scalar, flatten
 
@@ -29,6 +30,8 @@ class FlowerApp:
         server_app: the component under [tool.flwr.app.components] serverapp.
         run_config: every declared key, dotted, overrides included.
         mods: that the app put around its train functions, in the order in which it named them.
+        described: its pyproject.toml.
+        trains: whether its clients have a function for training.
     """
 
     name: str
@@ -37,6 +40,8 @@ class FlowerApp:
     run_config: dict[str, Scalar]
     mods: tuple[object, ...]
     root: Path
+    described: Mapping[str, Any]
+    trains: bool
 
 
 @contextmanager
@@ -55,12 +60,13 @@ def loaded(
     root = directory.expanduser().resolve()
     described = _read(root)
     run_config = _run_config(described, overrides)
-    components = described["tool"]["flwr"]["app"]["components"]
-    with _importable(root), _observed_clients(innermost) as mods:
-        server_app = _component(root, components, "serverapp", ServerApp)
-        client_app = _component(root, components, "clientapp", ClientApp)
+    with _importable(root), _observed_clients(innermost) as (mods, trained):
+        server_app = _component(root, described, "serverapp", ServerApp)
+        client_app = _component(root, described, "clientapp", ClientApp)
         name = str(described.get("project", {}).get("name", root.name))
-        yield FlowerApp(name, server_app, client_app, run_config, tuple(mods), root)
+        trains = client_app in trained
+        parts = server_app, client_app, run_config, tuple(mods), root, described, trains
+        yield FlowerApp(name, *parts)
 
 
 def _read(root: Path) -> dict[str, Any]:
@@ -68,7 +74,7 @@ def _read(root: Path) -> dict[str, Any]:
     try:
         described = reading.toml(path)
     except FileNotFoundError:
-        raise InputError(f"'{root}' has no pyproject.toml; name a Flower app's directory") from None
+        raise InputError(refusals.no_app(root)) from None
     table: Any = described
     for key in ("tool", "flwr", "app", "components"):
         table = table.get(key) if isinstance(table, dict) else None
@@ -90,15 +96,15 @@ def _run_config(described: Mapping[str, Any], overrides: Mapping[str, Scalar]) -
     return run_config | dict(overrides)
 
 
-def _component(root: Path, components: Mapping[str, Any], kind: str, type_: type) -> Any:
-    reference = str(components[kind])
+def _component(root: Path, described: Mapping[str, Any], kind: str, type_: type) -> Any:
+    reference = str(described["tool"]["flwr"]["app"]["components"][kind])
     module, _, attribute = reference.partition(":")
     top = module.partition(".")[0]
-    other = getattr(sys.modules.get(top), "__file__", None)
-    if top in sys.modules and (other is None or not Path(other).resolve().is_relative_to(root)):
+    if top in sys.modules and not _within(sys.modules[top], root):
+        other = getattr(sys.modules[top], "__file__", None) or "elsewhere"
         raise InputError(
             f"the app's module '{top}' has the name of a module that is loaded already, from "
-            f"{other or 'elsewhere'}; rename it, or audit it from another environment"
+            f"{other}; rename it, or audit it from another environment"
         )
     try:
         # What the app prints is no part of the audit's output, which may be one JSON document.
@@ -107,12 +113,21 @@ def _component(root: Path, components: Mapping[str, Any], kind: str, type_: type
     # SystemExit as well: an app that ends the process would end the audit without a verdict.
     except (Exception, SystemExit) as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InputError(f"the app's {kind} '{reference}' cannot be loaded: {said}") from None
+        want = refusals.missing(described) if isinstance(error, ModuleNotFoundError) else ""
+        raise InputError(f"the app's {kind} '{reference}' cannot be loaded: {said}{want}") from None
     if not isinstance(found, type_):
         raise InputError(
             f"the app's {kind} '{reference}' is a {type(found).__name__}, not a {type_.__name__}"
         )
     return found
+
+
+def _within(module: Any, root: Path) -> bool:
+    """Whether a module is of the directory; a package without __init__.py has folders alone."""
+    known = getattr(module, "__dict__", {})  # modules of PyTorch make up what they are asked for
+    file = known.get("__file__")
+    places = [file] if file is not None else list(known.get("__path__", ()))
+    return bool(places) and all(Path(str(each)).is_relative_to(root) for each in places)
 
 
 @contextmanager
@@ -125,15 +140,15 @@ def _importable(root: Path) -> Iterator[None]:
     finally:
         sys.path.remove(str(root))
         for name, module in list(sys.modules.items()):
-            file = getattr(module, "__file__", None)
-            if file is not None and Path(file).is_relative_to(root):
+            if _within(module, root):
                 del sys.modules[name]
 
 
 @contextmanager
-def _observed_clients(innermost: Innermost) -> Iterator[list[object]]:
-    """Put a mod into every ClientApp that is made inside, and yield a list of the others."""
+def _observed_clients(innermost: Innermost) -> Iterator[tuple[list[object], list[ClientApp]]]:
+    """Put a mod into every ClientApp that is made inside; yield the other mods, and who trains."""
     found: list[object] = []
+    trained: list[ClientApp] = []
     make, train = ClientApp.__init__, ClientApp.train
 
     def observed_make(
@@ -143,16 +158,19 @@ def _observed_clients(innermost: Innermost) -> Iterator[list[object]]:
         found.extend(own)
         # Around a client_fn there is no train function to put the mod next to.
         make(self, client_fn, [*own, innermost] if client_fn is not None else own)
+        if client_fn is not None:
+            trained.append(self)
 
     def observed_train(
         self: ClientApp, action: str = "default", *, mods: list[Any] | None = None
     ) -> Any:
         own = mods or []
         found.extend(own)
+        trained.append(self)
         return train(self, action, mods=[*own, innermost])
 
     with patched(ClientApp, "__init__", observed_make), patched(ClientApp, "train", observed_train):
-        yield found
+        yield found, trained
 
 
 @contextmanager

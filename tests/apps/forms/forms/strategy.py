@@ -1,0 +1,16 @@
+"""A server with a strategy of Flower's."""
+
+import torch
+from flwr.app import ArrayRecord, Context
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Train by FedAvg."""
+    model = ArrayRecord({"weights": torch.zeros(8)})
+    rounds = int(context.run_config["num-server-rounds"])
+    FedAvg(fraction_evaluate=0.0).start(grid, model, num_rounds=rounds)
