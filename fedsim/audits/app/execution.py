@@ -100,7 +100,7 @@ class AuditedApp:
             raise recorder.failure(error, self._app) from error
         finally:
             recorder.detach()
-        return recorder.finish(self._app, training.libraries(self._app.root))
+        return recorder.finish(self._app)
 
     def train(self, message: Message, context: Context, call_next: Train) -> Message:
         """Return the answer to a message next to the app's train function (a Flower mod).
@@ -132,12 +132,15 @@ class AuditedApp:
         return Message(scripted(template, message, script, partition), reply_to=message)
 
     def remembered(self, message: Message, context: Context) -> Message | None:
-        """Return the reply of the honest run to any message but training, None if there is none.
+        """Return a reply of the honest run to any message but training, None if there is none.
 
         Args:
             message: of which the type alone counts: metrics need not be those of this model.
         """
-        content = self._templates.get((message.metadata.message_type, _partition(context)))
+        kind = message.metadata.message_type
+        content = self._templates.get((kind, _partition(context)))
+        if content is None:  # a client that was not asked in the honest run answers as another one
+            content = next((of for key, of in self._templates.items() if key[0] == kind), None)
         return None if content is None else Message(copy.deepcopy(content), reply_to=message)
 
     def remember(self, message: Message, context: Context, reply: Message) -> None:
@@ -297,11 +300,8 @@ class _Recorder:
             else:
                 strategy.aggregate_train = own
 
-    def finish(self, app: FlowerApp, libraries: tuple[str, ...]) -> Execution:
-        """Return what was seen. Raises an error that says why, if no round was.
-
-        libraries: of differential privacy, that the app imports.
-        """
+    def finish(self, app: FlowerApp) -> Execution:
+        """Return what was seen. Raises an error that says why, if no round was."""
         if self._failed and not self._rounds and app.trains:
             raise self._explained(self._failed, app)
         if self._strategy is None or not self._rounds:
@@ -319,7 +319,7 @@ class _Recorder:
             if self.random is None
             else Training(
                 self.random,
-                libraries,
+                training.libraries(app.root),
                 None if largest is None else largest.value,
                 "" if largest is None else largest.metric,
             ),

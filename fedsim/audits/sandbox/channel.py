@@ -39,6 +39,10 @@ CONTROL = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 BAR = re.compile(r"\d+%\|?|\d+/\d+ \[|\d+it \[")
 """Where the part of a progress bar begins that changes while it runs."""
 
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
+"""Has PyTorch's threads sleep while they wait for each other. On a busy machine with two cores a
+step of a small network took 7.5 ms of the processor so, and 11 ms where they wait in a loop."""
+
 GRACE = 2.0
 """Seconds in which a process may end in order before it is killed."""
 
@@ -158,7 +162,7 @@ def started(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 pass_fds=[theirs.fileno()],
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=WAITING | os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 # A group to kill; no terminal, which the code could write a verdict to.
                 start_new_session=True,
             )

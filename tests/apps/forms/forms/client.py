@@ -7,6 +7,9 @@ from tqdm import tqdm
 
 app, asked, broken = ClientApp(), ClientApp(), ClientApp()
 
+EVALUATED: list[int] = []
+"""Partitions that measured a model."""
+
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
@@ -17,6 +20,14 @@ def train(message: Message, context: Context) -> Message:
     metrics = MetricRecord({"num-examples": 10})
     content = RecordDict({"arrays": ArrayRecord(state), "metrics": metrics})
     return Message(content, reply_to=message)
+
+
+@app.evaluate()
+def evaluate(message: Message, context: Context) -> Message:
+    """Measure nothing, and note that it was asked for."""
+    EVALUATED.append(int(context.node_config["partition-id"]))
+    metrics = MetricRecord({"loss": 1.0, "num-examples": 10})
+    return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
 
 @app.query()

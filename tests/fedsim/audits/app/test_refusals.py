@@ -10,6 +10,7 @@ import pytest
 from adversaries.errors import InputError
 from fedsim.audits.app.audit import audit, audit_directory
 from fedsim.audits.app.execution import opened
+from fedsim.audits.app.process import Script
 from fedsim.audits.judgement.judge import Verdict
 from fedsim.audits.sandbox.channel import AppFailedError
 
@@ -34,6 +35,17 @@ def test_a_package_without_init_is_loaded_audited_and_forgotten(tmp_path: Path) 
     # Its namesake elsewhere is another app, which must not be taken for the first.
     with opened(form(tmp_path, "messages:trains", "client:app"), 3, {}):
         assert str(tmp_path) in str(sys.modules["forms.messages"].__file__)
+
+
+def test_no_client_evaluates_in_a_trial_whoever_did_in_the_honest_run() -> None:
+    """Two of eight do; six trials that ask the same two come once in 28^6."""
+    with opened(FORMS, 8, {"num-server-rounds": 1}) as app:
+        app.execute(0)
+        evaluated = sys.modules["forms.client"].EVALUATED
+        assert len(evaluated) == 2
+        for seed in range(1, 7):
+            app.execute(seed, Script(0, 1.0, None, "num-examples", 1e-3, 0))
+        assert len(evaluated) == 2
 
 
 @pytest.mark.parametrize(
