@@ -29,7 +29,7 @@ from flwr.serverapp.strategy import Strategy
 from adversaries.errors import InputError
 from fedsim.audits.app import introspection, refusals, scripted_reply, training
 from fedsim.audits.app.configuration import Statement, Training
-from fedsim.audits.app.loading import FlowerApp, Train, loaded, patched
+from fedsim.audits.app.loading import FlowerApp, Train, loaded, missing, patched
 from fedsim.audits.app.process import (
     ORDER,
     REQUEST,
@@ -239,8 +239,7 @@ class _Recorder:
         return self._explained(f"{why}; before that, {self._failed}" if self._failed else why, app)
 
     def _explained(self, why: str, app: FlowerApp) -> AppFailedError:
-        absent = refusals.missing(app.described) if "ModuleNotFoundError" in why else ""
-        return AppFailedError(why + absent)
+        return AppFailedError(why + missing(why, app.described))
 
     def replied(self, message: Message, partition: int, reply: Message) -> None:
         """Note what a client sent in answer to a model."""
@@ -248,6 +247,8 @@ class _Recorder:
             raise AppFailedError(self._failed)
         if not self._replies:  # all clients of a round get the same model
             self._model = flat(message.content)
+            if not self._model.size:
+                raise InputError(refusals.NO_NUMBERS)
         self._replies[partition] = copy.copy(reply.content)
         for metrics in reply.content.metric_records.values():
             epsilon = client_noise.reported_epsilon(metrics)

@@ -2,6 +2,8 @@
 
 import difflib
 import importlib
+import importlib.metadata
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
@@ -14,12 +16,19 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
 from adversaries.errors import InputError
-from fedsim.audits.app import refusals
 from fedsim.common import reading
 from fedsim.config import Scalar, flatten
 
 Train = Callable[[Message, Context], Message]
 Innermost = Callable[[Message, Context, Train], Message]
+
+STARTS = re.compile(r"\bstart_(?:server|simulation|client|numpy_client)\s*\(")
+"""Calls that start Flower from a script of the older stack."""
+
+NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+
+LARGEST_SCRIPT = 2**20
+"""Bytes of a script that is searched for them."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,7 @@ def _read(root: Path) -> dict[str, Any]:
     try:
         described = reading.toml(path)
     except FileNotFoundError:
-        raise InputError(refusals.no_app(root)) from None
+        raise InputError(_no_app(root)) from None
     table: Any = described
     for key in ("tool", "flwr", "app", "components"):
         table = table.get(key) if isinstance(table, dict) else None
@@ -113,8 +122,8 @@ def _component(root: Path, described: Mapping[str, Any], kind: str, type_: type)
     # SystemExit as well: an app that ends the process would end the audit without a verdict.
     except (Exception, SystemExit) as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())
-        want = refusals.missing(described) if isinstance(error, ModuleNotFoundError) else ""
-        raise InputError(f"the app's {kind} '{reference}' cannot be loaded: {said}{want}") from None
+        said += missing(said, described)
+        raise InputError(f"the app's {kind} '{reference}' cannot be loaded: {said}") from None
     if not isinstance(found, type_):
         raise InputError(
             f"the app's {kind} '{reference}' is a {type(found).__name__}, not a {type_.__name__}"
@@ -128,6 +137,49 @@ def _within(module: Any, root: Path) -> bool:
     file = known.get("__file__")
     places = [file] if file is not None else list(known.get("__path__", ()))
     return bool(places) and all(Path(str(each)).is_relative_to(root) for each in places)
+
+
+def _no_app(root: Path) -> str:
+    """Return why a directory without a pyproject.toml is no app."""
+    for path in sorted(root.glob("*.py")):
+        with path.open("rb") as file:
+            found = STARTS.search(file.read(LARGEST_SCRIPT).decode(errors="replace"))
+        if found:
+            call = found.group().rstrip("( ")
+            return (
+                f"'{root}' has no pyproject.toml, and {path.name} calls {call} of Flower's older "
+                "stack: scripts cannot be audited; make them an app of ServerApp and ClientApp"
+            )
+    return f"'{root}' has no pyproject.toml; name a Flower app's directory"
+
+
+def missing(why: str, described: Mapping[str, Any]) -> str:
+    """Return how an import came to fail, as the end of a sentence; "" if none did.
+
+    Args:
+        why: a failure, worded, with the class of its error.
+        described: the app's pyproject.toml.
+    """
+    named = NO_MODULE.search(why)
+    if named is None:
+        return ""
+    top, _, inner = named.group(1).partition(".")
+    if inner and _installed(top):
+        return f"; {top} {importlib.metadata.version(top)}, which is installed, has no such module"
+    lines = [str(line) for line in described.get("project", {}).get("dependencies", ())]
+    absent = [f"'{line}'" for line in lines if not _installed(line)]
+    if not absent:
+        return "; its pyproject.toml names no dependency that is not installed"
+    return f"; not installed of its dependencies: {', '.join(absent)}; install them with pip"
+
+
+def _installed(requirement: str) -> bool:
+    """Whether some version of a requirement's package is there; markers are not looked at."""
+    name = re.match(r"[\w.-]+", requirement.strip())
+    try:
+        return name is None or bool(importlib.metadata.version(name.group()))
+    except importlib.metadata.PackageNotFoundError:
+        return False
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-app = ServerApp()
+app, trees = ServerApp(), ServerApp()
 
 
 @app.main()
@@ -14,3 +14,10 @@ def main(grid: Grid, context: Context) -> None:
     model = ArrayRecord({"weights": torch.zeros(8)})
     rounds = int(context.run_config["num-server-rounds"])
     FedAvg(fraction_evaluate=0.1).start(grid, model, num_rounds=rounds)
+
+
+@trees.main()
+def boost(grid: Grid, context: Context) -> None:
+    """Train on a model of bytes, as ensembles of trees are sent."""
+    model = ArrayRecord({"trees": torch.zeros(8, dtype=torch.uint8)})
+    FedAvg(fraction_evaluate=0.0).start(grid, model, num_rounds=1)

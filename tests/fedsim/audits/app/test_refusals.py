@@ -3,6 +3,7 @@
 import re
 import shutil
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,7 @@ def test_no_client_evaluates_in_a_trial_whoever_did_in_the_honest_run() -> None:
         ("server_fn:app", "client:app", r"runs FedAdagrad of Flower's older flwr\.server"),
         ("messages:analytics", "client:asked", r"trains no model: .* 3 messages of type 'query'"),
         ("messages:analytics", "client:broken", r"trains no model: .* 3 messages of type 'query'"),
+        ("strategy:trees", "client:app", r"no floating-point numbers"),
         ("messages:trains", "client:app", r"3 messages of type 'train' itself"),
     ],
 )
@@ -84,12 +86,20 @@ def test_what_a_client_failed_by_comes_before_what_the_server_failed_by(tmp_path
     )
 
 
-def test_a_missing_package_is_named_as_the_app_names_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        ("nowhere", r"'nowhere'; not installed .*: 'nowhere-to-be-had>=3'; install"),
+        ("flwr.client.nowhere", rf"nowhere'; flwr {re.escape(version('flwr'))}, which is inst"),
+    ],
+)
+def test_a_missing_package_is_named_as_the_app_names_it(
+    tmp_path: Path, module: str, why: str
+) -> None:
     directory = form(tmp_path, "strategy:app", "client:app")
     client = directory / "forms" / "client.py"
-    client.write_text("import nowhere\n", encoding="utf-8")
-    missing = r"No module named 'nowhere'; not installed .*: 'nowhere-to-be-had>=3'; install"
-    with pytest.raises(InputError, match=missing), opened(directory, 3, {}):
+    client.write_text(f"import {module}\n", encoding="utf-8")
+    with pytest.raises(InputError, match=why), opened(directory, 3, {}):
         pass
 
 
