@@ -56,7 +56,7 @@ class Power:
     @property
     def share(self) -> float:
         """The share of the noise that the loop had, below which it would have been convicted."""
-        return self.apart / self.needed
+        return min(1.0, self.apart / self.needed)
 
     def as_json(self) -> dict[str, Any]:
         """Return the values, with None for a distance that is infinite."""

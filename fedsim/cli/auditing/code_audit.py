@@ -330,9 +330,10 @@ def _loop_noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
     """Return what was measured of the noise, and the least deviation that would have been seen."""
     from fedsim.audits.loop.noise import SEEN  # noqa: PLC0415
 
-    noise = outcome.noise
-    if noise is None and outcome.power is not None and math.isfinite(outcome.power.needed):
-        return _loop_power(outcome.power, outcome.trials)
+    noise, power = outcome.noise, outcome.power
+    convicted = outcome.verdict is Verdict.CONVICTED
+    if noise is None and power is not None and math.isfinite(power.needed) and not convicted:
+        return _loop_power(power, outcome.trials)
     if noise is None:
         seen = (
             f"No noise was watched. {outcome.trials} trials prove at most epsilon "

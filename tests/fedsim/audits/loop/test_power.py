@@ -98,6 +98,7 @@ def test_what_models_of_a_list_carry_is_seen() -> None:
     } == {"attribute secret of model 2"}
 
 
+@pytest.mark.slow
 def test_what_a_loop_returns_decides_what_is_seen() -> None:
     """Noise of 4 in 8 steps: mu = sqrt(8)/4, and sqrt(7)/4 where the first step is hidden."""
     steps, models, last = (outcome(form, 400) for form in ("steps", "models", "last"))
