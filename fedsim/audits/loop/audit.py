@@ -81,7 +81,7 @@ class LoopAudit(Judged):
     observation: Observation
     noise: MeasuredNoise | None
     provable: float
-    power: Power | None
+    power: Power | None = None
     pair: str
     score: str
     runs: int
