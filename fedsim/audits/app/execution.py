@@ -14,6 +14,7 @@ import copy
 import io
 import logging
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,9 +26,10 @@ from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp import RdpAccountant
 from flwr.serverapp.strategy import Strategy
 
-from fedsim.audits.app import introspection, scripted_reply, training
+from adversaries.errors import InputError
+from fedsim.audits.app import introspection, refusals, scripted_reply, training
 from fedsim.audits.app.configuration import Statement, Training
-from fedsim.audits.app.loading import FlowerApp, Train, loaded, patched
+from fedsim.audits.app.loading import FlowerApp, Train, loaded, missing, patched
 from fedsim.audits.app.process import (
     ORDER,
     REQUEST,
@@ -74,6 +76,7 @@ class AuditedApp:
 
         Raises:
             AppFailedError: the app fails, ends the process, or releases nothing.
+            InputError: it is of a kind that cannot be audited.
         """
         recorder = _Recorder(self.clients, script)
         self._recorder = recorder
@@ -83,16 +86,21 @@ class AuditedApp:
         channel.set_seeds(seed)
         quiet = contextlib.redirect_stdout(io.StringIO() if script else sys.stderr)
         try:
-            with _hooks(recorder, grid), quiet, _without_logs():
+            with (
+                _hooks(recorder, grid),
+                refusals.older_stack(self._app.mods),
+                quiet,
+                _without_logs(),
+            ):
                 self._app.server_app(grid, context)
-        except AppFailedError:
+        except (AppFailedError, InputError):
             raise
         # SystemExit as well: an app that ends the process would end the audit without a verdict.
         except (Exception, SystemExit) as error:
-            raise AppFailedError(f"the app failed: {type(error).__name__}: {error}") from error
+            raise recorder.failure(error, self._app) from error
         finally:
             recorder.detach()
-        return recorder.finish(self._app.mods, training.libraries(self._app.root))
+        return recorder.finish(self._app)
 
     def train(self, message: Message, context: Context, call_next: Train) -> Message:
         """Return the answer to a message next to the app's train function (a Flower mod).
@@ -124,12 +132,15 @@ class AuditedApp:
         return Message(scripted(template, message, script, partition), reply_to=message)
 
     def remembered(self, message: Message, context: Context) -> Message | None:
-        """Return the reply of the honest run to any message but training, None if there is none.
+        """Return a reply of the honest run to any message but training, None if there is none.
 
         Args:
             message: of which the type alone counts: metrics need not be those of this model.
         """
-        content = self._templates.get((message.metadata.message_type, _partition(context)))
+        kind = message.metadata.message_type
+        content = self._templates.get((kind, _partition(context)))
+        if content is None:  # a client that was not asked in the honest run answers as another one
+            content = next((of for key, of in self._templates.items() if key[0] == kind), None)
         return None if content is None else Message(copy.deepcopy(content), reply_to=message)
 
     def remember(self, message: Message, context: Context, reply: Message) -> None:
@@ -189,6 +200,7 @@ class _AuditGrid(InProcessGrid):
             reply = super().execute(message)
         finally:
             self.in_client = False
+        self._recorder.answered(message, _partition(context), reply)
         if training:
             self._recorder.replied(message, _partition(context), reply)
         elif self._recorder.script is None:
@@ -202,6 +214,8 @@ class _Recorder:
         self.statements: list[Statement] = []
         self.seeded = False
         self.random: bool | None = None  # whether training is; known once one client has trained
+        self._kinds: Counter[str] = Counter()  # of messages that clients answered
+        self._failed = ""  # what the first failure of a client was
         self.local: LocalDpMod | None = None
         self._epsilons: list[client_noise.Epsilon] = []
         self._rounds: list[Round] = []
@@ -211,12 +225,30 @@ class _Recorder:
         self._strategy: Strategy | None = None
         self._replaced: list[tuple[Strategy, Any]] = []
 
+    def answered(self, message: Message, partition: int, reply: Message) -> None:
+        """Note the kind of a message, and the first failure of a client."""
+        self._kinds[message.metadata.message_type] += 1
+        if reply.has_error() and not self._failed:
+            self._failed = f"client {partition} failed: {reply.error.reason}"
+
+    def failure(self, error: BaseException, app: FlowerApp) -> Exception:
+        """Return what to raise for an error of the app: the cause that comes first."""
+        if self._kinds and not app.trains:  # its failure is beside the point
+            return InputError(refusals.untrained(self._kinds))
+        why = f"the app failed: {type(error).__name__}: {error}"
+        return self._explained(f"{why}; before that, {self._failed}" if self._failed else why, app)
+
+    def _explained(self, why: str, app: FlowerApp) -> AppFailedError:
+        return AppFailedError(why + missing(why, app.described))
+
     def replied(self, message: Message, partition: int, reply: Message) -> None:
         """Note what a client sent in answer to a model."""
         if reply.has_error():
-            raise AppFailedError(f"client {partition} failed: {reply.error.reason}")
+            raise AppFailedError(self._failed)
         if not self._replies:  # all clients of a round get the same model
             self._model = flat(message.content)
+            if not self._model.size:
+                raise InputError(refusals.NO_NUMBERS)
         self._replies[partition] = copy.copy(reply.content)
         for metrics in reply.content.metric_records.values():
             epsilon = client_noise.reported_epsilon(metrics)
@@ -269,17 +301,13 @@ class _Recorder:
             else:
                 strategy.aggregate_train = own
 
-    def finish(self, mods: tuple[object, ...], libraries: tuple[str, ...]) -> Execution:
-        """Return what was seen. Raises AppFailedError if no round was.
-
-        libraries: of differential privacy, that the app imports.
-        """
+    def finish(self, app: FlowerApp) -> Execution:
+        """Return what was seen. Raises an error that says why, if no round was."""
+        if self._failed and not self._rounds and app.trains:
+            raise self._explained(self._failed, app)
         if self._strategy is None or not self._rounds:
-            raise AppFailedError(
-                "the app trained no round through Strategy.start of flwr.serverapp.strategy; apps "
-                "of the older flwr.server stack cannot be audited"
-            )
-        every = (*mods, self.local) if self.local is not None else mods
+            raise InputError(refusals.untrained(self._kinds))
+        every = (*app.mods, self.local) if self.local is not None else app.mods
         configuration = introspection.configuration_of(self._strategy, every, len(self._rounds))
         largest = max(self._epsilons, default=None)
         return Execution(
@@ -292,7 +320,7 @@ class _Recorder:
             if self.random is None
             else Training(
                 self.random,
-                libraries,
+                training.libraries(app.root),
                 None if largest is None else largest.value,
                 "" if largest is None else largest.metric,
             ),

@@ -2,6 +2,8 @@
 
 import difflib
 import importlib
+import importlib.metadata
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
@@ -20,6 +22,14 @@ from fedsim.config import Scalar, flatten
 Train = Callable[[Message, Context], Message]
 Innermost = Callable[[Message, Context, Train], Message]
 
+STARTS = re.compile(r"\bstart_(?:server|simulation|client|numpy_client)\s*\(")
+"""Calls that start Flower from a script of the older stack."""
+
+NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+
+LARGEST_SCRIPT = 2**20
+"""Bytes of a script that is searched for them."""
+
 
 @dataclass(frozen=True)
 class FlowerApp:
@@ -29,6 +39,8 @@ class FlowerApp:
         server_app: the component under [tool.flwr.app.components] serverapp.
         run_config: every declared key, dotted, overrides included.
         mods: that the app put around its train functions, in the order in which it named them.
+        described: its pyproject.toml.
+        trains: whether its clients have a function for training.
     """
 
     name: str
@@ -37,6 +49,8 @@ class FlowerApp:
     run_config: dict[str, Scalar]
     mods: tuple[object, ...]
     root: Path
+    described: Mapping[str, Any]
+    trains: bool
 
 
 @contextmanager
@@ -55,12 +69,13 @@ def loaded(
     root = directory.expanduser().resolve()
     described = _read(root)
     run_config = _run_config(described, overrides)
-    components = described["tool"]["flwr"]["app"]["components"]
-    with _importable(root), _observed_clients(innermost) as mods:
-        server_app = _component(root, components, "serverapp", ServerApp)
-        client_app = _component(root, components, "clientapp", ClientApp)
+    with _importable(root), _observed_clients(innermost) as (mods, trained):
+        server_app = _component(root, described, "serverapp", ServerApp)
+        client_app = _component(root, described, "clientapp", ClientApp)
         name = str(described.get("project", {}).get("name", root.name))
-        yield FlowerApp(name, server_app, client_app, run_config, tuple(mods), root)
+        trains = client_app in trained
+        parts = server_app, client_app, run_config, tuple(mods), root, described, trains
+        yield FlowerApp(name, *parts)
 
 
 def _read(root: Path) -> dict[str, Any]:
@@ -68,7 +83,7 @@ def _read(root: Path) -> dict[str, Any]:
     try:
         described = reading.toml(path)
     except FileNotFoundError:
-        raise InputError(f"'{root}' has no pyproject.toml; name a Flower app's directory") from None
+        raise InputError(_no_app(root)) from None
     table: Any = described
     for key in ("tool", "flwr", "app", "components"):
         table = table.get(key) if isinstance(table, dict) else None
@@ -90,15 +105,15 @@ def _run_config(described: Mapping[str, Any], overrides: Mapping[str, Scalar]) -
     return run_config | dict(overrides)
 
 
-def _component(root: Path, components: Mapping[str, Any], kind: str, type_: type) -> Any:
-    reference = str(components[kind])
+def _component(root: Path, described: Mapping[str, Any], kind: str, type_: type) -> Any:
+    reference = str(described["tool"]["flwr"]["app"]["components"][kind])
     module, _, attribute = reference.partition(":")
     top = module.partition(".")[0]
-    other = getattr(sys.modules.get(top), "__file__", None)
-    if top in sys.modules and (other is None or not Path(other).resolve().is_relative_to(root)):
+    if top in sys.modules and not _within(sys.modules[top], root):
+        other = getattr(sys.modules[top], "__file__", None) or "elsewhere"
         raise InputError(
             f"the app's module '{top}' has the name of a module that is loaded already, from "
-            f"{other or 'elsewhere'}; rename it, or audit it from another environment"
+            f"{other}; rename it, or audit it from another environment"
         )
     try:
         # What the app prints is no part of the audit's output, which may be one JSON document.
@@ -107,12 +122,64 @@ def _component(root: Path, components: Mapping[str, Any], kind: str, type_: type
     # SystemExit as well: an app that ends the process would end the audit without a verdict.
     except (Exception, SystemExit) as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())
+        said += missing(said, described)
         raise InputError(f"the app's {kind} '{reference}' cannot be loaded: {said}") from None
     if not isinstance(found, type_):
         raise InputError(
             f"the app's {kind} '{reference}' is a {type(found).__name__}, not a {type_.__name__}"
         )
     return found
+
+
+def _within(module: Any, root: Path) -> bool:
+    """Whether a module is of the directory; a package without __init__.py has folders alone."""
+    known = getattr(module, "__dict__", {})  # modules of PyTorch make up what they are asked for
+    file = known.get("__file__")
+    places = [file] if file is not None else list(known.get("__path__", ()))
+    return bool(places) and all(Path(str(each)).is_relative_to(root) for each in places)
+
+
+def _no_app(root: Path) -> str:
+    """Return why a directory without a pyproject.toml is no app."""
+    for path in sorted(root.glob("*.py")):
+        with path.open("rb") as file:
+            found = STARTS.search(file.read(LARGEST_SCRIPT).decode(errors="replace"))
+        if found:
+            call = found.group().rstrip("( ")
+            return (
+                f"'{root}' has no pyproject.toml, and {path.name} calls {call} of Flower's older "
+                "stack: scripts cannot be audited; make them an app of ServerApp and ClientApp"
+            )
+    return f"'{root}' has no pyproject.toml; name a Flower app's directory"
+
+
+def missing(why: str, described: Mapping[str, Any]) -> str:
+    """Return how an import came to fail, as the end of a sentence; "" if none did.
+
+    Args:
+        why: a failure, worded, with the class of its error.
+        described: the app's pyproject.toml.
+    """
+    named = NO_MODULE.search(why)
+    if named is None:
+        return ""
+    top, _, inner = named.group(1).partition(".")
+    if inner and _installed(top):
+        return f"; {top} {importlib.metadata.version(top)}, which is installed, has no such module"
+    lines = [str(line) for line in described.get("project", {}).get("dependencies", ())]
+    absent = [f"'{line}'" for line in lines if not _installed(line)]
+    if not absent:
+        return "; its pyproject.toml names no dependency that is not installed"
+    return f"; not installed of its dependencies: {', '.join(absent)}; install them with pip"
+
+
+def _installed(requirement: str) -> bool:
+    """Whether some version of a requirement's package is there; markers are not looked at."""
+    name = re.match(r"[\w.-]+", requirement.strip())
+    try:
+        return name is None or bool(importlib.metadata.version(name.group()))
+    except importlib.metadata.PackageNotFoundError:
+        return False
 
 
 @contextmanager
@@ -125,15 +192,15 @@ def _importable(root: Path) -> Iterator[None]:
     finally:
         sys.path.remove(str(root))
         for name, module in list(sys.modules.items()):
-            file = getattr(module, "__file__", None)
-            if file is not None and Path(file).is_relative_to(root):
+            if _within(module, root):
                 del sys.modules[name]
 
 
 @contextmanager
-def _observed_clients(innermost: Innermost) -> Iterator[list[object]]:
-    """Put a mod into every ClientApp that is made inside, and yield a list of the others."""
+def _observed_clients(innermost: Innermost) -> Iterator[tuple[list[object], list[ClientApp]]]:
+    """Put a mod into every ClientApp that is made inside; yield the other mods, and who trains."""
     found: list[object] = []
+    trained: list[ClientApp] = []
     make, train = ClientApp.__init__, ClientApp.train
 
     def observed_make(
@@ -143,16 +210,19 @@ def _observed_clients(innermost: Innermost) -> Iterator[list[object]]:
         found.extend(own)
         # Around a client_fn there is no train function to put the mod next to.
         make(self, client_fn, [*own, innermost] if client_fn is not None else own)
+        if client_fn is not None:
+            trained.append(self)
 
     def observed_train(
         self: ClientApp, action: str = "default", *, mods: list[Any] | None = None
     ) -> Any:
         own = mods or []
         found.extend(own)
+        trained.append(self)
         return train(self, action, mods=[*own, innermost])
 
     with patched(ClientApp, "__init__", observed_make), patched(ClientApp, "train", observed_train):
-        yield found
+        yield found, trained
 
 
 @contextmanager

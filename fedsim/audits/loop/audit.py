@@ -18,7 +18,8 @@ from fedsim.audits.judgement.judge import Evidence, Judgement, judge
 from fedsim.audits.judgement.report import Judged, largest
 from fedsim.audits.loop import guarantee, scoring
 from fedsim.audits.loop.guarantee import Observation
-from fedsim.audits.loop.measurement import Features
+from fedsim.audits.loop.measurement import Features, Learnt
+from fedsim.audits.loop.power import Power, power
 from fedsim.audits.loop.process import LoopProcess, Order
 from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.support import MeasuredNoise, measured, not_judged
@@ -69,6 +70,7 @@ class LoopAudit(Judged):
         target: "crafted" or "real".
         noise: as measured; None where no step of Opacus's optimizer with noise was watched.
         provable: the largest that `proven` could be: an attack that wins all trials.
+        power: what the attack would have seen; None without a claim, or where noise was watched.
         pair: the name of the pair of worlds that betrayed the loop most.
         score: what decided, as pilots chose it, of the counting bounds.
     """
@@ -79,6 +81,7 @@ class LoopAudit(Judged):
     observation: Observation
     noise: MeasuredNoise | None
     provable: float
+    power: Power | None = None
     pair: str
     score: str
     runs: int
@@ -113,6 +116,7 @@ class LoopAudit(Judged):
             loop=self.loop,
             judged={"delta": self.delta, "scope": Scope.RUN.value},
             noise=None if self.noise is None else self.noise.as_json(),
+            power=None if self.power is None else self.power.as_json(),
             watched={
                 "steps": len(steps),
                 "first": asdict(steps[0]) if steps else None,
@@ -185,7 +189,7 @@ def audited(
         trials: as in `audit_loop`, like the parameters after it.
     """
     seeds = _Seeds(order.seed)
-    pair = _betraying(loop, seeds)
+    pair, learnt = _betraying(loop, seeds)
     observation = _observed(loop, pair, seeds, order.records, neighbouring)
     claim = claim or _said(observation)
     delta = ASSUMED if claim is None else claim.delta
@@ -206,6 +210,11 @@ def audited(
         curve = scoring.learnt_of_steps(*pilots).of(features), noise_family(known)
     given = worlds, scores, curve, delta
     shown, sure = _bounds(*given, confidence), _bounds(*given, ALARM_CONFIDENCE)
+    noise = measured(observation, delta, confidence, None if claim is None else claim.epsilon)
+    seen = None
+    if claim is not None and noise is None:
+        apart = scoring.apart(worlds, features)
+        seen = power(learnt, apart, trials, claim, neighbouring)
     return LoopAudit(
         loop=loop.name,
         data=order.data,
@@ -214,13 +223,14 @@ def audited(
         claim=claim,
         delta=delta,
         epsilon=guarantee.epsilon(observation, delta) if observation.steps else None,
-        noise=measured(observation, delta, confidence, None if claim is None else claim.epsilon),
+        noise=noise,
         advantage=estimators.advantage(worlds, scores, confidence),
         lower_bounds=shown,
         proven=largest(sure),
         provable=largest(
             _bounds(worlds, np.where(worlds, 1.0, -1.0), None, delta, ALARM_CONFIDENCE)
         ).epsilon,
+        power=seen,
         confidence=confidence,
         findings=findings(observation),
         pair=loop.pairs[pair],
@@ -272,16 +282,17 @@ class _Seeds:
         return drawn.permutation(np.arange(count) % 2 == 0)
 
 
-def _betraying(loop: LoopProcess, seeds: _Seeds) -> int:
-    """Return the pair of worlds that pilots tell apart best."""
-    apart = []
+def _betraying(loop: LoopProcess, seeds: _Seeds) -> tuple[int, Learnt]:
+    """Return the pair of worlds that pilots tell apart best, and what they learnt of it."""
+    apart, learnt = [], []
     for pair in range(len(loop.pairs)):
-        by_steps = loop.pilot(pair, seeds.next(PILOTS))
+        learnt.append(loop.pilot(pair, seeds.next(PILOTS)))
         if len(loop.pairs) == 1:
-            return pair
+            return pair, learnt[0]
         measured = scoring.separation(*_measured(loop, pair, CHOOSING, seeds, lambda _: None))
-        apart.append(max(by_steps, measured - CHANCE))
-    return int(np.argmax(apart))
+        apart.append(max(learnt[-1].distance, measured - CHANCE))
+    best = int(np.argmax(apart))
+    return best, learnt[best]
 
 
 def _observed(

@@ -3,8 +3,9 @@
     def train(features, labels, seed): ...
 
 trains on `features` [n, ...] (float32) and `labels` [n], PyTorch tensors both, and returns what it
-releases: a `torch.nn.Module`, a state dict or a vector [P], the model; an array [k, P], every step
-that was released; or None, where Opacus's optimizer is watched and its steps are all that there is.
+releases: a `torch.nn.Module`, a state dict or a vector [P], the model; a list of such modules or
+state dicts, the model after each step; an array [k, P], every step that was released, or the model
+after each; or None, where Opacus's optimizer is watched and its steps are all that there is.
 Where Opacus is watched and a model is returned, the steps are what was released, as its accountant
 takes it. A function whose third parameter is called `seeds` trains one model for each of T seeds at
 once, and returns [T, P] or [T, k, P].
@@ -115,6 +116,8 @@ def array(value: Any) -> Floats:
     Raises:
         AppFailedError: something else, or numbers that are none.
     """
+    if several(value):
+        return _stacked([array(each) for each in value])
     state = getattr(value, "state_dict", None)
     if callable(state) and not hasattr(value, "shape"):
         value = state()
@@ -138,6 +141,32 @@ def array(value: Any) -> Floats:
     return found
 
 
+def several(value: Any) -> bool:
+    """Return whether a function returned a list of models, each a module or a state dict."""
+    return (
+        isinstance(value, list | tuple)
+        and len(value) > 0
+        and all(
+            isinstance(each, Mapping)
+            or (hasattr(each, "state_dict") and not hasattr(each, "shape"))
+            for each in value
+        )
+    )
+
+
+def _stacked(models: list[Floats]) -> Floats:
+    """Return models [k, P] of one size."""
+    if len({each.size for each in models}) > 1:
+        raise AppFailedError("the loop returned models of several sizes; audit one at a time")
+    found = np.array(models)
+    if len(found) > 1 and (found == found[0]).all():
+        raise AppFailedError(
+            f"the loop returned one model {len(found)} times; append a copy of it after each step: "
+            "copy.deepcopy(model.state_dict())"
+        )
+    return found
+
+
 def _numbers(value: Any) -> Floats:
     detach = getattr(value, "detach", None)
     if callable(detach):
@@ -147,6 +176,12 @@ def _numbers(value: Any) -> Floats:
 
 def carried(value: Any) -> tuple[tuple[str, str], ...]:
     """Return names and checksums, in order; `UNREAD` for objects that cannot be read."""
+    if several(value):
+        return tuple(
+            (f"{name} of model {place + 1}", checksum)
+            for place, each in enumerate(value)
+            for name, checksum in carried(each)
+        )
     found = dict(_integers(value))
     if callable(getattr(value, "named_modules", None)):
         found |= dict(_attributes(value))

@@ -1,6 +1,7 @@
 """What runs of a loop showed: data, and no code of the loop."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 FEATURES = ("sampled", "total", "last", "largest", "energy", "steps")
 """What is measured of every run under attack, in the order of `Features`.
@@ -12,8 +13,32 @@ direction; energy: the logarithm of the released numbers' squared length; steps:
 
 Features = tuple[float, ...]
 
+FULL = 0.95
+"""The rate of participation from which the target is taken to be in every step."""
+
+Form = Literal["watched", "model", "models", "steps"]
+"""What a loop releases: steps of Opacus's optimizer, one model, the model after each step, or the
+steps themselves."""
+
 SHOWN = 4
 """Coordinates of a step's noise by which it is known again."""
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What pilots learnt of a pair of worlds.
+
+    Attributes:
+        distance: of the worlds, about, in standard deviations.
+        form: of what the loop released.
+        rows: k, how many rows that has.
+        rate: the share of rows that the target takes part in, in (0, 1].
+    """
+
+    distance: float
+    form: Form
+    rows: int
+    rate: float
 
 
 @dataclass(frozen=True)

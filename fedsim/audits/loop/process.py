@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from fedsim.audits.loop.measurement import Features, Seen
+from fedsim.audits.loop.measurement import Features, Learnt, Seen
 from fedsim.audits.loop.noise import NOTHING, NoiseSums
 from fedsim.audits.sandbox.channel import Channel, Reply
 
@@ -57,13 +57,13 @@ class Answer(Reply):
     Attributes:
         pairs: the names of the pairs, in answer to an order.
         many: whether the function trains several models at once, likewise.
-        distance: of the worlds, as pilots have it.
+        learnt: by pilots.
         noise: of the steps of these, together.
     """
 
     pairs: tuple[str, ...] = ()
     many: bool = False
-    distance: float = 0.0
+    learnt: Learnt | None = None
     seen: tuple[Seen, ...] = ()
     features: tuple[Features, ...] = ()
     noise: NoiseSums = NOTHING
@@ -102,14 +102,17 @@ class LoopProcess:
             raise self._channel.no_measurement()
         return seen
 
-    def pilot(self, pair: int, seeds: Sequence[int]) -> float:
-        """Have the process learn a pair's direction, and return how far apart that puts its worlds.
+    def pilot(self, pair: int, seeds: Sequence[int]) -> Learnt:
+        """Have the process learn a pair's direction, and return what else it learnt.
 
         Args:
             seeds: of runs in two worlds each.
         """
         self.runs += 2 * len(seeds)
-        return self._channel.ask(Request("pilots", pair, tuple(seeds)), ANSWER).distance
+        learnt = self._channel.ask(Request("pilots", pair, tuple(seeds)), ANSWER).learnt
+        if learnt is None:
+            raise self._channel.no_measurement()
+        return learnt
 
     def features(
         self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from fedsim.audits.loop import contract
 from fedsim.audits.loop.contract import Function, carried, loaded
-from fedsim.audits.loop.measurement import Features, Seen
+from fedsim.audits.loop.measurement import FULL, Features, Form, Learnt, Seen
 from fedsim.audits.loop.noise import NoiseSums, summed, total
 from fedsim.audits.loop.process import ORDER, REQUEST, Answer, Request
 from fedsim.audits.loop.watching import Watch, wrap
@@ -33,8 +33,14 @@ Floats = npt.NDArray[np.float64]
 LARGEST = 50.0
 """The largest log-likelihood ratio of a step that is counted."""
 
-FULL = 0.95
-"""The rate of participation from which the target is taken to be in every step."""
+FRESH = 2.0
+"""How many times the noise of any step the first model varies by, if each run draws its own."""
+
+ALIKE = 0.25
+"""How much the noise of a step may differ from that of most and count as the same."""
+
+GROWTH = 1.5
+"""How much more the target moves the later half of rows than the earlier, if they are models."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,7 @@ class Direction:
         std: of that, in a step.
         influence: how far the target moves a step it takes part in.
         rate: the share of steps that it takes part in, in (0, 1].
+        scales: [k], where the rows are models: what their differences are divided by; else None.
     """
 
     unit: Floats
@@ -54,6 +61,7 @@ class Direction:
     std: float
     influence: float
     rate: float
+    scales: Floats | None = None
 
     @property
     def distance(self) -> float:
@@ -77,6 +85,8 @@ class Direction:
         energy = float(np.log(max(np.square(released).sum(), 1e-300)))
         if released.shape[1] != len(self.unit):  # another model: that alone tells
             return (0.0, 0.0, 0.0, 0.0, energy, -1.0)
+        if self.scales is not None:
+            released = differences(released, self.scales)
         size = min(len(released), len(self.middle))
         apart = (released[:size] @ self.unit - self.middle[:size]) / self.std
         signal = self.influence / self.std
@@ -87,21 +97,30 @@ class Direction:
         return tuple(float(each) for each in parts)
 
 
-def learnt(present: Sequence[Floats], twin: Sequence[Floats]) -> Direction:
+def learnt(
+    present: Sequence[Floats], twin: Sequence[Floats], models: bool | None = False
+) -> Direction:
     """Return the direction of pilots.
 
     Args:
         present: what runs with the target released, each [k, P].
+        models: whether each row is a model, of which the differences are the steps; None to find
+            that out from the rows.
     """
     size = min(len(each) for each in (*present, *twin))
     width = min(each.shape[1] for each in (*present, *twin))
     with_it = np.array([each[:size, :width] for each in present])  # [pilots, k, P]
     without = np.array([each[:size, :width] for each in twin])
-    differences = with_it - without
-    mean = differences.mean(axis=(0, 1))
+    scales = None
+    if size > 1 and (_are_models(with_it, without) if models is None else models):
+        scales = _scales(without)
+        with_it = np.array([differences(each, scales) for each in with_it])
+        without = np.array([differences(each, scales) for each in without])
+    moved_by = with_it - without
+    mean = moved_by.mean(axis=(0, 1))
     length = np.linalg.norm(mean)
     unit = mean / length if length > 0 else np.full(width, width**-0.5)
-    moved = differences @ unit  # [pilots, k]
+    moved = moved_by @ unit  # [pilots, k]
     base = without @ unit
     middle = base.mean(axis=0)
     # The middle is fitted to the same runs, which takes one degree of freedom of each step.
@@ -109,15 +128,63 @@ def learnt(present: Sequence[Floats], twin: Sequence[Floats]) -> Direction:
     influence = float(np.quantile(moved, 0.9))
     influence = influence if influence > 0 else float(np.abs(moved).max()) or 1.0
     rate = float(np.clip(moved.mean() / influence, 0.01, 1))
-    return Direction(unit, middle, max(spread, 1e-9 * influence), influence, rate)
+    return Direction(unit, middle, max(spread, 1e-9 * influence), influence, rate, scales)
+
+
+def differences(models: Floats, scales: Floats) -> Floats:
+    """Return the steps between models, each divided by its scale.
+
+    Args:
+        models: [k, P]; rows beyond the scales are left out.
+        scales: [k]; inf first where the first model tells nothing, which is then left out too.
+    """
+    rows = models[: len(scales)]
+    steps: Floats = np.diff(rows, axis=0, prepend=0.0) / scales[: len(rows), None]
+    return steps[1:] if np.isinf(scales[0]) else steps
+
+
+def _are_models(with_it: Floats, without: Floats) -> bool:
+    """Whether rows [pilots, k, P] add up: their noise and what the target did stay in later ones.
+
+    Independent noise is further apart from row to row than it is long, and noise that adds up is
+    nearer. So is what else a run keeps, such as its first model: then what the target does must
+    grow too.
+    """
+    noise = without - without.mean(axis=0)
+    adds_up = np.square(np.diff(noise, axis=1)).sum() < np.square(noise[:, 1:]).sum()
+    moved = np.square((with_it - without).mean(axis=0)).sum(axis=1)
+    half = len(moved) // 2
+    return bool(adds_up and moved[-half:].mean() > GROWTH * moved[:half].mean())
+
+
+def _scales(models: Floats) -> Floats:
+    """Return the standard deviation of the noise in each difference [k], of models [pilots, k, P].
+
+    inf for a first model that is drawn anew in each run, so that the first step is not seen.
+    """
+    steps = np.diff(models, axis=1, prepend=0.0)
+    stds: Floats = np.sqrt(np.square(steps - steps.mean(axis=0)).mean(axis=(0, 2)))
+    middle = float(np.median(stds[1:]))
+    stds = np.maximum(stds, 1e-3 * middle) if middle > 0 else np.ones(len(stds))
+    fresh = stds[0] > FRESH * stds[1:].max()
+    alike = np.abs(stds / middle - 1) < ALIKE if middle > 0 else np.zeros(len(stds), bool)
+    stds[alike] = middle  # what so few runs measure differs by chance
+    stds[0] = np.inf if fresh else stds[0]
+    return stds
 
 
 class Loop:
-    """A loop, with what sees it."""
+    """A loop, with what sees it.
+
+    Attributes:
+        many: whether it trains a model for each of several seeds at once.
+        models: whether the rows of the last run were models; None for an array that may be either.
+    """
 
     def __init__(self, function: Function, watch: Watch) -> None:
         self._function, self._watch = function, watch
         self.many = function.many
+        self.models: bool | None = None
 
     def observed(self, data: Data, seed: int) -> Seen:
         """Return what one run showed.
@@ -135,6 +202,11 @@ class Loop:
         if self._function.many:
             return self._released(self._called(data, seeds), len(seeds))
         return [self._released(self._called(data, [seed]), 1)[0] for seed in seeds]
+
+    @property
+    def watched(self) -> bool:
+        """Whether steps of Opacus's optimizer are what the last run released."""
+        return bool(self._watch.released) and not self.many
 
     @property
     def noise(self) -> NoiseSums:
@@ -158,10 +230,11 @@ class Loop:
 
     def _released(self, returned: Any, runs: int) -> list[Floats]:
         """Return [k, P] of each run: the steps that were watched, else what was returned."""
-        if self._watch.released and not self._function.many:
+        if self.watched:
             steps = self._watch.released
             if len({each.size for each in steps}) > 1:
                 raise AppFailedError("the loop trains models of several sizes; audit one at a time")
+            self.models = False
             return [np.array(steps)]
         if returned is None:
             raise AppFailedError(
@@ -169,6 +242,7 @@ class Loop:
                 "model, or an array [k, P] of released steps"
             )
         found = contract.array(returned)
+        self.models = True if contract.several(returned) else None
         if not self._function.many:
             found = found[None]
         if len(found) != runs or found.ndim not in (2, 3):
@@ -183,12 +257,14 @@ class Trials:
 
     Attributes:
         directions: by the places of pairs, of those whose pilots ran.
+        learnt: what the audit learns of these pairs.
         noise: of the runs that the last call of `features` measured.
     """
 
     def __init__(self, loop: Loop, pairs: Sequence[Pair]) -> None:
         self._loop, self._pairs = loop, pairs
         self.directions: dict[int, Direction] = {}
+        self.learnt: dict[int, Learnt] = {}
         self.noise = NoiseSums()
 
     def pilot(self, pair: int, seeds: Sequence[int]) -> float:
@@ -198,8 +274,14 @@ class Trials:
         for number, seed in enumerate(seeds):
             present += self._loop.released(here.present, [seed])
             twin += self._loop.released(here.twin(number), [seed])
-        self.directions[pair] = learnt(present, twin)
-        return self.directions[pair].distance
+        found = self.directions[pair] = learnt(present, twin, self._loop.models)
+        form: Form = "models" if found.scales is not None else "steps"
+        if self._loop.watched:
+            form = "watched"
+        elif len(found.middle) == 1:
+            form = "model"
+        self.learnt[pair] = Learnt(found.distance, form, len(found.middle), found.rate)
+        return found.distance
 
     def features(self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]) -> list[Features]:
         """Return what is measured of runs."""
@@ -244,7 +326,8 @@ def _answer(request: Request, loop: Loop, trials: Trials, worlds: tuple[Pair, ..
         data = getattr(here, request.world) if made is None else made()
         return Answer(seen=tuple(loop.observed(data, seed) for seed in request.seeds))
     if request.kind == "pilots":
-        return Answer(distance=trials.pilot(request.pair, request.seeds))
+        trials.pilot(request.pair, request.seeds)
+        return Answer(learnt=trials.learnt[request.pair])
     features = tuple(trials.features(request.pair, request.worlds, request.seeds))
     return Answer(features=features, noise=trials.noise)
 

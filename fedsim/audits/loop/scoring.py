@@ -57,6 +57,18 @@ def separation(worlds: Bools, features: Floats) -> float:
     return float((apart / np.maximum(spread, 1e-3 * apart + 1e-12)).max())
 
 
+def apart(worlds: Bools, features: Floats) -> float:
+    """Return how far the steps put the worlds apart, in standard deviations of one world.
+
+    By what adds up all steps, whatever score was chosen: less noise moves this in proportion.
+
+    Args:
+        worlds: bool [T].
+        features: [T, features].
+    """
+    return separation(worlds, features[:, [FEATURES.index(name) for name in OF_STEPS]])
+
+
 def learnt(worlds: Bools, features: Floats, delta: float) -> Score:
     """Return the score and threshold that prove most epsilon on these trials, which judge nothing.
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # Flower takes a second
     from fedsim.audits.app.audit import AppAudit
     from fedsim.audits.judgement.judge import Finding
     from fedsim.audits.loop.audit import LoopAudit
+    from fedsim.audits.loop.power import Power
 
 CONTRADICTION = (
     "theory supports the claim and the attack disproves it: the code does something that theory "
@@ -329,7 +330,10 @@ def _loop_noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
     """Return what was measured of the noise, and the least deviation that would have been seen."""
     from fedsim.audits.loop.noise import SEEN  # noqa: PLC0415
 
-    noise = outcome.noise
+    noise, power = outcome.noise, outcome.power
+    convicted = outcome.verdict is Verdict.CONVICTED
+    if noise is None and power is not None and math.isfinite(power.needed) and not convicted:
+        return _loop_power(power, outcome.trials)
     if noise is None:
         seen = (
             f"No noise was watched. {outcome.trials} trials prove at most epsilon "
@@ -347,3 +351,40 @@ def _loop_noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
         f"{SEEN:.0%} of cases."
     )
     return [("Noise", least), ("Sees", seen)]
+
+
+RETURNED = {
+    "model": "one model",
+    "models": "the model after each of {rows} steps, whose differences were scored",
+    "steps": "{rows} steps",
+    "watched": "{rows} steps",
+}
+"""Describes what a loop returned, by its form."""
+
+
+def _loop_power(power: "Power", trials: int) -> list[tuple[str, str]]:
+    """Return which noise the attack would have convicted, and what to return to see more."""
+    from fedsim.audits.loop.measurement import FULL  # noqa: PLC0415
+    from fedsim.audits.loop.power import POWER  # noqa: PLC0415
+
+    learnt = power.learnt
+    returned = RETURNED[learnt.form].format(rows=learnt.rows)
+    if learnt.form == "model":
+        of = f"the noise in it, over how far one record moves it, is below {power.multiplier:.3g}"
+        more = (
+            "Return each step's sum, an array [k, P], or the model after each step: this audit "
+            f"would see noise below {power.of_steps:.3g} of what the claim takes."
+        )
+    else:
+        part = "" if learnt.rate >= FULL else f" and a record is in {learnt.rate:.2g} of the steps"
+        of = f"the noise multiplier of a step is below {power.multiplier:.3g}{part}"
+        more = (
+            "More --trials. If a record is in every step, these would see noise below "
+            f"{power.of_steps:.3g} of what the claim takes."
+        )
+    seen = (
+        f"The loop returned {returned}. By theory, {trials} trials convict it in {POWER:.0%} of "
+        f"cases where {of}. By measurement, they would have convicted noise below "
+        f"{power.share:.3g} of what it had."
+    )
+    return [("Sees", seen), ("To see more", more)]

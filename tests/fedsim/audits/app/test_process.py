@@ -94,6 +94,22 @@ def test_a_progress_bar_and_lines_that_differ_in_numbers_are_shown_once(tmp_path
     assert "done" in printed
 
 
+def test_bars_that_differ_in_numbers_units_and_notes_are_one_line(tmp_path: Path) -> None:
+    """tqdm writes 3 x 500 states of some 80 bytes: far more than one read takes."""
+    printed: list[str] = []
+    bars = "for bar in [tqdm(range(500), f'Epoch {e}', mininterval=0)]"
+    code = (
+        "from tqdm import tqdm",
+        f"[[bar.set_postfix(mode='abc'[i % 3] * 9) for i in bar] for e in range(3) {bars}]",
+        "os._exit(0)",
+    )
+    failed = pytest.raises(AppFailedError)
+    with failed, opened(write_app(tmp_path, *code), 2, {}, 60, printed.append) as app:
+        app.execute(0)
+    assert [line for line in printed if "Epoch" in line or "mode" in line] == printed[:1]
+    assert "Epoch 0: 100%" in printed[0]
+
+
 @pytest.mark.slow
 def test_what_an_app_started_ends_with_the_audit_and_what_it_prints_is_its_own(
     tmp_path: Path,

@@ -23,7 +23,7 @@ from fedsim.cli.main import app
 
 LOOPS = Path(__file__).parents[3] / "apps" / "loops"
 OWN, OPACUS = LOOPS / "own_loops.py", LOOPS / "opacus_loops.py"
-SMALL = LOOPS / "small_loops.py"
+SMALL, RETURNED = LOOPS / "small_loops.py", LOOPS / "returned_loops.py"
 
 
 def outcome(loop: str, epsilon: float | None = None, trials: int = 200, **how: object) -> LoopAudit:
@@ -181,6 +181,13 @@ def test_the_command_says_the_verdict_by_its_exit_status_and_leaves_a_page(tmp_p
     assert "audit of a training loop" in (out / "report.html").read_text(encoding="utf-8").lower()
     result = run(f"audit loop {OWN}:correct --trials 40 --strict --json")
     assert (result.exit_code, json.loads(result.stdout)["verdict"]) == (3, "no claim")
+
+
+def test_the_terminal_says_what_to_return_to_see_more() -> None:
+    claim = "--claimed-epsilon 0.4 --claimed-delta 1e-5 --data breast-cancer --trials 100"
+    text = " ".join(run(f"audit loop {RETURNED}:last_noise_400 {claim}").stdout.split())
+    assert "The loop returned one model. By theory, 100 trials convict it in 95% of" in text
+    assert "Return each step's sum, an array [k, P], or the model after each step" in text
 
 
 def run(arguments: str) -> Result:

@@ -1,0 +1,121 @@
+"""An app of a form that cannot be audited is refused by its cause, and others are audited."""
+
+import re
+import shutil
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from adversaries.errors import InputError
+from fedsim.audits.app.audit import audit, audit_directory
+from fedsim.audits.app.execution import opened
+from fedsim.audits.app.process import Script
+from fedsim.audits.judgement.judge import Verdict
+from fedsim.audits.sandbox.channel import AppFailedError
+
+FORMS = Path(__file__).parents[3] / "apps" / "forms"
+
+
+def form(directory: Path, server: str, client: str) -> Path:
+    """Return a copy of the app with other components."""
+    copied = shutil.copytree(FORMS, directory / "forms")
+    described = (copied / "pyproject.toml").read_text(encoding="utf-8")
+    described = described.replace("forms.strategy:app", f"forms.{server}")
+    described = described.replace("forms.client:app", f"forms.{client}")
+    (copied / "pyproject.toml").write_text(described, encoding="utf-8")
+    return copied
+
+
+def test_a_package_without_init_is_loaded_audited_and_forgotten(tmp_path: Path) -> None:
+    with opened(FORMS, 3, {}) as app:
+        assert "forms" in sys.modules
+        assert audit(app, trials=20, seed=0).verdict is Verdict.NO_CLAIM
+    assert not [name for name in sys.modules if name.partition(".")[0] == "forms"]
+    # Its namesake elsewhere is another app, which must not be taken for the first.
+    with opened(form(tmp_path, "messages:trains", "client:app"), 3, {}):
+        assert str(tmp_path) in str(sys.modules["forms.messages"].__file__)
+
+
+def test_no_client_evaluates_in_a_trial_whoever_did_in_the_honest_run() -> None:
+    """Two of eight do; six trials that ask the same two come once in 28^6."""
+    with opened(FORMS, 8, {"num-server-rounds": 1}) as app:
+        app.execute(0)
+        evaluated = sys.modules["forms.client"].EVALUATED
+        assert len(evaluated) == 2
+        for seed in range(1, 7):
+            app.execute(seed, Script(0, 1.0, None, "num-examples", 1e-3, 0))
+        assert len(evaluated) == 2
+
+
+@pytest.mark.parametrize(
+    ("server", "client", "why"),
+    [
+        ("workflow:app", "older_client:app", r"ClientSideFixedClipping > FedAvg of .*SecAgg\+"),
+        ("server_fn:app", "client:app", r"runs FedAdagrad of Flower's older flwr\.server"),
+        ("messages:analytics", "client:asked", r"trains no model: .* 3 messages of type 'query'"),
+        ("messages:analytics", "client:broken", r"trains no model: .* 3 messages of type 'query'"),
+        ("strategy:trees", "client:app", r"no floating-point numbers"),
+        ("messages:trains", "client:app", r"3 messages of type 'train' itself"),
+    ],
+)
+def test_a_form_that_cannot_be_audited_is_refused_by_its_cause(
+    tmp_path: Path, server: str, client: str, why: str
+) -> None:
+    with (
+        opened(form(tmp_path, server, client), 3, {}) as app,
+        pytest.raises(InputError, match=why) as refusal,
+    ):
+        app.execute(0)
+    assert ("SecAgg" in str(refusal.value)) == (server == "workflow:app")
+
+
+def test_what_a_client_failed_by_comes_before_what_the_server_failed_by(tmp_path: Path) -> None:
+    directory = form(tmp_path, "messages:analytics", "client:app")
+    client = directory / "forms" / "client.py"
+    code = client.read_text(encoding="utf-8")
+    broken = code.replace("    bins = ", "    import nowhere\n    bins = ")
+    client.write_text(broken, encoding="utf-8")
+    with opened(directory, 3, {}) as app, pytest.raises(AppFailedError) as failure:
+        app.execute(0)
+    assert re.search(
+        "ValueError: no valid replies; before that, client 0 failed: ModuleNotFoundError: No "
+        "module named 'nowhere'; not installed of its dependencies: 'nowhere-to-be-had>=3';",
+        str(failure.value),
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        ("nowhere", r"'nowhere'; not installed .*: 'nowhere-to-be-had>=3'; install"),
+        ("flwr.client.nowhere", rf"nowhere'; flwr {re.escape(version('flwr'))}, which is inst"),
+    ],
+)
+def test_a_missing_package_is_named_as_the_app_names_it(
+    tmp_path: Path, module: str, why: str
+) -> None:
+    directory = form(tmp_path, "strategy:app", "client:app")
+    client = directory / "forms" / "client.py"
+    client.write_text(f"import {module}\n", encoding="utf-8")
+    with pytest.raises(InputError, match=why), opened(directory, 3, {}):
+        pass
+
+
+def test_a_script_of_the_older_stack_is_named(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(
+        "import flwr as fl\nfl.server.start_server(config=None)\n", encoding="utf-8"
+    )
+    with pytest.raises(InputError, match=r"server\.py calls start_server of"):
+        audit_directory(tmp_path, trials=20)
+
+
+@pytest.mark.slow
+def test_a_progress_bar_of_an_app_is_one_line() -> None:
+    lines: list[str] = []
+    found = audit_directory(FORMS, trials=20, clients=3, show=lines.append)
+    assert found.verdict is Verdict.NO_CLAIM
+    bars = [line for line in lines if "Training" in line]
+    assert len(bars) == 1
+    assert "500/500" in bars[0]
