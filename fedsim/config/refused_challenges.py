@@ -145,6 +145,24 @@ OF_CHALLENGES = (
         why="which says what clients' own records have in common",
         instead='data.public-schema = ""',
     ),
+    # --- Texts whose next token is learnt
+    Need(
+        what=(equals("model.task", "next-token"),),
+        needs=(
+            equals("model.name", "hugging-face"),
+            one_of("data.name", "own", "texts"),
+            one_of("challenge.kind", "record", "gradient"),
+            equals("privacy.unit", "record"),
+        ),
+        why="whose records are texts without labels",
+        instead='model.task = "classification"',
+    ),
+    Need(
+        what=(equals("data.name", "texts"),),
+        needs=(equals("model.task", "next-token"),),
+        why="whose texts have no labels",
+        instead='data.name = "own" with a schema that names classes',
+    ),
     # --- A training of a model that is kept
     Need(
         what=(equals("run.job", "training"),),
