@@ -406,3 +406,5 @@ class OneRun:
     """What contradicts the claim."""
     note: str
     """What a reader must know of the canaries; "" for nothing."""
+    score: str = "sums"
+    """Where canaries were looked for, as in `canaries.score`."""
