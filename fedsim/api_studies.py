@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # torch, which takes a second
     from torch import Tensor
 
     from fedsim.audits.one_run import OneRun
-    from fedsim.learning.training.saved_model import Predictions
+    from fedsim.learning.training.predictions import Likelihoods, Predictions
     from fedsim.report.evidence.verification import Verification
     from fedsim.studies.choose.grid import Outcome
     from fedsim.studies.choose.tune import Tuning
@@ -203,12 +203,15 @@ def swept(
     Raises:
         InputError: as `sweep` does.
     """
+    from fedsim.config.training import refuse_unless_classified  # noqa: PLC0415
     from fedsim.studies.choose import grid as grids  # noqa: PLC0415
     from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415
 
     points = grids.grid(over)
     grids.refuse_overlap(common, over)
-    name = configured(config, {**common, **points[0].values}).run.name
+    first = configured(config, {**common, **points[0].values})
+    refuse_unless_classified(first.model.task, "fedsim sweep")
+    name = first.run.name
     report_directory.check_new(out, replacing=sweeps.KIND)
     plans = []
     for point in points:
@@ -285,7 +288,7 @@ def predict(
     records: "Path | str | Tensor | npt.NDArray[np.float32]",
     *,
     network: "Builder | None" = None,
-) -> "Predictions":
+) -> "Predictions | Likelihoods":
     """Apply a trained model to records, as `fedsim predict` does.
 
     Args:

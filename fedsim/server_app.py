@@ -35,7 +35,7 @@ from fedsim.game import challenge, federation
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import vantages
 from fedsim.learning.data import distribution
-from fedsim.learning.training import models, quality, saved_model
+from fedsim.learning.training import models, saved_model, tasks
 from fedsim.report import model_card, training_report, writing
 
 app = ServerApp()
@@ -220,7 +220,7 @@ def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDir
     """Train one batch of trials; return its findings and the utility of its evaluated trials."""
     config, trials = strategy.batch.config, strategy.batch.trials
     theta = federation.initial_parameters(config.game, known, trials)
-    held_out = known.held_out()
+    held_out, task = known.held_out(), tasks.task_of(known.model)
     evaluated = config.audit.evaluated(trials)
     losses, accuracies = [], []
     final: dict[str, npt.NDArray[np.float64]] = {}
@@ -232,18 +232,16 @@ def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDir
         spent = {} if strategy.attempt is None else {"epsilon": strategy.attempt.epsilon}
         if evaluated:
             parameters = torch.tensor(messages.only(arrays)[:evaluated]).to(known.device)
-            loss, correct = known.evaluate(parameters, *held_out)
-            losses.append(loss.mean(1).cpu().numpy())
-            accuracies.append(correct.double().mean(1).cpu().numpy())
+            loss, scores = known.evaluate(parameters, *held_out)
+            mean = partial(task.mean, known.model, features=held_out[0])
+            losses.append(mean(loss).cpu().numpy())
+            accuracies.append(mean(scores).cpu().numpy())
             utility = {"loss": losses[-1].mean(), "accuracy": accuracies[-1].mean()}
-            utility["majority"] = quality.majority_share(held_out[1])
+            utility |= known.baseline() | {"task": task.name}
             if server_round == strategy.last_round:
-                balanced = quality.balanced_accuracy(correct, held_out[1])
-                final["balanced_accuracies"] = balanced.cpu().numpy()
                 classes = known.split.dataset.classes
-                area = quality.area_under_curve(loss, held_out[1], classes)
-                if area is not None:
-                    final["areas_under_curve"] = area.numpy()
+                found = task.of_trials(loss, scores, held_out[1], classes)
+                final.update({name: each.cpu().numpy() for name, each in found.items()})
         if server_round in looked_at:
             first = torch.tensor(messages.only(arrays)[:1]).to(known.device)
             by_client.append(client_utility.measure(config.game, known, first, server_round))
@@ -340,7 +338,7 @@ def _facts(plan: Plan, known: Federation, grid: Grid, transcript: Arrays) -> dic
         "label_skew": distribution.hold(known.split, known.client_of, len(clients)).skew_summary(),
         "dataset": known.split.dataset.name,
         "held_out": len(known.split.held_out),
-        "majority": quality.majority_share(known.held_out()[1]),
+        **known.baseline(),
         "parameters": models.size(known.model),
         "frozen_parameters": models.frozen_parameters(known.model),
         "gradient_fallbacks": known.fallbacks(),

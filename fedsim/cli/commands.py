@@ -221,7 +221,7 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         Command(
             "predict",
             "experiments.predict:predict",
-            "Predict the class of records with a trained model.",
+            "Predict the class of records with a trained model, or the likelihood of texts.",
         ),
         Command(
             "pac",

@@ -50,17 +50,20 @@ class CanariesConfig(Table):
     Attributes:
         count: how many canaries are planted; 0 for none.
         kind: what canaries are: gradients in random directions ("gradient") or along single
-            parameters ("dirac"), as long as clipping allows, or records of the pool with a wrong
-            label ("mislabelled").
+            parameters ("dirac"), as long as clipping allows, records of the pool with a wrong
+            label ("mislabelled"), or texts of random tokens ("text").
         clients: clients at whom they are planted in turn, with commas between them; "" for all.
         guesses: how many canaries are guessed about; 0 for one in eight, -1 to try several numbers
             and pay for it.
         known_data: whether scores leave out what the records add to a sum, as an auditor can who
             knows D.
+        score: where canaries are looked for: in the released sums ("sums"), or by how much less
+            the loss of the last model is than that of the first, which never saw them ("loss").
     """
 
     count: Annotated[int, Field(ge=0, le=100_000)] = 0
-    kind: Literal["gradient", "dirac", "mislabelled"] = "gradient"
+    kind: Literal["gradient", "dirac", "mislabelled", "text"] = "gradient"
     clients: str = ""
     guesses: Annotated[int, Field(ge=-1)] = 0
     known_data: bool = False
+    score: Literal["sums", "loss"] = "sums"

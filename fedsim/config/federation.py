@@ -11,6 +11,9 @@ from fedsim.privacy.trust.model import Vantage
 OWN = "own"
 """The name of data that each client has for itself."""
 
+TEXTS = "texts"
+"""The name of texts without labels."""
+
 CLIENT = "{client}"
 """What stands in data.root for the number of a client."""
 
@@ -27,6 +30,7 @@ class DataConfig(Table):
         image_size: the side of the squares that pictures of a folder are brought to, in pixels; 0
             to leave them.
         download: whether missing originals may be fetched into root.
+        length: tokens that each text of the data set "texts" has; what is longer is cut.
         classes: the labels whose records alone there are, with commas between them, "" for all.
         public_schema: what clients' own records have in common, as TOML; in a configuration file
             the path of a file with it.
@@ -45,6 +49,7 @@ class DataConfig(Table):
     exclude: str = ""
     image_size: Annotated[int, Field(ge=0, le=4096)] = 0
     download: bool = False
+    length: Annotated[int, Field(ge=2, le=4096)] = 64
     classes: str = ""
     public_schema: str = ""
     public_root: str = ""

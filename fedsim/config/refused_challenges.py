@@ -56,6 +56,21 @@ OF_CHALLENGES = (
         why="where clients send updates of their own and not sums over records",
         instead='privacy.unit = "record"',
     ),
+    Need(
+        what=(equals("canaries.kind", "text"),),
+        needs=(equals("model.task", "next-token"),),
+        why="where a canary is a text of random tokens",
+        instead='canaries.kind = "gradient"',
+    ),
+    Need(
+        what=(equals("canaries.score", "loss"),),
+        needs=(
+            one_of("canaries.kind", "mislabelled", "text"),
+            equals("canaries.known-data", False),
+        ),
+        why="which are the losses of records that canaries are",
+        instead='canaries.score = "sums"',
+    ),
     # --- Random numbers in common
     Need(
         what=(equals("trials.pairing", "common"),),
@@ -144,6 +159,25 @@ OF_CHALLENGES = (
         needs=(equals("data.name", "own"),),
         why="which says what clients' own records have in common",
         instead='data.public-schema = ""',
+    ),
+    # --- Texts whose next token is learnt
+    Need(
+        what=(equals("model.task", "next-token"),),
+        needs=(
+            equals("model.name", "hugging-face"),
+            one_of("data.name", "own", "texts"),
+            one_of("challenge.kind", "record", "gradient"),
+            equals("privacy.unit", "record"),
+            one_of("canaries.kind", "gradient", "dirac", "text"),
+        ),
+        why="whose records are texts without labels",
+        instead='model.task = "classification"',
+    ),
+    Need(
+        what=(equals("data.name", "texts"),),
+        needs=(equals("model.task", "next-token"),),
+        why="whose texts have no labels",
+        instead='data.name = "own" with a schema that names classes',
     ),
     # --- A training of a model that is kept
     Need(

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from adversaries.errors import InputError
 from fedsim.common.tables import PositiveInt, Table
 
 DRAWN = ("", "glorot")
@@ -18,6 +19,8 @@ class ModelConfig(Table):
     Attributes:
         name: one of the models, a torchvision:NAME, or hugging-face.
         hidden: width of the hidden layer, for models that leave it open.
+        task: what the network is trained for: the class of a record ("classification"), or the next
+            token of a text ("next-token").
         batch_norm: what takes the place of layers that mix the records of a batch.
         frozen: names of layers or parameters that are not trained, with commas between them; *
             stands for any part of a name.
@@ -36,6 +39,7 @@ class ModelConfig(Table):
 
     name: str = "mlp"
     hidden: PositiveInt = 32
+    task: Literal["classification", "next-token"] = "classification"
     batch_norm: Literal["refuse", "group-norm", "channel-affine"] = "refuse"
     frozen: str = ""
     weights: str = ""
@@ -161,3 +165,15 @@ def chosen(given: Mapping[str, Any]) -> dict[str, Any]:
         "optimizer": optimizer,
         "schedule": training.get("schedule") or schedule,
     }
+
+
+def refuse_unless_classified(task: str, command: str) -> None:
+    """Raise InputError for another task than classification, whose accuracy a command compares.
+
+    task: model.task.
+    """
+    if task != "classification":
+        raise InputError(
+            f"model.task is {task}, and {command} compares accuracies of classes; run or train "
+            "such a model with fedsim run and fedsim train"
+        )

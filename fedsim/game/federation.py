@@ -28,6 +28,7 @@ from fedsim.learning.training import models
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.cutting import Cut
 from fedsim.learning.training.models import Tuning
+from fedsim.learning.training.tasks import task_of
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
 
@@ -104,16 +105,25 @@ class Federation:
     def evaluate(
         self, parameters: Tensor, features: Tensor, labels: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the losses and the correctness of models.
+        """Return the losses and the scores of models, as their task has them.
 
         parameters: float32 [T, P].
         features: [n, *shape].
         labels: [n] integers.
-        Returns: losses in nats, float64 [T, n], and correctness, bool [T, n].
+        Returns: losses, float64 [T, n], and scores, float32 [T, n], as of `evaluation.evaluate`.
         """
         from fedsim.learning.training import evaluation  # noqa: PLC0415  (no client evaluates)
 
         return evaluation.evaluate(self.model, parameters, features, labels, self.clipper.threads)
+
+    def baseline(self) -> dict[str, float]:
+        """Return what a model reaches that has learnt nothing, of the records held out.
+
+        Returns: the share that it gets right, and its mean loss where the task compares losses.
+        """
+        found = task_of(self.model).baseline(self.model, *self.held_out())
+        loss = {} if found.loss is None else {"baseline_loss": found.loss}
+        return {"majority": found.score} | loss
 
     def logits(self, parameters: Tensor, features: Tensor) -> Tensor:
         """Return the outputs [T, n, c] of models.
@@ -188,6 +198,7 @@ def build_model(rules: GameRules, dataset: data.Dataset) -> nn.Module:
         model.batch_norm,
         model.frozen,
         Tuning(model.weights, model.weights_sha256, model.trainable, model.lora_rank),
+        model.task,
     )
 
 

@@ -8,6 +8,9 @@ knowledge covers it: beliefs about the challenge stay exact.
 
 Whoever knows `run.seed` knows the coins. An audit needs them to be fair, and scores that were not
 made with them; it does not need them to be secret.
+
+A canary that is a record may be looked for in the trained model alone: its score is the loss of the
+first model, which is blind to it, less that of the last (`canaries.score = "loss"`).
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -57,11 +60,14 @@ class Kind:
         along: from rules, federation, models [T, P] and what was released [T, P], its inner
             products [T, m] with what each canary adds.
         orthogonal: whether canaries add orthogonal vectors, the same in every round.
+        records: from rules and federation, the features and labels of m records that canaries are;
+            None where they are none.
     """
 
     total: Callable[[GameRules, Federation | None, Tensor, Tensor], Tensor]
     along: Callable[[GameRules, Federation | None, Tensor, Tensor], Tensor]
     orthogonal: bool = False
+    records: Callable[[GameRules, Federation], tuple[Tensor, Tensor]] | None = None
 
 
 @dataclass(frozen=True)
@@ -126,19 +132,30 @@ def planted(
 
 
 def scores(
-    rules: GameRules, federation: Federation | None, parameters: Tensor, released: Tensor
+    rules: GameRules,
+    federation: Federation | None,
+    parameters: Tensor,
+    released: Tensor,
+    after: Tensor | None = None,
 ) -> Tensor:
-    """Return how far each canary shows in a round's release.
+    """Return how far each canary shows in a round's release, or in the model that it led to.
 
     The inner product of the release with what the canary adds if it is in. A canary's score is the
     sum over the rounds. With `canaries.known-data` the clipped gradients of all records of D are
     subtracted first: they hide canaries, and know no coin.
 
+    With `canaries.score = "loss"` it is by how much the round lowered a canary's loss. Over all
+    rounds that is the loss of the first model, which never saw it, less that of the last.
+
     federation: its data and model; may be None unless `needs_data`.
     parameters: float32 [T, P], the models that the round began with.
     released: [T, P], the noisy sum.
+    after: float32 [T, P], the models that the round ended with; for losses alone.
     Returns: float64 [T, m].
     """
+    if rules.canaries.score == "loss":
+        assert after is not None
+        return _lowered(rules, federation, parameters, after)
     released = released.double()
     if rules.canaries.known_data:
         assert federation is not None
@@ -150,7 +167,7 @@ def scores(
 
 def needs_data(canaries: CanariesConfig) -> bool:
     """Return whether scores are made with records, and not only with what was released."""
-    return canaries.known_data or canaries.kind == "mislabelled"
+    return canaries.known_data or KINDS[canaries.kind].records is not None
 
 
 def check(canaries: CanariesConfig, federation: Federation) -> None:
@@ -206,10 +223,25 @@ def mislabelled(seed: int, canary_count: int, federation: Federation) -> tuple[I
     return positions, (right + stream.integers(1, classes, len(positions))) % classes
 
 
+def texts(seed: int, canary_count: int, federation: Federation) -> Tensor:
+    """Return canaries of kind "text": tokens that are drawn independently, all but padding.
+
+    Uniform on the vocabulary, so that no model knows one before it is trained on it.
+
+    Returns: float32 [m, length].
+    """
+    words: Any = federation.model.config
+    length = federation.split.dataset.train.features.shape[1]
+    stream = generator(seed, Role.ONE_RUN, round=DRAW)
+    drawn = stream.integers(0, words.vocab_size - 1, (canary_count, length))
+    return torch.from_numpy((drawn + (drawn >= words.pad_token_id)).astype(np.float32))
+
+
 def described(canaries: CanariesConfig, seed: int, federation: Federation) -> dict[str, Any]:
     """Return what makes the canaries of a configuration, as JSON values.
 
-    dirac: parameters and signs; mislabelled: positions in the pool, and labels; gradient: the keys
+    dirac: parameters and signs; mislabelled: positions in the pool, and labels; text: the tokens of
+    each; gradient: the keys
     of the Philox generators whose standard normals, `block` rows each but the last, are the
     directions once they are scaled to length 1.
     """
@@ -221,6 +253,9 @@ def described(canaries: CanariesConfig, seed: int, federation: Federation) -> di
         case "mislabelled":
             positions, labels = mislabelled(seed, canaries.count, federation)
             return {"positions": positions.tolist(), "labels": labels.tolist()}
+        case "text":
+            found = texts(seed, canaries.count, federation)
+            return {"tokens": found.long().tolist()}
     blocks = range(-(-canaries.count // BLOCK))
     keys = [f"{key(seed, Role.ONE_RUN, round=DRAW + block):032x}" for block in blocks]
     return {"parameters": parameters, "block": BLOCK, "keys": keys}
@@ -275,25 +310,46 @@ def _along_dirac(
     return rules.scheme.training.clipping_norm * along
 
 
-def _wrong_records(seed: int, canary_count: int, federation: Federation) -> tuple[Tensor, Tensor]:
-    positions, labels = mislabelled(seed, canary_count, federation)
+def _wrong_records(rules: GameRules, federation: Federation) -> tuple[Tensor, Tensor]:
+    positions, labels = mislabelled(rules.seed, rules.canaries.count, federation)
     features, right = federation.pool(positions.tolist())
     return features, torch.from_numpy(labels).to(right)
 
 
-def _total_mislabelled(
+def _texts(rules: GameRules, federation: Federation) -> tuple[Tensor, Tensor]:
+    found = texts(rules.seed, rules.canaries.count, federation).to(federation.device)
+    return found, torch.zeros(len(found), dtype=torch.int64, device=found.device)
+
+
+def _lowered(
+    rules: GameRules, federation: Federation | None, before: Tensor, after: Tensor
+) -> Tensor:
+    """Return by how much the loss of each canary fell, float64 [T, m]."""
+    records = _records(rules, federation)
+    assert federation is not None
+    return federation.evaluate(before, *records)[0] - federation.evaluate(after, *records)[0]
+
+
+def _records(rules: GameRules, federation: Federation | None) -> tuple[Tensor, Tensor]:
+    of = KINDS[rules.canaries.kind].records
+    assert federation is not None
+    assert of is not None
+    return of(rules, federation)
+
+
+def _total_of_records(
     rules: GameRules, federation: Federation | None, parameters: Tensor, weights: Tensor
 ) -> Tensor:
     assert federation is not None
-    features, labels = _wrong_records(rules.seed, rules.canaries.count, federation)
+    features, labels = _records(rules, federation)
     return federation.clipper.clipped_sum(parameters, features, labels, weights.to(parameters))
 
 
-def _along_mislabelled(
+def _along_records(
     rules: GameRules, federation: Federation | None, parameters: Tensor, released: Tensor
 ) -> Tensor:
     assert federation is not None
-    features, labels = _wrong_records(rules.seed, rules.canaries.count, federation)
+    features, labels = _records(rules, federation)
     at_once = max(1, FORMED // parameters.numel())
     found = [
         torch.einsum(
@@ -307,6 +363,7 @@ def _along_mislabelled(
 KINDS: dict[str, Kind] = {
     "gradient": Kind(_total_gradient, _along_gradient),
     "dirac": Kind(_total_dirac, _along_dirac, orthogonal=True),
-    "mislabelled": Kind(_total_mislabelled, _along_mislabelled),
+    "mislabelled": Kind(_total_of_records, _along_records, records=_wrong_records),
+    "text": Kind(_total_of_records, _along_records, records=_texts),
 }
 """The kinds of `canaries.kind`."""

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,7 +35,8 @@ from fedsim.report import rehearsed
 from fedsim.report.document import markdown, terminal
 from fedsim.report.document.blocks import Block, Bullets, Part, Prose, tabulated
 from fedsim.report.document.markdown import quoted
-from fedsim.report.document.wording import beside_accuracy, number, percent, span, unless_learnt
+from fedsim.report.document.wording import number, percent, span
+from fedsim.report.document.worth import WORDS, Worth
 
 PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
 
@@ -42,7 +44,7 @@ USE = """\
 ```python
 import fedsim
 
-model = fedsim.load_model(RUN_DIRECTORY)   # a torch.nn.Module: records to logits
+model = fedsim.load_model(RUN_DIRECTORY)   # a torch.nn.Module: {use}
 ```"""
 
 LIMITS = (
@@ -80,6 +82,7 @@ def write(
         rehearsal=rehearsed.read(directory),
         sha256=hashlib.sha256(content).hexdigest(),
         limits=[limit.format(unit=config.privacy.unit) for limit in LIMITS],
+        task=model.network.task,
     )
     directory.write_text(PAGE, as_markdown(card))
     directory.write_json(CARD, TypeAdapter(ModelCard).dump_python(card, mode="json"))
@@ -105,7 +108,7 @@ def summary(card: ModelCard) -> RenderableType:
     if not privacy.guaranteed:
         said.insert(0, Text(f"No guarantee of differential privacy. {privacy.note}", "bold"))
     if card.utility is not None:
-        said.append(Text(learning(card.utility)))
+        said.append(Text(learning(card.utility, card.task)))
     return terminal.shown(terminal.table(by_name, title=card.name), *said)
 
 
@@ -161,12 +164,14 @@ def _utility(rounds: Sequence[dict[str, Any]], records: int, classes: list[str])
         accuracy=last["accuracy"],
         loss=last["loss"],
         majority=last["majority"],
-        balanced_accuracy=last["balanced_accuracy"],
+        balanced_accuracy=last.get("balanced_accuracy"),
         area_under_curve=last.get("area_under_curve"),
         loss_before=rounds[0].get("loss"),
         classes=classes,
         confusion=last.get("confusion", []),
         calibration=[tuple(each) for each in last.get("calibration", [])],
+        baseline_loss=last.get("baseline_loss"),
+        loss_interval=(between := last.get("loss_interval")) and (between[0], between[1]),
     )
 
 
@@ -210,14 +215,19 @@ def quality_of(found: Utility) -> Iterator[Block]:
     yield tabulated(["says", "right", "records"], bins)
 
 
-def learning(found: Utility) -> str:
-    """Return the accuracy beside the majority baseline, with a warning if it is no higher."""
-    beside = beside_accuracy(found.majority, found.balanced_accuracy, found.area_under_curve)
-    said = f"Accuracy {percent(found.accuracy)} ({beside}) on {found.records:,} held-out records."
+def learning(found: Utility, task: str = "classification") -> str:
+    """Return a model's worth beside its baseline, with a warning if it is no better."""
+    words = WORDS[task]
+    measured = Worth(**{each.name: getattr(found, each.name) for each in fields(Worth)})
+    value = words.value(found.accuracy, found.loss)
+    said = (
+        f"{words.measure.capitalize()} {value} ({words.beside(measured)}) on {found.records:,} "
+        "held-out records."
+    )
     fault = Confusion(tuple(map(tuple, found.confusion))).fault() if found.confusion else ""
     if not fault and found.loss_before is not None and found.loss > found.loss_before:
         fault = "its loss is above that of the first model"
-    return f"{said} {unless_learnt(found.accuracy, found.majority, fault)}".strip()
+    return f"{said} {words.unless_learnt(measured, fault)}".strip()
 
 
 def as_markdown(card: ModelCard) -> str:
@@ -262,13 +272,13 @@ def _blocks(card: ModelCard) -> Iterator[Block]:
     if card.data != OWN:
         whose = quoted(card.data)
     yield Prose(
-        f"A {quoted(card.network)} with {card.parameters:,} trained parameters, for "
-        f"{card.classes} classes of {whose}. {card.clients} clients trained it together, on "
-        f"{card.records:,} records, in {card.rounds} rounds ({card.optimizer})."
+        f"A {quoted(card.network)} with {card.parameters:,} trained parameters, "
+        f"{WORDS[card.task].purpose(card.classes)} of {whose}. {card.clients} clients trained it "
+        f"together, on {card.records:,} records, in {card.rounds} rounds ({card.optimizer})."
     )
     yield Part("Privacy", list(_privacy(card.privacy)))
     if card.utility is not None:
-        said = f"{learning(card.utility)} The loss is {number(card.utility.loss)} nats."
+        said = f"{learning(card.utility, card.task)} The loss is {number(card.utility.loss)} nats."
         words = Prose(f"{said} No client trained on these records.")
         yield Part("Quality", [words, *quality_of(card.utility)])
     if card.rehearsal is not None:
@@ -278,7 +288,7 @@ def _blocks(card: ModelCard) -> Iterator[Block]:
         f"`model.safetensors`: SHA-256 `{card.sha256}`, written by fedsim {card.fedsim} on "
         f"{card.created}."
     )
-    yield Part("Use it", [Prose(USE), Prose(written)])
+    yield Part("Use it", [Prose(USE.format(use=WORDS[card.task].use)), Prose(written)])
 
 
 def _privacy(privacy: Privacy) -> Iterator[Block]:

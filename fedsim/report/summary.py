@@ -12,12 +12,14 @@ from fedsim.report.document.blocks import tabulated
 from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections import answer, lower_bounds, one_run, vantage_words
 from fedsim.report.sections.facts import (
-    accuracies,
-    accuracies_in_full,
     advantage_limit,
+    baseline,
     is_client,
     is_pac,
+    measure,
     standard_errors_apart,
+    worths,
+    worths_in_full,
     yeom_bound,
 )
 from fedsim.report.sections.labels import labels
@@ -61,7 +63,7 @@ def _verdicts(report: Report) -> Iterator[RenderableType]:
             own = f"{limit.of} {number(limit.limit)}: {answer_to}. {because}"
             lines.add_row(Text("  own limit"), Text(own))
         yield lines
-    yield Text(f"\naccuracy {accuracies_in_full(report)}; intervals at {_level(report)}")
+    yield Text(f"\n{measure(report)} {worths_in_full(report)}; intervals at {_level(report)}")
 
 
 def _level(report: Report) -> str:
@@ -78,7 +80,7 @@ def _lines(report: Report) -> Iterator[Line]:
     yield from _of_decisions(report)
     yield from _of_vantages(report)
     yield from _of_epsilon(report)
-    yield "accuracy", accuracies(report), "", f"majority class {percent(report.utility.majority)}"
+    yield measure(report), worths(report), "", baseline(report)
 
 
 def _of_decisions(report: Report) -> Iterator[Line]:

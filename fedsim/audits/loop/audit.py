@@ -122,6 +122,7 @@ class LoopAudit(Judged):
                 "first": asdict(steps[0]) if steps else None,
                 "sampler": seen.present[0].samplers,
                 "explained": seen.explained,
+                "changed": seen.changed,
                 "beside": seen.beside,
             },
             data=self.data,
@@ -306,6 +307,7 @@ def _observed(
         stranger=loop.observed(pair, "stranger", honest[:WITHOUT]),
         records=records,
         neighbouring=neighbouring,
+        changed=loop.changed(pair, honest[0]),
     )
 
 

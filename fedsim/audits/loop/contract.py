@@ -167,6 +167,15 @@ def _stacked(models: list[Floats]) -> Floats:
     return found
 
 
+def tensors(value: Any) -> dict[str, Floats]:
+    """Return the tensors of a returned model by their names, or the one array that it is."""
+    state = getattr(value, "state_dict", None)
+    if callable(state) and not hasattr(value, "shape"):
+        value = state()
+    named = value if isinstance(value, Mapping) else {"of what the loop returned": value}
+    return {str(name): _numbers(each) for name, each in named.items()}
+
+
 def _numbers(value: Any) -> Floats:
     detach = getattr(value, "detach", None)
     if callable(detach):

@@ -50,6 +50,8 @@ class Observation:
         neighbouring: how D' differs.
         more: the noise of all further runs, each of a seed of its own.
         varies: whether any two of these, in one world, released something else.
+        changed: tensors that follow the data while every released step stays the same, by their
+            names; None where a replay cannot tell.
     """
 
     present: tuple[Seen, ...]
@@ -60,6 +62,7 @@ class Observation:
     stranger: tuple[Seen, ...] = ()
     more: NoiseSums = NOTHING
     varies: bool = False
+    changed: tuple[str, ...] | None = ()
 
     @property
     def steps(self) -> tuple[StepSeen, ...]:
@@ -104,7 +107,8 @@ class Observation:
         others = (self.twin, self.stranger)
         pairs = [pair for other in others for pair in zip(self.present, other, strict=False)]
         starts = [each.start == other.start for each, other in pairs]
-        return all(each.explained for each in self.runs) and all(starts) and not self.beside
+        alone = self.changed == () and all(each.explained for each in self.runs)
+        return alone and all(starts) and not self.beside
 
     @property
     def runs(self) -> tuple[Seen, ...]:

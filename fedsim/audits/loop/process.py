@@ -37,13 +37,13 @@ class Request:
     """What is asked for after an order was answered.
 
     Attributes:
-        kind: "observe" a run for each seed, learn from "pilots", or "measure" runs.
+        kind: "observe" a run for each seed, "replay" one, learn from "pilots", or "measure" runs.
         pair: the place of the pair of worlds.
         world: in which they are observed.
         worlds: whether the target is there, in each that is measured.
     """
 
-    kind: Literal["observe", "pilots", "measure"]
+    kind: Literal["observe", "replay", "pilots", "measure"]
     pair: int
     seeds: tuple[int, ...]
     world: World = "present"
@@ -59,6 +59,7 @@ class Answer(Reply):
         many: whether the function trains several models at once, likewise.
         learnt: by pilots.
         noise: of the steps of these, together.
+        changed: as `Loop.changed` returns it, in answer to a replay.
     """
 
     pairs: tuple[str, ...] = ()
@@ -67,6 +68,7 @@ class Answer(Reply):
     seen: tuple[Seen, ...] = ()
     features: tuple[Features, ...] = ()
     noise: NoiseSums = NOTHING
+    changed: tuple[str, ...] | None = ()
 
 
 ORDER, REQUEST, ANSWER = TypeAdapter(Order), TypeAdapter(Request), TypeAdapter(Answer)
@@ -101,6 +103,15 @@ class LoopProcess:
         if len(seen) != len(seeds):
             raise self._channel.no_measurement()
         return seen
+
+    def changed(self, pair: int, seed: int) -> tuple[str, ...] | None:
+        """Return what of the model follows the data while every released step stays the same.
+
+        Returns:
+            Names of tensors; None where a replay cannot tell.
+        """
+        self.runs += 4
+        return self._channel.ask(Request("replay", pair, (seed,)), ANSWER).changed
 
     def pilot(self, pair: int, seeds: Sequence[int]) -> Learnt:
         """Have the process learn a pair's direction, and return what else it learnt.

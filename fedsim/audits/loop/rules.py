@@ -203,6 +203,21 @@ def _untold(seen: Observation) -> Finding | None:
     )
 
 
+def _unreleased(seen: Observation) -> Finding | None:
+    """A parameter or a buffer changes by other than what was released."""
+    if not seen.changed or seen.present[0].unnoised:  # those steps are a finding of their own
+        return None
+    shown = ", ".join(seen.changed[:3]) + (" and others" if len(seen.changed) > 3 else "")
+    return Finding(
+        "alarm",
+        "unreleased-change",
+        f"on other data, with every released step the same, the model still ends otherwise "
+        f"(tensor {shown}): it changes by something that has no noise",
+        "give every parameter that learns to Opacus's optimizer, freeze the others, and take "
+        "buffers, learning rates and stopping from public data",
+    )
+
+
 def _seeded(seen: Observation) -> Finding | None:
     if not seen.seeded:
         return None
@@ -238,6 +253,7 @@ RULES: tuple[Callable[[Observation], Finding | None], ...] = (
     _clipping,
     _adaptive,
     _no_noise,
+    _unreleased,
     _seeded,
     _secure,
 )

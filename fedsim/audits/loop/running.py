@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.audits.loop import contract
-from fedsim.audits.loop.contract import Function, carried, loaded
+from fedsim.audits.loop.contract import Function, carried, loaded, tensors
 from fedsim.audits.loop.measurement import FULL, Features, Form, Learnt, Seen
 from fedsim.audits.loop.noise import NoiseSums, summed, total
 from fedsim.audits.loop.process import ORDER, REQUEST, Answer, Request
@@ -197,6 +197,35 @@ class Loop:
         model = None if returned is None else contract.array(returned).ravel()
         return self._watch.seen(model, released, carried(returned))
 
+    def changed(self, present: Data, others: Sequence[Data], seed: int) -> tuple[str, ...] | None:
+        """Return what of the model follows the data while every released step stays the same.
+
+        A run on other data is given the gradients that the run on `present` released. Whatever then
+        ends otherwise was changed by something else than these. A model that averages, projects or
+        decays its weights ends as it did.
+
+        Returns:
+            Names of tensors; None where the loop ends otherwise on the same data too.
+        """
+        if self._function.many:
+            return ()
+        first = self._ended(present, seed)
+        steps = tuple(self._watch.released)
+        if not steps:
+            return ()
+        if _unlike(first, self._ended(present, seed, steps)):
+            return None
+        found = [_unlike(first, self._ended(each, seed, steps)) for each in others]
+        return tuple(dict.fromkeys(name for each in found for name in each))
+
+    def _ended(self, data: Data, seed: int, replayed: tuple[Floats, ...] = ()) -> dict[str, Floats]:
+        """Return the tensors that a run ends with: those that it returns, or the parameters."""
+        returned = self._called(data, [seed], replayed)
+        if returned is not None:
+            return tensors(returned)
+        state = self._watch.state
+        return {} if state is None else {"of the optimizer's parameters": state}
+
     def released(self, data: Data, seeds: Sequence[int]) -> list[Floats]:
         """Return what a run for each seed released, each [k, P]."""
         if self._function.many:
@@ -213,11 +242,11 @@ class Loop:
         """The noise of the steps of the last run; nothing of several models at once."""
         return NoiseSums() if self._function.many else summed(self._watch.steps)
 
-    def _called(self, data: Data, seeds: Sequence[int]) -> Any:
+    def _called(self, data: Data, seeds: Sequence[int], replayed: tuple[Floats, ...] = ()) -> Any:
         import torch  # noqa: PLC0415
 
         wrap(self._watch)
-        self._watch.clear()
+        self._watch.clear(replayed)
         set_seeds(seeds[0])
         features, labels = torch.tensor(data.features), torch.tensor(data.labels)
         given = list(seeds) if self._function.many else seeds[0]
@@ -226,7 +255,7 @@ class Loop:
         except Exception as error:
             raise AppFailedError(f"the loop failed: {type(error).__name__}: {error}") from error
         # A function that imports Opacus itself has run unwatched by now.
-        return self._called(data, seeds) if wrap(self._watch) else returned
+        return self._called(data, seeds, replayed) if wrap(self._watch) else returned
 
     def _released(self, returned: Any, runs: int) -> list[Floats]:
         """Return [k, P] of each run: the steps that were watched, else what was returned."""
@@ -250,6 +279,13 @@ class Loop:
                 f"the loop returned {found.shape}; give a model [P] or steps [k, P] for each seed"
             )
         return list(found if found.ndim == 3 else found[:, None])
+
+
+def _unlike(first: dict[str, Floats], other: dict[str, Floats]) -> list[str]:
+    """Return the names of tensors that differ by more than float32 rounds."""
+    shared = [name for name in first if name in other and first[name].shape == other[name].shape]
+    alike = {name for name in shared if np.allclose(first[name], other[name], rtol=1e-5, atol=0)}
+    return sorted((first.keys() | other.keys()) - alike)
 
 
 class Trials:
@@ -325,6 +361,9 @@ def _answer(request: Request, loop: Loop, trials: Trials, worlds: tuple[Pair, ..
         made = {"twin": here.twin, "stranger": here.stranger}.get(request.world)
         data = getattr(here, request.world) if made is None else made()
         return Answer(seen=tuple(loop.observed(data, seed) for seed in request.seeds))
+    if request.kind == "replay":
+        here, (seed,) = worlds[request.pair], request.seeds
+        return Answer(changed=loop.changed(here.present, [here.twin(), here.stranger()], seed))
     if request.kind == "pilots":
         trials.pilot(request.pair, request.seeds)
         return Answer(learnt=trials.learnt[request.pair])

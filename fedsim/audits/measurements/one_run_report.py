@@ -64,6 +64,7 @@ def report(
     return OneRun(
         kind=kind,
         known_data=game.canaries.known_data,
+        score=game.canaries.score,
         unit=game.scheme.privacy.unit,
         count=game.canaries.count,
         clients=sorted(set(one_run.hosts(game).tolist())),

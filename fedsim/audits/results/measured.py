@@ -294,6 +294,10 @@ class Utility:
     """Of the final models: under the ROC curve; None for other than two classes."""
     by_client: ByClient | None
     """None where no simulation could measure it."""
+    task: str = "classification"
+    """model.task."""
+    baseline_loss: Real | None = None
+    """The mean loss of a model that has learnt nothing; None where only accuracies are compared."""
 
 
 @dataclass(frozen=True)
@@ -402,3 +406,5 @@ class OneRun:
     """What contradicts the claim."""
     note: str
     """What a reader must know of the canaries; "" for nothing."""
+    score: str = "sums"
+    """Where canaries were looked for, as in `canaries.score`."""

@@ -72,13 +72,13 @@ class Utility:
     records: int
     """How many were held out; they are public where clients have data of their own."""
     accuracy: Real
-    """Share of right predictions, in [0, 1]."""
+    """Share of right predictions, in [0, 1]: of records, or of next tokens."""
     loss: Real
     """Mean, in nats."""
     majority: Real
     """Share of the most frequent label: the accuracy of a model that has learnt nothing."""
-    balanced_accuracy: Real
-    """The mean over the classes of the share that is right."""
+    balanced_accuracy: Real | None
+    """The mean over the classes of the share that is right; None for other tasks."""
     area_under_curve: Real | None
     """Under the ROC curve; None for other than two classes."""
     loss_before: Real | None = None
@@ -90,6 +90,10 @@ class Utility:
     calibration: list[tuple[int, Real, Real]] = field(default_factory=list)
     """Of records whose likeliest class has about one probability: how many, that probability's
     mean, and the share that is right."""
+    baseline_loss: Real | None = None
+    """The mean loss of a model that has learnt nothing; None where only accuracies are compared."""
+    loss_interval: tuple[Real, Real] | None = None
+    """Of the loss, at 95 %; None where it was not measured."""
 
 
 @dataclass(frozen=True)
@@ -158,3 +162,5 @@ class ModelCard:
     """Of model.safetensors."""
     limits: list[str]
     """What the guarantee does not say."""
+    task: str = "classification"
+    """model.task."""

@@ -115,6 +115,8 @@ def utility(run: AuditedRun) -> Utility:
         balanced_accuracy=_mean(run.transcript, "balanced_accuracies"),
         area_under_curve=_mean(run.transcript, "areas_under_curve"),
         by_client=_by_client(run.transcript),
+        task=run.config.model.task,
+        baseline_loss=run.facts.get("baseline_loss"),
     )
 
 

@@ -28,10 +28,10 @@ def predict(
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Predict the class of records with a trained model.
+    """Predict the class of records with a trained model, or the likelihood of texts.
 
     Prints comma-separated values: the most likely class of each record, in order, and how likely
-    each class is.
+    each class is. Of a decoder: how many tokens each text has, their log-likelihood and perplexity.
 
     Example: fedsim predict fedsim-runs/model patients.csv --out predictions.csv
     """
@@ -39,18 +39,12 @@ def predict(
 
     found = saved_model.predictions(run, saved_model.read(run, records))
     if json_:
-        document = {
-            "classes": list(found.classes),
-            "predicted": list(found.predicted),
-            "probabilities": found.probabilities.tolist(),
-        }
-        _write(json.dumps(strict_json(document), indent=2, allow_nan=False) + "\n", out)
+        _write(json.dumps(strict_json(found.as_json()), indent=2, allow_nan=False) + "\n", out)
         return
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["class", *(f"p({name})" for name in found.classes)])
-    for name, likely in zip(found.predicted, found.probabilities.tolist(), strict=True):
-        table.writerow([name, *(f"{each:.6g}" for each in likely)])
+    for row in found.table():
+        table.writerow([f"{each:.6g}" if isinstance(each, float) else each for each in row])
     _write(text.getvalue(), out)
 
 

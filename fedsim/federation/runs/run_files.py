@@ -58,6 +58,7 @@ class Facts(Part):
     dataset: str
     held_out: Count
     majority: Annotated[float, Field(ge=0, le=1)]
+    baseline_loss: Length | None = None
     parameters: Count
     frozen_parameters: Count
     gradient_fallbacks: dict[str, str]
@@ -79,6 +80,8 @@ class Event(Part):
     trials: Annotated[list[Count], Field(min_length=2, max_length=2)] = [0, 0]
     accuracy: Number | None = None
     majority: Number | None = None
+    baseline_loss: Number | None = None
+    task: str = "classification"
     loss: float | None = None  # NaN of a model that diverged
     epsilon: Number | None = None
     advantage: Number | None = None

@@ -4,7 +4,6 @@ The rounds, messages, ledger and refusals are those of every run. After each rou
 training is kept, so that a server that was killed goes on where it stopped.
 """
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -26,7 +25,7 @@ from fedsim.federation.server.strategy import DPSGD
 from fedsim.game import challenge, federation
 from fedsim.game.federation import Federation
 from fedsim.game.observers.noise_watch import NoiseWatch, claimed_std, watchable
-from fedsim.learning.training import quality
+from fedsim.learning.training.tasks import task_of
 
 DISMISS_TIMEOUT = 30.0
 """Seconds that an auditor has to fetch what it was sent last."""
@@ -136,8 +135,34 @@ def train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) ->
     return torch.tensor(final[0])
 
 
+OF_ONE = {"balanced_accuracies": "balanced_accuracy", "areas_under_curve": "area_under_curve"}
+"""Measures of several models, by the names that they have of one."""
+
 RECORDS_AT_ONCE = 256
 """Held-out records whose outputs are computed together."""
+
+
+def _measured(known: Federation, parameters: torch.Tensor, last: bool) -> dict[str, object]:
+    """Return what is measured of a model on the records held out, as its task has it.
+
+    parameters: [1, P].
+    last: whether it is the one that is kept, of which more is measured.
+    """
+    task, model = task_of(known.model), known.model
+    features, labels = known.held_out()
+    loss, scores = known.evaluate(parameters, features, labels)
+    means = {"loss": loss, "accuracy": scores}
+    utility: dict[str, object] = {
+        name: float(task.mean(model, values, features)) for name, values in means.items()
+    }
+    utility |= known.baseline() | {"task": task.name}
+    measures = task.of_trials(loss, scores, labels, known.split.dataset.classes)
+    utility |= {OF_ONE[name]: float(value) for name, value in measures.items()}
+    if last:
+        some = features.split(RECORDS_AT_ONCE)
+        outputs = torch.cat([known.logits(parameters, each)[0] for each in some])
+        utility |= task.of_model(model, outputs, features, labels)
+    return utility
 
 
 def _after_round(
@@ -157,19 +182,7 @@ def _after_round(
         utility: dict[str, object] = {}
         if len(held_out[1]):
             parameters = torch.tensor(messages.only(arrays)).to(known.device)
-            loss, correct = known.evaluate(parameters, *held_out)
-            utility = {"loss": float(loss.mean()), "accuracy": float(correct.double().mean())}
-            utility["majority"] = quality.majority_share(held_out[1])
-            utility["balanced_accuracy"] = float(quality.balanced_accuracy(correct, held_out[1]))
-            area = quality.area_under_curve(loss, held_out[1], known.split.dataset.classes)
-            if area is not None:
-                utility["area_under_curve"] = float(area)
-            if number == strategy.last_round:
-                some = held_out[0].split(RECORDS_AT_ONCE)
-                logits = torch.cat([known.logits(parameters, each)[0] for each in some])
-                utility["confusion"] = quality.confusion(logits, held_out[1]).counts
-                bins = quality.calibration(logits, held_out[1])
-                utility["calibration"] = [dataclasses.astuple(each) for each in bins]
+            utility = _measured(known, parameters, number == strategy.last_round)
         found: dict[str, object] = {}
         if server_round and strategy.noise is not None:
             found["noise_at_most"] = strategy.noise.limits(ALARM_CONFIDENCE)

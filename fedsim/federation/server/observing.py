@@ -73,14 +73,18 @@ class Observations:
         steps = self._seat.observe(_seen(batch, round, received, noised, unknown_noise))
         return {vantage: step.learnt for vantage, step in steps.items()}
 
-    def score_canaries(self, round: Round, release: Release) -> None:
-        """Look for every canary in the released sum, as anybody can who is sent it."""
+    def score_canaries(self, round: Round, release: Release, after: torch.Tensor) -> None:
+        """Look for every canary in the released sum, as anybody can who is sent it.
+
+        after: float32 [T, P], the models that the round ends with.
+        """
         config = self._batch.config
         if not config.canaries.count:
             return
         known = federation.load(config)
-        sent = (torch.tensor(array).to(known.device) for array in (round.model, release.aggregate))
-        found: Array = one_run.scores(config.game, known, *sent).cpu().numpy()
+        sent = torch.tensor(round.model), torch.tensor(release.aggregate), after
+        placed = (each.to(known.device) for each in sent)
+        found: Array = one_run.scores(config.game, known, *placed).cpu().numpy()
         before = self._canary_scores
         self._canary_scores = found if before is None else before + found
 

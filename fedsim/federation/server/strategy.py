@@ -104,10 +104,10 @@ class DPSGD(Strategy):
         noised = self._add_noise(begun, received, self._sum(begun, received))
         self._observations.observe(begun, received, noised)
         self._release = self._released(begun.number, received, noised.total)
-        self._observations.score_canaries(begun, self._release)
         stepped = self._optimizer.step(
             torch.tensor(begun.model), torch.from_numpy(self._release.aggregate), begun.number
         )
+        self._observations.score_canaries(begun, self._release, stepped)
         model = messages.array_record(parameters=stepped.numpy())
         return model, _computing_time(received.replies)
 

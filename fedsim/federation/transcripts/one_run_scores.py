@@ -38,7 +38,7 @@ def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> S
             found.pop(first, None)  # the batch of trials began anew
         elif before is not None and observed.round == before.round + 1 and "sum" in observed.model:
             place = torch.device("cpu") if known is None else known.device
-            sent = before.model["parameters"], observed.model["sum"]
+            sent = before.model["parameters"], observed.model["sum"], observed.model["parameters"]
             scored = scores(
                 config.game, known, *(torch.tensor(array).to(place) for array in sent)
             ).cpu()

@@ -30,11 +30,11 @@ __all__ = [
 Loader = Callable[[Source], Dataset]
 
 
-def _in(module: str, name: str = "own") -> Loader:
+def _in(module: str, name: str = "own", room: str = "loaders.") -> Loader:
     """Return a loader whose module is imported with its first use: a process needs one."""
 
     def loaded(source: Source) -> Dataset:
-        loader: Loader = getattr(import_module(f"fedsim.learning.data.loaders.{module}"), name)
+        loader: Loader = getattr(import_module(f"fedsim.learning.data.{room}{module}"), name)
         return loader(source)
 
     return loaded
@@ -54,6 +54,7 @@ DATASETS: dict[str, Loader] = {
     "csv": _in("csv_file"),
     "images": _in("image_folder"),
     "hf": _in("hugging_face"),
+    "texts": _in("texts", room=""),
 }
 """Loaders by name. A loader takes a `Source` and raises InputError."""
 
@@ -69,6 +70,8 @@ def load(
     image_size: int = 0,
     download: bool = False,
     classes: tuple[str, ...] = (),
+    length: int = 64,
+    tokenizer: str = "",
 ) -> Dataset:
     """Return the named dataset.
 
@@ -82,8 +85,10 @@ def load(
         image_size: the side of the squares that pictures are brought to, 0 to leave them.
         download: whether missing originals may be fetched into `root`.
         classes: the labels that are kept, as of `only`; none for all.
+        length: of texts, the tokens that each has.
+        tokenizer: of texts, the directory of their tokenizer.
     """
-    source = Source(name, root, label, exclude, image_size, download)
+    source = Source(name, root, label, exclude, image_size, download, length, tokenizer)
     return _only(source, classes) if classes else _load(source)
 
 

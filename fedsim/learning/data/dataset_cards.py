@@ -64,6 +64,9 @@ DATASET_CARDS: dict[str, Entry] = {
     "npz": Entry("features and labels as NumPy arrays", "an .npz file", OWN),
     "csv": Entry("a table with a column of labels", "a CSV file", OWN),
     "images": Entry("images sorted by class", "folder with a folder for each class", OWN),
+    "texts": Entry(
+        "texts without labels, for a decoder", "a file with one a line, or a table", OWN
+    ),
     "hf": Entry(
         "a data set of Hugging Face: pictures, lists of numbers or a table",
         "what save_to_disk wrote, or a folder of Parquet files",

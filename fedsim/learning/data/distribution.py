@@ -13,7 +13,7 @@ from scipy.special import entr
 
 from adversaries.errors import InputError
 from fedsim.config import Config
-from fedsim.config.federation import CLIENT, OWN, DataConfig, FederationConfig
+from fedsim.config.federation import CLIENT, OWN, TEXTS, DataConfig, FederationConfig
 from fedsim.learning import data
 from fedsim.learning.data import Dataset, Split, own_records
 from fedsim.learning.data.partition import FLOWER, partition
@@ -132,8 +132,17 @@ def dataset(config: Config) -> Dataset:
         return own_records.dataset(text, (), public, config.model.weights)
     exclude = tuple(filter(None, (column.strip() for column in source.exclude.split(","))))
     classes = tuple(filter(None, (label.strip() for label in source.classes.split(","))))
+    tokenizer = config.model.weights if source.name == TEXTS else ""
     return data.load(
-        source.name, source.root, source.label, exclude, source.image_size, source.download, classes
+        source.name,
+        source.root,
+        source.label,
+        exclude,
+        source.image_size,
+        source.download,
+        classes,
+        source.length,
+        tokenizer,
     )
 
 

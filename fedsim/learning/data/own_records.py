@@ -7,6 +7,7 @@ list of categories), so that nothing about them need leave the client.
 |---|---|
 | `FILE.csv` | a table, with a header |
 | `FILE.parquet` | a table |
+| `FILE.txt` | texts, one a line |
 | `FILE.npz` | a table's columns and its label by name, or `features` and `labels` of pictures |
 | a folder with `train-images-idx3-ubyte` | MNIST's format |
 | any other folder | pictures, a subfolder for each class |
@@ -25,6 +26,7 @@ import numpy.typing as npt
 
 from adversaries import registry
 from adversaries.errors import InputError
+from fedsim.common import reading
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.columns import Problem
 from fedsim.learning.data.loaders import originals
@@ -33,6 +35,9 @@ from fedsim.learning.data.loaders.source import Source
 from fedsim.learning.data.schema import Schema
 
 LOG = logging.getLogger("fedsim.records")
+
+MOST_TEXT = 2**30
+"""Bytes of a file with one text a line."""
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -133,7 +138,7 @@ def inspect(path: str, schema: Schema, labelled: bool = True, directory: str = "
     else:
         raise InputError(f"{where} holds a table, but the schema's records are pictures")
     labels = np.zeros(len(features), dtype=np.int64)
-    if labelled and len(features):
+    if labelled and len(features) and schema.classes:
         if raw.labels is None:
             raise InputError(f"{where} has no labels ('{_label(schema)}'); give each record one")
         if len(raw.labels) != len(features):
@@ -179,7 +184,7 @@ def dataset(text: str, paths: tuple[str, ...], public: str, directory: str = "")
         "own",
         joined,
         None,
-        len(schema.classes),
+        max(1, len(schema.classes)),
         "tabular" if schema.image is None else "image",
         attributes=schema.features,
     )
@@ -233,6 +238,14 @@ def _parquet(path: Path) -> Arrays:
     return {name: np.asarray(values, object) for name, values in columns.items()}
 
 
+def _lines(path: Path) -> Arrays:
+    try:
+        lines = reading.content(path, MOST_TEXT).decode().splitlines()
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read '{path}': {error}; give a text file in UTF-8") from None
+    return {"text": np.asarray([line for line in lines if line.strip()], object)}
+
+
 def _npz(path: Path) -> Arrays:
     from fedsim.learning.data.loaders import npz  # noqa: PLC0415  (a format's alone)
 
@@ -283,6 +296,7 @@ FILES: Mapping[str, Callable[[Path], Arrays]] = {
     ".csv": _csv,
     ".parquet": _parquet,
     ".npz": _npz,
+    ".txt": _lines,
 }
 """Readers of files, by what their names end with."""
 

@@ -15,7 +15,7 @@ or, of images,
     shape = [1, 28, 28]                         # channels, rows, columns
     range = [0, 255]                            # of the pixels
 
-or, of texts,
+or, of texts, whose classes are left out where the next token is learnt,
 
     classes = ["negative", "positive"]
 
@@ -41,7 +41,6 @@ from fedsim.common.foreign_text import brief
 from fedsim.common.tables import Table, explain
 from fedsim.learning.data.columns import (
     LONGEST,
-    Categories,
     Column,
     Problem,
     Range,
@@ -81,7 +80,8 @@ class Schema(Table):
     """What the records of all clients have in common.
 
     Attributes:
-        classes: the labels, in the order of their numbers.
+        classes: the labels, in the order of their numbers; none of texts whose next token is
+            learnt.
         label: of a table, the column of the labels.
         unlabelled: whether records without a label, or with another than the classes, are refused
             or left out.
@@ -91,7 +91,7 @@ class Schema(Table):
         text: of texts, what they are; None for others.
     """
 
-    classes: Categories
+    classes: Annotated[list[str], Field(max_length=1000)] = Field(default_factory=list)
     label: str = "label"
     unlabelled: Literal["refuse", "drop"] = "refuse"
     identifiers: list[str] = Field(default_factory=list)
@@ -119,6 +119,10 @@ class Schema(Table):
         if [bool(self.columns), self.image is not None, self.text is not None].count(True) != 1:
             raise ValueError(
                 "a schema has [columns] of a table, [image] of pictures or [text]: give one"
+            )
+        if len(self.classes) < 2 and (self.classes or self.text is None):
+            raise ValueError(
+                "classes names fewer than two labels; name each (only [text] may have none)"
             )
         if len(set(self.classes)) < len(self.classes):
             raise ValueError("classes has a label twice; name each once")

@@ -16,8 +16,8 @@ from fedsim.common.device import Precision, reduced
 from fedsim.common.memory import Footprint, footprint
 from fedsim.learning.training.gradients import Dense, Gradient, formed, weighted_sum
 from fedsim.learning.training.layerwise import LayerwiseModel, fallbacks
-from fedsim.learning.training.losses import per_example
 from fedsim.learning.training.models import flatten, parameter_shapes, unflatten
+from fedsim.learning.training.tasks import task_of
 
 MARGIN = 2.0**-17
 """The share of C that clipping leaves to rounding: of norms, of factors and of exact sums."""
@@ -157,10 +157,10 @@ def clipped_gradients(
 
 def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
     """Return a function that differentiates record by record, for one thread at a time."""
-    model, shapes = copy.deepcopy(model), parameter_shapes(model)
+    model, shapes, task = copy.deepcopy(model), parameter_shapes(model), task_of(model)
 
     def loss(values: dict[str, Tensor], feature: Tensor, label: Tensor) -> Tensor:
-        return per_example(functional_call(model, values, (feature[None],)), label[None])[0]
+        return task.loss(functional_call(model, values, (feature[None],)), label[None])[0]
 
     def gradients(parameters: Tensor, features: Tensor, labels: Tensor) -> list[Dense]:
         own = 0 if labels.dim() == 2 else None

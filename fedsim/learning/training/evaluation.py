@@ -12,8 +12,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from fedsim.common.blocks import Pool, run, slices
 from fedsim.learning.training import cutting
 from fedsim.learning.training.layerwise import LayerwiseModel, fallbacks
-from fedsim.learning.training.losses import correct, per_example
 from fedsim.learning.training.models import parameter_shapes, unflatten
+from fedsim.learning.training.tasks import task_of
 
 BLOCK_SCALARS = {"cpu": 2**20, "cuda": 2**28}
 """Scalars of parameters, and about as many of layer outputs, in one block: 4 MiB and 1 GiB."""
@@ -29,13 +29,13 @@ Forward = Callable[[Tensor, Tensor], Tensor]
 def evaluate(
     model: nn.Module, parameters: Tensor, features: Tensor, labels: Tensor, threads: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Return the cross-entropy loss and the correctness of T models on the same records.
+    """Return the losses and the scores of T models on the same records, as their task has them.
 
     parameters: float32 [T, P].
     features: [n, *shape].
     labels: [n] integers.
-    Returns: losses in nats, float64 [T, n], and whether the likeliest class is the label, bool [T,
-    n].
+    Returns: losses, float64 [T, n], and scores, float32 [T, n]: of a classifier 1 where the
+    likeliest class is the label.
     """
     budget = BLOCK_SCALARS[parameters.device.type]
     examples = max(1, budget // (OUTPUT_PER_INPUT * max(1, features[:1].numel())))
@@ -43,9 +43,10 @@ def evaluate(
     trials_at_once = max(1, min(examples // records_at_once, budget // parameters.shape[1]))
     shape = (len(parameters), len(labels))
     losses = torch.empty(shape, dtype=torch.float64, device=parameters.device)
-    is_correct = torch.empty(shape, dtype=torch.bool, device=parameters.device)
+    scores = torch.empty(shape, dtype=torch.float32, device=parameters.device)
     if not losses.numel():
-        return losses, is_correct
+        return losses, scores
+    task = task_of(model)
     forwards = _forwards(model, features.shape[1:], features.dtype, features.device)
 
     def block(trials: slice, records: slice) -> None:
@@ -53,13 +54,13 @@ def evaluate(
             outputs = forward(parameters[trials], features[records])
             targets = labels[records].expand(outputs.shape[:2])
             # In float64 the loss of a sure answer is not 0, and tells its odds.
-            losses[trials, records] = per_example(outputs.double(), targets)
-            is_correct[trials, records] = correct(outputs, targets)
+            losses[trials, records] = task.loss(outputs.double(), targets)
+            scores[trials, records] = task.score(outputs, targets).float()
 
     blocks = cutting.blocks(len(parameters), trials_at_once, len(labels), records_at_once)
     for _ in run(block, blocks, threads):
         pass
-    return losses, is_correct
+    return losses, scores
 
 
 @torch.no_grad()

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedsim.learning.training.losses import per_example
 from fedsim.learning.training.models import parameter_shapes, unflatten
+from fedsim.learning.training.tasks import task_of
 
 STEPS, LEARNING_RATE = 200, 0.01
 """Full-batch steps of Adam (Kingma and Ba, 2015, with its other defaults)."""
@@ -30,6 +30,6 @@ def fitted(model: nn.Module, start: Tensor, features: Tensor, labels: Tensor) ->
         for _ in range(STEPS):
             optimizer.zero_grad()
             outputs = functional_call(model, unflatten(flat, shapes), (features,))
-            per_example(outputs, labels).mean().backward()
+            task_of(model).loss(outputs, labels).mean().backward()
             optimizer.step()
     return flat.detach()

@@ -29,9 +29,15 @@ t = 1 where all trials share the input, else T.
 """
 
 
+def rule_of(layer: nn.Module) -> Rule | None:
+    """Return the rule of a kind of layer; None if it has none."""
+    kind = type(layer)
+    return RULES.get(kind) or BY_NAME.get(f"{kind.__module__}.{kind.__qualname__}")
+
+
 def refusal(layer: nn.Module) -> str | None:
     """Return why no rule in `RULES` covers this layer; None if one does."""
-    if type(layer) not in RULES:
+    if rule_of(layer) is None:
         return f"{type(layer).__name__} has no rule"
     if more := {name for name, _ in layer.named_parameters(recurse=False)} - {"weight", "bias"}:
         return f"{type(layer).__name__} with the parameter {min(more)} has no rule"
@@ -94,6 +100,22 @@ def _linear(layer: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> tuple
     else:
         output = rows.bmm(weight)
     return output.unflatten(1, x.shape[1:-1]), backward
+
+
+def _transposed_linear(
+    layer: nn.Module, parameters: dict[str, Tensor], x: Tensor
+) -> tuple[Tensor, Backward]:
+    """Run a linear layer whose weight is [in, out], as GPT-2's `Conv1D`: a `Rule`."""
+    output, plain = _linear(layer, parameters | {"weight": parameters["weight"].mT}, x)
+
+    def backward(errors: Tensor) -> dict[str, Gradient]:
+        found = plain(errors)
+        products = found["weight"]
+        assert isinstance(products, Products)
+        weight = Products(products.inputs, products.errors, lambda each: each.squeeze(-3))
+        return found | {"weight": weight}
+
+    return output, backward
 
 
 def _row(x: Tensor) -> Tensor:
@@ -327,3 +349,9 @@ RULES: dict[type[nn.Module], Rule] = {
     nn.LayerNorm: _normalised(_layer_norm, _last_axes),
     ChannelAffine: _normalised(lambda layer, x: x, lambda layer, x: 2),
 }
+
+TRANSPOSED = "transformers.pytorch_utils.Conv1D"
+"""The name of GPT-2's linear layers, whose weight is [in, out]."""
+
+BY_NAME: dict[str, Rule] = {TRANSPOSED: _transposed_linear}
+"""Rules of layers of packages that need not be installed."""

@@ -20,15 +20,14 @@ from torch.func import functional_call
 
 from fedsim.common.device import Precision, at_least_float32, reduced
 from fedsim.learning.training.gradients import Gradient, joined, weighted_sum
-from fedsim.learning.training.layers import RULES, Backward, Rule, by_torch_func, refusal
-from fedsim.learning.training.losses import per_example
+from fedsim.learning.training.layers import Backward, Rule, by_torch_func, refusal, rule_of
 from fedsim.learning.training.models import (
     flatten,
-    frozen_parameters,
     parameter_shapes,
     size,
     unflatten,
 )
+from fedsim.learning.training.tasks import task_of
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,6 @@ class LayerwiseModel:
         self._calls: list[_Call] = []
         self._values: dict[str, Tensor] = {}
         self._apart = False
-        self._some_frozen = frozen_parameters(model) > 0
         self.fallbacks: dict[str, str] = {}
         originals = {id(p): name for name, p in self._model.named_parameters()}
         for name, module in _parametrised(self._model):
@@ -89,7 +87,7 @@ class LayerwiseModel:
             self._layers[name] = _Layer(
                 # torch.func calls the module, whose forward is about to be replaced.
                 module if reason is None else copy.deepcopy(module),
-                RULES[type(module)] if reason is None else by_torch_func,
+                (reason is None and rule_of(module)) or by_torch_func,
                 {key: originals[id(p)] for key, p in own.items() if p.requires_grad},
                 {key: p.detach() for key, p in own.items() if not p.requires_grad},
             )
@@ -116,7 +114,7 @@ class LayerwiseModel:
         with reduced(self._precision, features.device):
             logits = self._run(features)
             self._check(logits)
-            loss = per_example(logits, labels).sum()
+            loss = task_of(self._model).loss(logits, labels).sum()
             edges = [call.output for call in self._calls if call.output is not None]
             errors = torch.autograd.grad(loss, edges)
         # A rule may overwrite its e, but branches that are added have one e together.
@@ -157,7 +155,7 @@ class LayerwiseModel:
             try:
                 return self._model(features)
             except RuntimeError:
-                if not self._some_frozen or trials == 1 or len(features) != records:
+                if trials == 1 or len(features) != records:
                     raise
             self._apart, self._calls = True, []
         if len(features) == records:
@@ -256,7 +254,7 @@ def _compare(model: nn.Module, record: Tensor) -> None:
 
     In float64: a deep network of arbitrary weights amplifies the rounding errors of float32.
     """
-    shapes = parameter_shapes(model)
+    shapes, task = parameter_shapes(model), task_of(model)
     # Different numbers of trials and records, so that an axis taken for the other one shows.
     trials, records = 3, 2
     generator = torch.Generator().manual_seed(0)
@@ -282,7 +280,7 @@ def _compare(model: nn.Module, record: Tensor) -> None:
         values = unflatten(parameters[trial].requires_grad_(), shapes)
         loss = torch.stack(
             [
-                per_example(functional_call(model, values, (feature[None],)), label[None])[0]
+                task.loss(functional_call(model, values, (feature[None],)), label[None])[0]
                 for feature, label in zip(features, labels, strict=True)
             ]
         ).dot(weights[trial])

@@ -4,6 +4,7 @@ B is zero at first, so that training begins with the network as it was. In a Lin
 are Linear layers themselves, whose gradients for each record are found as those of any other.
 """
 
+from collections import Counter
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ one matrix where all have one size, and share one A then."""
 
 
 class LowRankLinear(nn.Module):
-    """A Linear layer that is not trained, and what is added to it.
+    """A Linear layer that is not trained, and what is added to it; or GPT-2's, transposed.
 
     Attributes:
         base: the layer.
@@ -26,12 +27,14 @@ class LowRankLinear(nn.Module):
         up: B, from there to the output.
     """
 
-    def __init__(self, base: nn.Linear, rank: int) -> None:
+    def __init__(self, base: Any, rank: int) -> None:
         super().__init__()
-        self.in_features, self.out_features = base.in_features, base.out_features
+        self._transposed = not isinstance(base, nn.Linear)
+        shape = base.weight.shape if self._transposed else base.weight.shape[::-1]
+        self.in_features, self.out_features = shape
         self.base = base
-        self.down = nn.Linear(base.in_features, rank, bias=False)
-        self.up = nn.Linear(rank, base.out_features, bias=False)
+        self.down = nn.Linear(self.in_features, rank, bias=False)
+        self.up = nn.Linear(rank, self.out_features, bias=False)
         nn.init.zeros_(self.up.weight)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -47,7 +50,8 @@ class LowRankLinear(nn.Module):
     @property
     def weight(self) -> Tensor:
         """W + BA, for modules that read a layer's weight instead of calling it."""
-        return self.base.weight + self.up.weight @ self.down.weight
+        added = self.up.weight @ self.down.weight
+        return self.base.weight + (added.mT if self._transposed else added)
 
     @property
     def bias(self) -> Tensor | None:
@@ -76,9 +80,11 @@ def adapt(model: nn.Module, rank: int) -> nn.Module:
     """
     made: dict[nn.Module, nn.Module] = {}
     adapted = False
+    # The output layer of a decoder may be its table of tokens, which has no adapter.
+    uses = Counter(id(getattr(layer, "weight", None)) for layer in model.modules())
     # A layer that is used in two places stays one layer.
     for path, layer in list(model.named_modules(remove_duplicate=False)):
-        if isinstance(layer, nn.Linear) and not layer.weight.requires_grad:
+        if _is_linear(layer) and not layer.weight.requires_grad and uses[id(layer.weight)] == 1:
             made.setdefault(layer, LowRankLinear(layer, rank))
             model = _put(model, path, made[layer])
         elif isinstance(layer, nn.MultiheadAttention):
@@ -98,7 +104,7 @@ def adapt(model: nn.Module, rank: int) -> nn.Module:
 
 def merge(model: nn.Module) -> nn.Module:
     """Return the same function as a plain network: each W + BA becomes one matrix, in place."""
-    plain: dict[nn.Module, nn.Linear] = {}
+    plain: dict[nn.Module, nn.Module] = {}
     for path, layer in list(model.named_modules(remove_duplicate=False)):
         if isinstance(layer, LowRankLinear):
             if layer not in plain:
@@ -111,6 +117,11 @@ def merge(model: nn.Module) -> nn.Module:
                 if parametrize.is_parametrized(layer, name):
                     parametrize.remove_parametrizations(layer, name)
     return model
+
+
+def _is_linear(layer: Any) -> bool:
+    """Return whether a layer maps its last axis by one matrix."""
+    return isinstance(layer, nn.Linear) or type(layer).__name__ == "Conv1D"
 
 
 def _put(model: nn.Module, path: str, layer: nn.Module) -> Any:

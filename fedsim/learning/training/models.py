@@ -20,6 +20,7 @@ from adversaries.errors import InputError
 from adversaries.registry import is_code, lookup
 from fedsim.common.randomness import Role, key
 from fedsim.learning.training.initialisers import INITIALISERS
+from fedsim.learning.training.tasks import named, task_of
 from fedsim.learning.training.trainable import freeze, train_only
 
 
@@ -170,6 +171,7 @@ def build(
     batch_norm: str = "refuse",
     frozen: str = "",
     tuning: Tuning = Tuning(),
+    task: str = "classification",
 ) -> nn.Module:
     """Return the named network for records of one shape.
 
@@ -185,6 +187,7 @@ def build(
         batch_norm: "refuse", or a key of `BATCH_NORM`: what replaces layers that mix records.
         frozen: layers or parameters that are not trained, as of `trainable`.
         tuning: what it starts from, and what of it is trained.
+        task: a key of `TASKS`, which the network carries.
     """
     if tuning.weights in INITIALISERS and name != "hugging-face":
         model = _builder(name)(shape, classes, hidden)
@@ -192,7 +195,7 @@ def build(
         if batch_norm != "refuse":
             model = replace_batch_norm(model, batch_norm)
     else:
-        model = _from_weights(name, shape, classes, hidden, batch_norm, tuning)
+        model = _from_weights(name, shape, classes, hidden, batch_norm, tuning, task)
     refuse_batch_statistics(model)
     refuse_random_layers(model)
     if tuning.trainable or tuning.lora_rank:
@@ -202,11 +205,18 @@ def build(
 
         model = low_rank.adapt(model, tuning.lora_rank)
     freeze(model, frozen)
+    model.task = named(task)  # type: ignore[assignment]
     return model
 
 
 def _from_weights(
-    name: str, shape: tuple[int, ...], classes: int, hidden: int, batch_norm: str, tuning: Tuning
+    name: str,
+    shape: tuple[int, ...],
+    classes: int,
+    hidden: int,
+    batch_norm: str,
+    tuning: Tuning,
+    task: str,
 ) -> nn.Module:
     from fedsim.learning.training import hugging_face, pretrained  # noqa: PLC0415  (for files alone)
 
@@ -214,7 +224,7 @@ def _from_weights(
     if name == hugging_face.NAME:
         if tuning.sha256:
             pretrained.check(tuning.weights, tuning.sha256)
-        model = hugging_face.build(tuning.weights, shape[-1], classes)
+        model = hugging_face.build(tuning.weights, shape[-1], classes, task)
     else:
         model = _builder(name)(shape, classes, hidden)
         values = pretrained.read(tuning.weights, tuning.sha256)
@@ -231,7 +241,7 @@ def _from_weights(
 
 
 def check_input(model: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
-    """Check that the model maps a record to a logit for each class, or to one for two classes.
+    """Check that the model maps a record to such an output as its task has.
 
     Raises InputError if it does not.
 
@@ -241,7 +251,7 @@ def check_input(model: nn.Module, name: str, shape: tuple[int, ...], classes: in
         shape: of one record.
         classes: the number of them.
     """
-    what = f"model.name is {name}"
+    what, widths = f"model.name is {name}", task_of(model).widths(classes)
     try:
         with torch.no_grad():
             logits = model(torch.zeros(1, *shape))
@@ -251,12 +261,12 @@ def check_input(model: nn.Module, name: str, shape: tuple[int, ...], classes: in
             f"{what}, which does not take records of shape {shape} ({reason}); "
             "choose a network for such records, or prepare the data for this one"
         ) from None
-    allowed = [(1, classes), (1, 1)] if classes == 2 else [(1, classes)]
+    allowed = [(1, width) for width in widths]
     found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     if found not in allowed:
         raise InputError(
             f"{what}, whose output for one record of {classes} classes is {found}; "
-            f"give it an output of shape (1, {classes})"
+            f"give it an output of shape {allowed[0]}"
         )
 
 

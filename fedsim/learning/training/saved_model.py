@@ -6,12 +6,9 @@ build it in plain PyTorch, and `load` does.
 
 import copy
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-import numpy as np
-import numpy.typing as npt
 import tomli_w
 import torch
 from pydantic import Field, ValidationError, model_validator
@@ -21,7 +18,6 @@ from torch import Tensor, nn
 import fedsim
 from adversaries.errors import InputError
 from fedsim.common import private_files, reading
-from fedsim.common.html_table import html_table
 from fedsim.common.tables import Table, explain
 from fedsim.config.training import ModelConfig
 from fedsim.learning.data import Dataset, own_records
@@ -29,11 +25,16 @@ from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.loaders import npz
 from fedsim.learning.data.loaders.dataset import finite
 from fedsim.learning.training import hugging_face, low_rank, models, pretrained, size_limit
+from fedsim.learning.training.predictions import Likelihoods, Predictions, likeliest
+from fedsim.learning.training.tasks import task_of
 
 VALUES, DESCRIPTION = "model.safetensors", "model.toml"
 
 MOST_NUMBERS = 2**31
 """Of one record; products of larger sizes wrap around in PyTorch."""
+
+AT_ONCE = 1024
+"""Records that are predicted together."""
 
 PUBLIC = "public"
 """What of a run's directory may be handed on: the model, what describes it, and its card."""
@@ -45,6 +46,7 @@ class Network(Table):
     Attributes:
         name: one of the models, a torchvision:NAME, or "package.module:name".
         hidden: width of the hidden layer.
+        task: what it is for.
         batch_norm: what took the place of layers that mix records.
         frozen: what was not trained.
         weights_sha256: of the file that it started from, "" for none.
@@ -59,6 +61,7 @@ class Network(Table):
     weights_sha256: str = ""
     trainable: str = ""
     lora_rank: int = 0
+    task: str = "classification"
 
 
 class Input(Table):
@@ -67,13 +70,14 @@ class Input(Table):
     Attributes:
         shape: of one record.
         classes: how many there are, in the order of the logits; of two, one logit is the second's.
+            1 of texts without labels.
         features: the name of each, empty for images.
         data: the name of the data set.
         public_schema: how clients' own records became features, as TOML; "" of a data set.
     """
 
     shape: list[Annotated[int, Field(ge=1)]]
-    classes: Annotated[int, Field(ge=2)]
+    classes: Annotated[int, Field(ge=1)]
     features: list[str]
     data: str
     public_schema: str = ""
@@ -123,6 +127,7 @@ def write(
             weights_sha256=chosen.weights_sha256,
             trainable=chosen.trainable,
             lora_rank=chosen.lora_rank,
+            task=chosen.task,
         ),
         input=Input(
             shape=list(dataset.train.features.shape[1:]),
@@ -206,6 +211,7 @@ def _built(found: Description, place: Path) -> nn.Module:
             "" if network.lora_rank else network.frozen,  # which may name adapters
             # The network of texts is described by files of its own beside the values.
             models.Tuning(str(place) if network.name == hugging_face.NAME else ""),
+            network.task,
         )
     except (ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError) as error:
         if isinstance(error, InputError):
@@ -261,35 +267,12 @@ def predict(model: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
     Returns: int64 [N], and probabilities float64 [N, classes].
     """
     with torch.no_grad():
-        logits = model(features).double()
-    if logits.shape[1] == 1:  # of two classes, the second's against the first's
-        logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
-    probabilities = logits.softmax(dim=1)
-    return probabilities.argmax(dim=1), probabilities
+        return likeliest(model(features))
 
 
-@dataclass(frozen=True)
-class Predictions:
-    """What a model says of N records.
-
-    Attributes:
-        classes: the name of each class.
-        predicted: the name of each record's most likely class.
-        probabilities: how likely each class is, float64 [N, classes].
-    """
-
-    classes: tuple[str, ...]
-    predicted: tuple[str, ...]
-    probabilities: npt.NDArray[np.float64]
-
-    def _repr_html_(self) -> str:
-        """Return the first ten records, as a notebook shows them."""
-        shown = zip(self.predicted[:10], self.probabilities.max(axis=1), strict=False)
-        rows = [(str(row), name, f"{sure:.1%}") for row, (name, sure) in enumerate(shown)]
-        return html_table(("record", "class", "how likely"), rows, f"{len(self.predicted)} records")
-
-
-def predictions(directory: Path, features: Tensor, own: str = "") -> Predictions:
+def predictions(
+    directory: Path, features: Tensor, own: str = ""
+) -> Predictions | Likelihoods:
     """Return what the model of a directory says of records.
 
     directory, own: as `load` takes them.
@@ -303,6 +286,7 @@ def predictions(directory: Path, features: Tensor, own: str = "") -> Predictions
             f"records have shape {list(features.shape[1:])}, or numbers that are not finite; this "
             f"model takes finite ones of shape {list(shape)}"
         )
-    chosen, probabilities = predict(load(directory, own), features)
-    named = tuple(names[number] for number in chosen.tolist())
-    return Predictions(tuple(names), named, probabilities.numpy())
+    model = load(directory, own)
+    with torch.no_grad():
+        outputs = torch.cat([model(each) for each in features.split(AT_ONCE)])
+    return task_of(model).predictions(model, outputs, features, names)

@@ -29,7 +29,8 @@ from fedsim.federation.protocol.consent import RefusedError, Terms
 from fedsim.game import federation
 from fedsim.game.federation import Federation
 from fedsim.learning.data import own_records, schema
-from fedsim.learning.training import losses, saved_model
+from fedsim.learning.training import saved_model
+from fedsim.learning.training.tasks import task_of
 from fedsim.privacy import identifiability
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.client import exposure
@@ -217,7 +218,7 @@ def _attack(
 
 @torch.no_grad()
 def _losses(module: torch.nn.Module, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    return losses.per_example(module(features.cpu()), labels.cpu())
+    return task_of(module).loss(module(features.cpu()), labels.cpu())
 
 
 def shares(report: Report) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:

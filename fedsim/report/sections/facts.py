@@ -6,12 +6,10 @@ from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
 from fedsim.report.document.wording import (
     DASH,
-    beside_accuracy,
     number,
-    percent,
     plain,
-    unless_learnt,
 )
+from fedsim.report.document.worth import WORDS, Worth
 
 TITLES = {
     "clopper_pearson": "Clopper–Pearson",
@@ -133,22 +131,45 @@ def yeom_bound(report: Report) -> str:
     return f"e^ε − 1 = {number(report.bounds.yeom_bound)}, of pure ε"
 
 
-def accuracies(report: Report) -> str:
-    """Return the mean accuracy as text, before the first and after the last round."""
-    means = report.utility.accuracy.mean
-    return f"{percent(means[0])} → {percent(means[-1])}" if means else DASH
+def measure(report: Report) -> str:
+    """Return the name of the measure that leads of the model's worth, such as "accuracy"."""
+    return WORDS[report.utility.task].measure
 
 
-def accuracies_in_full(report: Report) -> str:
-    """Return the same beside the majority class's share and other measures, and what they mean."""
-    found = report.utility
-    means = found.accuracy.mean
-    if not means:
+def worths(report: Report) -> str:
+    """Return that measure's mean as text, before the first and after the last round."""
+    found, words = report.utility, WORDS[report.utility.task]
+    if not found.accuracy.mean:
         return DASH
-    beside = beside_accuracy(found.majority, found.balanced_accuracy, found.area_under_curve)
-    said = f"{accuracies(report)} ({beside})"
-    warning = unless_learnt(means[-1], found.majority)
+    first, last = (words.value(found.accuracy.mean[at], found.loss.mean[at]) for at in (0, -1))
+    return f"{first} → {last}"
+
+
+def baseline(report: Report) -> str:
+    """Return what a model reaches that has learnt nothing, as text."""
+    return WORDS[report.utility.task].baseline(_worth(report))
+
+
+def worths_in_full(report: Report) -> str:
+    """Return the measure beside its baseline and other measures, and what they mean."""
+    if not report.utility.accuracy.mean:
+        return DASH
+    words, found = WORDS[report.utility.task], _worth(report)
+    said = f"{worths(report)} ({words.beside(found)})"
+    warning = words.unless_learnt(found)
     return f"{said}. {warning}" if warning else said
+
+
+def _worth(report: Report) -> Worth:
+    found = report.utility
+    return Worth(
+        accuracy=found.accuracy.mean[-1] if found.accuracy.mean else None,
+        loss=found.loss.mean[-1] if found.loss.mean else None,
+        majority=found.majority,
+        balanced_accuracy=found.balanced_accuracy,
+        area_under_curve=found.area_under_curve,
+        baseline_loss=found.baseline_loss,
+    )
 
 
 def clients_of(report: Report) -> str:

@@ -62,14 +62,21 @@ def _estimated(estimate: CanaryEstimate, confidence: float) -> str:
     )
 
 
+SCORED = {
+    "sums": "the aggregates of all rounds",
+    "loss": "how much lower its loss is in the last model than in the first, which never saw it",
+}
+"""How canaries are scored, by `canaries.score`."""
+
+
 def _reading(found: OneRun) -> list[str]:
     """Return, in whole sentences, what was done and what it is about."""
     clients = ", ".join(map(str, found.clients))
     less = ", less what the auditor knew that the data add" if found.known_data else ""
     return [
         f"{found.count} canaries of kind “{found.kind}” were planted at clients "
-        f"{clients}, each in the whole training or not by a fair coin, and scored by the "
-        f"aggregates of all rounds{less}. The headline is trial {found.headline_trial}, decided "
+        f"{clients}, each in the whole training or not by a fair coin, and scored by "
+        f"{SCORED[found.score]}{less}. The headline is trial {found.headline_trial}, decided "
         "before the run; every other trial is another such audit.",
         found.note,
         *([found.alarm] if found.alarm else []),

@@ -7,7 +7,7 @@ from fedsim.audits.results.report import Report
 from fedsim.report.document.blocks import Figure
 from fedsim.report.document.wording import number, percent
 from fedsim.report.figures import training_figures
-from fedsim.report.sections.facts import accuracies_in_full
+from fedsim.report.sections.facts import measure, worths_in_full
 from fedsim.report.sections.section import Section, Transcript
 
 
@@ -21,7 +21,8 @@ def _figures(report: Report, _: Transcript) -> list[Figure]:
             "Utility of the global model.",
             f"Mean and 5–95% band of {found.trials} trials on "
             f"{found.records} records: loss "
-            f"{number(losses[0])} → {number(losses[-1])}, accuracy {accuracies_in_full(report)}.",
+            f"{number(losses[0])} → {number(losses[-1])}, {measure(report)} "
+            f"{worths_in_full(report)}.",
         )
     ]
     return pooled if found.by_client is None else [*pooled, _by_client(found.by_client)]

@@ -6,7 +6,13 @@ from fedsim.report.document.blocks import Block, Cell, Group, Line, Listing, Mar
 from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections import vantage_words
 from fedsim.report.sections.answer import game
-from fedsim.report.sections.facts import accuracies_in_full, challenge_of, confidence_of, is_client
+from fedsim.report.sections.facts import (
+    challenge_of,
+    confidence_of,
+    is_client,
+    measure,
+    worths_in_full,
+)
 from fedsim.report.sections.section import Section
 from fedsim.report.sections.vantage_words import NAMES
 
@@ -130,7 +136,10 @@ def _words(report: Report) -> list[Block]:
                 ("Whom this is about", target(report)),
                 (OF_THE_MODEL, by_the_model(report)),
                 *([("What it implies for a deployment", implied)] if implied else []),
-                ("What is the model worth?", f"Accuracy {accuracies_in_full(report)}."),
+                (
+                    "What is the model worth?",
+                    f"{measure(report).capitalize()} {worths_in_full(report)}.",
+                ),
             ]
         ),
         Prose(

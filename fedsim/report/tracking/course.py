@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from fedsim.report.document.wording import beside_accuracy, percent
+from fedsim.report.document.wording import percent
+from fedsim.report.document.worth import WORDS, Worth
 
 Event = dict[str, Any]
 """A line of events.jsonl, as `fedsim.federation.runs.run_files.Event` checks it."""
@@ -34,7 +35,8 @@ class Course:
     Attributes:
         rounds: of each trial; 0 before anybody knows.
         trials: those that are trained now, the first and the one behind the last.
-        majority: share of the most frequent class of the records that are evaluated.
+        majority: share that a model gets right which has learnt nothing.
+        task, loss, baseline_loss: as of `Worth`.
         epsilon: of one training up to that round; None where nobody says.
         accuracies: of the first batch of trials, by round.
         looks: one for each finished batch, in their order.
@@ -50,6 +52,9 @@ class Course:
     round: int = 0
     accuracy: float | None = None
     majority: float | None = None
+    task: str = "classification"
+    loss: float | None = None
+    baseline_loss: float | None = None
     epsilon: float | None = None
     accuracies: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     looks: tuple[Look, ...] = ()
@@ -82,12 +87,14 @@ class Course:
 
     @property
     def accuracy_text(self) -> str:
-        """The steady accuracy beside the majority class's share; "" where nothing is evaluated."""
+        """What leads of the model's worth beside its baseline; "" where nothing is evaluated."""
         if (accuracy := self.steady_accuracy) is None:
             return ""
         if self.majority is None:
             return percent(accuracy)
-        return f"{percent(accuracy)} ({beside_accuracy(self.majority)})"
+        words = WORDS[self.task]
+        found = Worth(accuracy, self.loss, self.majority, baseline_loss=self.baseline_loss)
+        return f"{words.value(accuracy, self.loss)} ({words.baseline(found)})"
 
 
 def after(course: Course, event: Event) -> Course:
@@ -130,6 +137,9 @@ def _round(course: Course, event: Event) -> Course:
         round=event["round"],
         accuracy=accuracy,
         majority=event.get("majority"),
+        task=event.get("task", "classification"),
+        loss=event.get("loss"),
+        baseline_loss=event.get("baseline_loss"),
         epsilon=event.get("epsilon"),
         accuracies=accuracies,
     )

@@ -33,6 +33,7 @@ from fedsim.report.document.blocks import (
     tabulated,
 )
 from fedsim.report.document.wording import DASH, number, percent, span
+from fedsim.report.document.worth import WORDS
 from fedsim.report.tracking.course import Course, Event, Look
 
 WIDTH, HEIGHT = 640, 200
@@ -263,7 +264,8 @@ def _entries(course: Course, trials: TrialsConfig, training: bool) -> list[tuple
             ("Trials", f"{look.trials} of {at_most}{trials.count}{running}"),
             ("Worst belief that the record was used", f"{percent(look.belief)}{limit}"),
         ]
-    found.append(("Accuracy so far", course.accuracy_text or DASH))
+    so_far = f"{WORDS[course.task].measure.capitalize()} so far"
+    found.append((so_far, course.accuracy_text or DASH))
     return [*found, ("No answer yet", course.busy_text)] if course.busy else found
 
 

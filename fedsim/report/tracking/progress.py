@@ -22,6 +22,7 @@ from fedsim.config import Config
 from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.document.wording import percent, span
+from fedsim.report.document.worth import WORDS
 from fedsim.report.tracking.course import Course, Event
 from fedsim.report.tracking.following import Watcher, following
 
@@ -143,7 +144,7 @@ def worded(course: Course, training: bool) -> str:
     if (belief := course.look.belief) is not None:
         said.append(f"worst belief {percent(belief)}")
     if course.accuracy_text:
-        said.append(f"accuracy {course.accuracy_text}")
+        said.append(f"{WORDS[course.task].measure} {course.accuracy_text}")
     if training and course.epsilon is not None:
         said.append(f"ε {course.epsilon:.3g}")
     return ", ".join(said)

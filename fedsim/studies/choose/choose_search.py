@@ -10,6 +10,7 @@ from fedsim.common import reading, report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.config import Config, Scalar
 from fedsim.config.targets import KEYS, given
+from fedsim.config.training import refuse_unless_classified
 from fedsim.federation.runs.extension import extend
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
@@ -153,6 +154,7 @@ def search(
     varied = choose.varied(request.limit, request.over)
     points = grid.grid(varied)
     first = load({**request.played, **points[0].values})
+    refuse_unless_classified(first.model.task, "fedsim choose")
     choose.check(first.scheme)
     limited = f"{request.limit.kind}-{request.limit.value:g}"
     out = out or Path("fedsim-runs") / f"{first.run.name}-choose-{limited}"

@@ -19,6 +19,7 @@ from adversaries.errors import InputError
 from fedsim.common.html_table import html_table
 from fedsim.common.randomness import Role, key
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.config.training import refuse_unless_classified
 from fedsim.federation.server import plan
 from fedsim.game import federation
 from fedsim.game.federation import Federation
@@ -116,6 +117,7 @@ def tune(
             "fedsim tune is for records that are protected one by one, and one step a round: set "
             'privacy.unit = "record" and training.local-steps = 1'
         )
+    refuse_unless_classified(config.model.task, "fedsim tune")
     known = federation.load(config)
     features, labels = known.held_out()
     if len(labels) < FEWEST:

@@ -27,6 +27,7 @@ from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
 from fedsim.config.federation import DataConfig
 from fedsim.config.objects import GameRules, Scheme
+from fedsim.config.training import refuse_unless_classified
 from fedsim.game import federation
 from fedsim.game.client import noise, noise_sources
 from fedsim.game.federation import Federation
@@ -160,6 +161,7 @@ def check(rules: GameRules) -> None:
 
     What is about one challenge has no place either: here every record is one.
     """
+    refuse_unless_classified(rules.model.task, "fedsim membership")
     for key, value, needed in (
         ("privacy.unit", rules.scheme.privacy.unit, "record"),
         ("privacy.noise", rules.scheme.privacy.noise, "isotropic"),

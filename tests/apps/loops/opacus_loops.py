@@ -448,6 +448,97 @@ def step_without_noise(features, labels, seed):
     return _counted(net, engine)
 
 
+# Ways to change a model by other than what was released.
+
+
+class _Scaled(nn.Module):
+    """Softmax regression on features less their running mean."""
+
+    def __init__(self, features):
+        super().__init__()
+        self.flatten, self.linear = nn.Flatten(), nn.Linear(features[0].numel(), 10)
+        self.register_buffer("mean", torch.zeros(features[0].numel()))
+
+    def forward(self, batch):
+        rows = self.flatten(batch)
+        if self.training and len(rows):
+            with torch.no_grad():
+                self.mean.lerp_(rows.mean(0), 0.1)
+        return self.linear(rows - self.mean)
+
+
+def running_mean(features, labels, seed):
+    """Keep the features' running mean in a buffer, as batch normalization does."""
+    net, engine = _Scaled(features), PrivacyEngine(accountant="rdp")
+    _train(net, engine, _loader(features, labels))
+    return _counted(net, engine)
+
+
+def layer_beside(features, labels, seed, also=True):
+    """Train a layer below by an ordinary optimizer, on the gradients of the same batches."""
+    below = nn.Sequential(nn.Flatten(), nn.Linear(features[0].numel(), 8), nn.Tanh())
+    net, engine = nn.Sequential(below, nn.Linear(8, 10)), PrivacyEngine(accountant="rdp")
+    below.requires_grad_(False)
+    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    below.requires_grad_(also)
+    beside = torch.optim.SGD(below.parameters(), lr=0.1)
+    for batch, target in _epochs(loader, EPOCHS):
+        beside.zero_grad()
+        _step(private, optimizer, batch, target)
+        beside.step()
+    return _counted(net, engine)
+
+
+class _Unnoised(torch.optim.SGD):
+    """Steps along the clipped sum, whose noised copy Opacus released."""
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.grad = p.summed_grad / BATCH
+        return super().step(closure)
+
+
+def unnoised_gradient(features, labels, seed, kind=_Unnoised, **options):
+    """Take another gradient for the step than the one with noise."""
+    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = engine.make_private(
+        module=net,
+        optimizer=kind(net.parameters(), lr=0.1, **options),
+        data_loader=_loader(features, labels),
+        noise_multiplier=NOISE,
+        max_grad_norm=1.0,
+    )
+    _fit(private, optimizer, loader)
+    return _counted(net, engine)
+
+
+def rate_by_loss(features, labels, seed):
+    """Lower the learning rate where the loss on all records does not fall."""
+    net, engine, private, optimizer, loader = _all(features, labels)
+    for _ in range(EPOCHS):
+        _fit(private, optimizer, loader, epochs=1)
+        with torch.no_grad():
+            loss = nn.functional.cross_entropy(net(features), labels)
+        optimizer.param_groups[0]["lr"] *= float(loss) / 10
+    return _counted(net, engine)
+
+
+def weight_decay(features, labels, seed):
+    """Let an optimizer with momentum and weight decay make of each noised gradient what it will."""
+    return unnoised_gradient(features, labels, seed, torch.optim.AdamW, weight_decay=0.1)
+
+
+def averaged(features, labels, seed):
+    """Keep the mean of the weights after each step in the model, which are all released."""
+    net, engine, private, optimizer, loader = _all(features, labels)
+    net.register_buffer("average", torch.zeros_like(net[1].weight))
+    for batch, target in _epochs(loader, EPOCHS):
+        _step(private, optimizer, batch, target)
+        net.average.lerp_(net[1].weight.detach(), 0.2)
+    return _counted(net, engine)
+
+
 def step_in_two(features, labels, seed):
     """Noise the gradients, and take the step of the ordinary optimizer with them, by hand."""
     net, engine, private, optimizer, loader = _all(features, labels)

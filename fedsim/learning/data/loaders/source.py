@@ -17,6 +17,8 @@ class Source:
         exclude: of a table, the columns that are no features.
         image_size: the side of the squares that pictures are brought to, 0 to leave them.
         download: whether missing originals may be fetched into `root`.
+        length: of texts, the tokens that each has; what is longer is cut.
+        tokenizer: of texts, the directory of their tokenizer.
     """
 
     name: str
@@ -25,6 +27,8 @@ class Source:
     exclude: tuple[str, ...] = ()
     image_size: int = 0
     download: bool = False
+    length: int = 64
+    tokenizer: str = ""
 
     @property
     def path(self) -> Path:

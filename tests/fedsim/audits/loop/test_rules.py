@@ -47,6 +47,10 @@ WRONG = {
     "constant_noise_generator": "seeded-noise",
     "full_batch": "data-dependent-divisor",
     "standardised": "data-dependent-records",
+    "running_mean": "unreleased-change",
+    "layer_beside": "unreleased-change",
+    "unnoised_gradient": "unreleased-change",
+    "rate_by_loss": "unreleased-change",
     "divisor_of_the_batch": "data-dependent-divisor",
 }
 
@@ -63,13 +67,15 @@ RIGHT = {
     "secure": 1.829,
     "split": 1.829,
     "frozen": 1.829,
+    "weight_decay": 1.829,
+    "averaged": None,
     "parts_of_a_batch": 1.829,
     "virtual_steps": 1.829,
     "small_batches": 1.122,
     "rate_changes": 1.368,
     "ghost": None,
 }
-"""Epsilon by theory at delta = 1e-5; None where it cannot see what was clipped."""
+"""Epsilon by theory at delta = 1e-5; None where it cannot see what was clipped or averaged."""
 
 
 # As in the process that an audit runs a loop in: a rule says once what Opacus says in every run.
@@ -88,6 +94,7 @@ def observation(
         twin=(loop.observed(pair.twin(), SEEDS[0]),),
         records=records,
         neighbouring=neighbouring,
+        changed=loop.changed(pair.present, [pair.twin(), pair.stranger()], SEEDS[0]),
     )
 
 

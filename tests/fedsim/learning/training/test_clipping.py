@@ -229,7 +229,7 @@ NETWORKS = {
         {},
     ),
     "bias frozen": (lambda: _frozen(_conv(nn.Conv2d(2, 4, 3)), "0.bias"), (2, 6, 5), {}),
-    "skip from the input": (SkipFromTheInput, (5,), {"": "size of tensor"}),
+    "skip from the input": (SkipFromTheInput, (5,), {}),
     "token": (Token, (5,), {"": "Token has no rule"}),
     "affine behind which positions are added": (
         lambda: nn.Sequential(nn.Conv2d(2, 4, 2), ChannelAffine(4), Summed(), nn.Linear(4, 3)),

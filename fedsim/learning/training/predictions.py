@@ -1,0 +1,98 @@
+"""What a trained model says of records, in the form that its task gives it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+Row = list[str | float | int]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a classifier says of N records.
+
+    Attributes:
+        classes: the name of each class.
+        predicted: the name of each record's most likely class.
+        probabilities: how likely each class is, float64 [N, classes].
+    """
+
+    classes: tuple[str, ...]
+    predicted: tuple[str, ...]
+    probabilities: npt.NDArray[np.float64]
+
+    def table(self) -> list[Row]:
+        """Return the heading and a row for each record."""
+        rows = zip(self.predicted, self.probabilities.tolist(), strict=True)
+        return [
+            ["class", *(f"p({name})" for name in self.classes)],
+            *([name, *likely] for name, likely in rows),
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the same as JSON values."""
+        return {
+            "classes": list(self.classes),
+            "predicted": list(self.predicted),
+            "probabilities": self.probabilities.tolist(),
+        }
+
+
+@dataclass(frozen=True)
+class Likelihoods:
+    """What a decoder says of N texts, cut to the length that it takes.
+
+    Attributes:
+        tokens: how many were predicted, all but the first, int64 [N].
+        log_likelihoods: of these tokens together, in nats, float64 [N].
+        perplexities: the exponential of the mean loss of one, float64 [N].
+    """
+
+    tokens: npt.NDArray[np.int64]
+    log_likelihoods: npt.NDArray[np.float64]
+    perplexities: npt.NDArray[np.float64]
+
+    def table(self) -> list[Row]:
+        """Return the heading and a row for each text."""
+        parts = (self.tokens, self.log_likelihoods, self.perplexities)
+        rows = zip(*(part.tolist() for part in parts), strict=True)
+        return [["tokens", "log-likelihood", "perplexity"], *map(list, rows)]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the same as JSON values."""
+        return {
+            "tokens": self.tokens.tolist(),
+            "log_likelihoods": self.log_likelihoods.tolist(),
+            "perplexities": self.perplexities.tolist(),
+        }
+
+
+def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the most likely class of each record, and how likely each class is.
+
+    logits: [N, c]; a single one (c = 1) is the log-odds of class 1.
+    Returns: int64 [N], and probabilities float64 [N, classes].
+    """
+    logits = logits.double()
+    if logits.shape[1] == 1:  # of two classes, the second's against the first's
+        logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
+    probabilities = logits.softmax(dim=1)
+    return probabilities.argmax(dim=1), probabilities
+
+
+def classified(logits: Tensor, names: Sequence[str]) -> Predictions:
+    """Return what logits [N, c] say, with the name of each class."""
+    chosen, probabilities = likeliest(logits)
+    named = tuple(names[number] for number in chosen.tolist())
+    return Predictions(tuple(names), named, probabilities.numpy())
+
+
+def likelihoods(losses: Tensor, tokens: Tensor) -> Likelihoods:
+    """Return what texts' mean losses [N] say, of so many predicted tokens [N] each."""
+    losses = losses.double()
+    return Likelihoods(tokens.long().numpy(), (-losses * tokens).numpy(), losses.exp().numpy())

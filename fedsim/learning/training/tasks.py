@@ -1,0 +1,269 @@
+"""What a network is trained for: the loss of a record, what is measured of a model, its baseline.
+
+A task is one object in `TASKS`. A network carries its own (`task_of`), so that clipping, evaluation
+and reports ask the network, and none of them asks which task it is. How a task's measures are
+worded is in `fedsim.report.document.worth`.
+"""
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from adversaries.errors import InputError
+from adversaries.registry import lookup
+from fedsim.learning.training import losses
+
+if TYPE_CHECKING:  # SciPy, which a client's process does not need
+    from adversaries.statistics.intervals import Interval
+    from fedsim.learning.training.predictions import Likelihoods, Predictions
+
+NORMAL = 1.959963984540054
+"""The 97.5 % quantile of the normal distribution: of intervals at 95 %."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a model reaches that has learnt nothing, on the records that are evaluated.
+
+    Attributes:
+        score: the share that it gets right, in [0, 1].
+        loss: its mean loss, in nats; None where the task compares scores alone.
+    """
+
+    score: float
+    loss: float | None = None
+
+
+class Task(ABC):
+    """What a network is trained for."""
+
+    name: ClassVar[str]
+    """What model.task calls it."""
+
+    @abstractmethod
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the loss of each record, [...], at least float32.
+
+        outputs: of the network, [..., c].
+        labels: [...].
+        """
+
+    @abstractmethod
+    def score(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return how good each answer is, [...]: a share in [0, 1], or whether it is right."""
+
+    @abstractmethod
+    def widths(self, classes: int) -> tuple[int, ...]:
+        """Return how many numbers a network may have as its output for one record.
+
+        Raises InputError if the task is not for records of so many classes.
+        """
+
+    @abstractmethod
+    def predictions(
+        self, model: nn.Module, outputs: Tensor, features: Tensor, classes: Sequence[str]
+    ) -> "Predictions | Likelihoods":
+        """Return what the outputs [N, c] for records of these features say.
+
+        classes: their names.
+        """
+
+    @abstractmethod
+    def baseline(self, model: nn.Module, features: Tensor, labels: Tensor) -> Baseline:
+        """Return what a model reaches that has learnt nothing.
+
+        features: of the records that are evaluated, [n, *shape], n at least 1.
+        labels: [n].
+        """
+
+    def mean(self, model: nn.Module, values: Tensor, features: Tensor) -> Tensor:
+        """Return the mean over records, float64 [T].
+
+        values: losses or scores, [T, n].
+        """
+        return values.double().mean(1)
+
+    def of_trials(
+        self, losses: Tensor, scores: Tensor, labels: Tensor, classes: int
+    ) -> dict[str, Tensor]:
+        """Return further measures of T final models, [T] each, by the names of the transcript."""
+        return {}
+
+    def of_model(
+        self, model: nn.Module, outputs: Tensor, features: Tensor, labels: Tensor
+    ) -> dict[str, Any]:
+        """Return further measures of the model that is kept, JSON by the names of its card.
+
+        outputs: [n, c].
+        """
+        return {}
+
+
+class Classification(Task):
+    """One of several classes for each record, by cross-entropy."""
+
+    name = "classification"
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the cross-entropy, in nats."""
+        return losses.per_example(outputs, labels)
+
+    def score(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return whether the likeliest class is the label."""
+        return losses.correct(outputs, labels)
+
+    def widths(self, classes: int) -> tuple[int, ...]:
+        """Return a logit for each class, or one for two classes."""
+        if classes < 2:
+            raise InputError(
+                "model.task is classification, but the records have no classes; name the classes "
+                'in the schema, or set model.task = "next-token"'
+            )
+        return (classes, 1) if classes == 2 else (classes,)
+
+    def predictions(
+        self, model: nn.Module, outputs: Tensor, features: Tensor, classes: Sequence[str]
+    ) -> "Predictions":
+        """Return the likeliest class of each record, and how likely each class is."""
+        from fedsim.learning.training import predictions  # noqa: PLC0415  (no client predicts)
+
+        return predictions.classified(outputs, classes)
+
+    def baseline(self, model: nn.Module, features: Tensor, labels: Tensor) -> Baseline:
+        """Return the share of the most frequent class."""
+        from fedsim.learning.training import quality  # noqa: PLC0415  (no client evaluates)
+
+        return Baseline(quality.majority_share(labels))
+
+    def of_trials(
+        self, losses: Tensor, scores: Tensor, labels: Tensor, classes: int
+    ) -> dict[str, Tensor]:
+        """Return balanced accuracy and, of two classes, the area under the ROC curve."""
+        from fedsim.learning.training import quality  # noqa: PLC0415
+
+        found = {"balanced_accuracies": quality.balanced_accuracy(scores, labels)}
+        area = quality.area_under_curve(losses, labels, classes)
+        return found if area is None else found | {"areas_under_curve": area}
+
+    def of_model(
+        self, model: nn.Module, outputs: Tensor, features: Tensor, labels: Tensor
+    ) -> dict[str, Any]:
+        """Return the confusion matrix and the calibration curve."""
+        from fedsim.learning.training import quality  # noqa: PLC0415
+
+        bins = quality.calibration(outputs, labels)
+        return {
+            "confusion": quality.confusion(outputs, labels).counts,
+            "calibration": [dataclasses.astuple(each) for each in bins],
+        }
+
+
+class NextToken(Task):
+    """The next token of a text: the network's outputs are a text's mean loss and score.
+
+    A text's tokens are its targets, so that the network reads them where it has them
+    (`hugging_face`). Means over texts weigh each by its predicted tokens; the perplexity is the
+    exponential of the mean loss.
+    """
+
+    name = "next-token"
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean cross-entropy of a text's next tokens, in nats."""
+        return outputs[..., 0]
+
+    def score(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the share of a text's tokens that were the likeliest."""
+        return outputs[..., 1]
+
+    def widths(self, classes: int) -> tuple[int, ...]:
+        """Return two: loss and score."""
+        if classes > 1:
+            raise InputError(
+                f"model.task is next-token, but the records have {classes} classes; leave classes "
+                'out of the schema, or set model.task = "classification"'
+            )
+        return (2,)
+
+    def predictions(
+        self, model: nn.Module, outputs: Tensor, features: Tensor, classes: Sequence[str]
+    ) -> "Likelihoods":
+        """Return how likely each text is, and its perplexity."""
+        from fedsim.learning.training import predictions  # noqa: PLC0415  (no client predicts)
+
+        return predictions.likelihoods(outputs[:, 0], self.weights(model, features))
+
+    def weights(self, model: nn.Module, features: Tensor) -> Tensor:
+        """Return how many tokens of each text are predicted: all but the first, and no padding."""
+        return (_targets(model, features) >= 0).sum(1).double()
+
+    def mean(self, model: nn.Module, values: Tensor, features: Tensor) -> Tensor:
+        """Return the mean over all predicted tokens, float64 [T]."""
+        weights = self.weights(model, features)
+        return values.double() @ weights / weights.sum()
+
+    def baseline(self, model: nn.Module, features: Tensor, labels: Tensor) -> Baseline:
+        """Return what the best unigram model of these very texts reaches, which sees no context."""
+        targets = _targets(model, features)
+        counts = torch.bincount(targets[targets >= 0]).double()
+        shares = counts[counts > 0] / counts.sum()
+        return Baseline(float(shares.max()), float(-(shares * shares.log()).sum()))
+
+    def of_model(
+        self, model: nn.Module, outputs: Tensor, features: Tensor, labels: Tensor
+    ) -> dict[str, Any]:
+        """Return the unigram baseline's loss and the interval of the mean loss, in nats."""
+        weights = self.weights(model, features)
+        between = ratio_interval(outputs[:, 0].double(), weights)
+        return {
+            "baseline_loss": self.baseline(model, features, labels).loss,
+            "loss_interval": between and [between.low, between.high],
+        }
+
+
+def ratio_interval(values: Tensor, weights: Tensor) -> "Interval | None":
+    """Return a normal interval at 95 % of the weighted mean of independent records' values.
+
+    values, weights: [n].
+    Returns: the interval; None for fewer than two records.
+
+    Source:
+        Cochran, "Sampling techniques" (1977), section 2.11: the variance of a ratio of means.
+    """
+    from adversaries.statistics.intervals import Interval  # noqa: PLC0415
+
+    records, total = len(values), float(weights.sum())
+    if records < 2 or not total:
+        return None
+    mean = float(values @ weights) / total
+    square = float((weights * (values - mean)).square().sum()) * records / (records - 1)
+    reach = NORMAL * math.sqrt(square) / total
+    return Interval(mean - reach, mean + reach, 0.95)
+
+
+def _targets(model: nn.Module, features: Tensor) -> Tensor:
+    """Return the tokens that are predicted, int64 [n, length - 1], and -1 for padding."""
+    config: Any = model.config
+    tokens = features[:, 1:].long()
+    return tokens.masked_fill(tokens == config.pad_token_id, -1)
+
+
+TASKS: dict[str, Task] = {task.name: task for task in (Classification(), NextToken())}
+"""By what model.task calls them."""
+
+
+def named(name: str) -> Task:
+    """Return the task of a name. Raises InputError if there is none."""
+    return lookup(TASKS, name, "model.task")
+
+
+def task_of(model: nn.Module) -> Task:
+    """Return the task that a network is for; classification where it carries none."""
+    found = getattr(model, "task", None)
+    return found if isinstance(found, Task) else TASKS["classification"]

@@ -1,0 +1,127 @@
+"""How the worth of a model is worded, for each task of `fedsim.learning.training.tasks`."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedsim.report.document.wording import (
+    DASH,
+    beside_accuracy,
+    number,
+    percent,
+    span,
+    unless_learnt,
+)
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What is measured of a model on public records.
+
+    Attributes:
+        accuracy: the share that it gets right: of records, or of next tokens.
+        loss: the mean, in nats.
+        majority: the share that a model gets right which has learnt nothing.
+        baseline_loss: the mean loss of such a model; None where only shares are compared.
+        loss_interval: of the loss, at 95 %; None where it was not measured.
+    """
+
+    accuracy: float | None
+    loss: float | None
+    majority: float
+    balanced_accuracy: float | None = None
+    area_under_curve: float | None = None
+    baseline_loss: float | None = None
+    loss_interval: tuple[float, float] | None = None
+
+
+class Words(ABC):
+    """The words of one task."""
+
+    measure: ClassVar[str]
+    """What leads: the name of a measure."""
+    use: ClassVar[str]
+    """What a model that is loaded maps records to."""
+
+    @abstractmethod
+    def value(self, accuracy: float | None, loss: float | None) -> str:
+        """Return the value of the measure that leads, as text."""
+
+    @abstractmethod
+    def beside(self, found: Worth) -> str:
+        """Return what stands beside that value: first of all the baseline."""
+
+    @abstractmethod
+    def baseline(self, found: Worth) -> str:
+        """Return the baseline alone, as text."""
+
+    @abstractmethod
+    def unless_learnt(self, found: Worth, fault: str = "") -> str:
+        """Return a warning if the model has learnt nothing, or little; "" otherwise."""
+
+    @abstractmethod
+    def purpose(self, classes: int) -> str:
+        """Return what the model is for, as "for 3 classes"."""
+
+
+class _Classification(Words):
+    measure, use = "accuracy", "records to logits"
+
+    def value(self, accuracy: float | None, loss: float | None) -> str:
+        return percent(accuracy)
+
+    def beside(self, found: Worth) -> str:
+        return beside_accuracy(found.majority, found.balanced_accuracy, found.area_under_curve)
+
+    def baseline(self, found: Worth) -> str:
+        return beside_accuracy(found.majority)
+
+    def unless_learnt(self, found: Worth, fault: str = "") -> str:
+        return unless_learnt(found.accuracy, found.majority, fault)
+
+    def purpose(self, classes: int) -> str:
+        return f"for {classes} classes"
+
+
+class _NextToken(Words):
+    measure, use = "perplexity", "texts to the mean loss of their next tokens and a share of hits"
+
+    def value(self, accuracy: float | None, loss: float | None) -> str:
+        return DASH if loss is None else number(_perplexity(loss))
+
+    def beside(self, found: Worth) -> str:
+        between = found.loss_interval and span(
+            (_perplexity(found.loss_interval[0]), _perplexity(found.loss_interval[1])), number
+        )
+        return (
+            f"95% interval {between}, " if between else ""
+        ) + f"{self.baseline(found)}, next tokens right {percent(found.accuracy)}"
+
+    def baseline(self, found: Worth) -> str:
+        least = found.baseline_loss
+        return f"unigram baseline {DASH if least is None else number(_perplexity(least))}"
+
+    def unless_learnt(self, found: Worth, fault: str = "") -> str:
+        high = found.loss if found.loss_interval is None else found.loss_interval[1]
+        if high is not None and found.baseline_loss is not None and high >= found.baseline_loss:
+            return (
+                "The model has learnt nothing: its perplexity is not shown to be below that of a "
+                "unigram model, which sees no context. Start from a network that has learnt from "
+                "public texts, train more rounds, or allow less noise."
+            )
+        if not fault:
+            return ""
+        return f"The model has learnt little: {fault}. Try more training.rounds."
+
+    def purpose(self, classes: int) -> str:
+        return "for the next token of texts"
+
+
+WORDS: dict[str, Words] = {"classification": _Classification(), "next-token": _NextToken()}
+"""By what model.task calls the task."""
+
+
+def _perplexity(loss: float) -> float:
+    """Return the exponential of a mean loss in nats; infinite where it overflows."""
+    return math.exp(loss) if loss < 700 else math.inf

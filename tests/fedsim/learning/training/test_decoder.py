@@ -1,0 +1,347 @@
+"""A decoder of texts from a local Hugging Face directory is trained to tell the next token."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("transformers", reason="texts need transformers")
+
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from torch.nn.functional import cross_entropy
+from transformers import (
+    AutoModelForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
+
+import fedsim
+from adversaries.errors import InputError
+from fedsim.cli.main import main
+from fedsim.config import JOBS, Config, from_run_config, to_run_config
+from fedsim.game import federation, one_run
+from fedsim.learning.data import own_records, schema
+from fedsim.learning.training import models, pretrained, tasks
+from fedsim.learning.training.clipping import Clipper
+from fedsim.learning.training.layerwise import fallbacks
+from fedsim.learning.training.models import Tuning
+from fedsim.report.document.worth import WORDS, Worth
+
+LENGTH, SIZE, PAD = 10, 17, 0
+NAMES = ["[PAD]", "[UNK]", *(f"w{number}" for number in range(SIZE - 2))]
+SCHEMA = f"""
+[text]
+length = {LENGTH}
+"""
+
+
+def saved(kind: str, place: Path, tied: bool = True) -> str:
+    """Write a small untrained decoder as save_pretrained does, with a tokenizer of words."""
+    place.mkdir(exist_ok=True)
+    tokenizer = Tokenizer(WordLevel({word: at for at, word in enumerate(NAMES)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.save(str(place / "tokenizer.json"))
+    torch.manual_seed(0)
+    common = {"vocab_size": SIZE, "pad_token_id": PAD, "tie_word_embeddings": tied}
+    if kind == "gpt2":
+        GPT2LMHeadModel(
+            GPT2Config(n_embd=16, n_layer=2, n_head=2, n_positions=LENGTH, **common)
+        ).save_pretrained(place)
+    else:
+        LlamaForCausalLM(
+            LlamaConfig(
+                hidden_size=16,
+                num_hidden_layers=2,
+                num_attention_heads=2,
+                num_key_value_heads=1,
+                intermediate_size=24,
+                max_position_embeddings=LENGTH,
+                **common,
+            )
+        ).save_pretrained(place)
+    return str(place)
+
+
+def texts(count: int = 6) -> Tensor:
+    """Return texts of several lengths, padded behind."""
+    random = np.random.default_rng(1)
+    found = random.integers(1, SIZE, (count, LENGTH))
+    for row, length in enumerate(random.integers(2, LENGTH + 1, count)):
+        found[row, length:] = PAD
+    return torch.tensor(found, dtype=torch.float32)
+
+
+def built(directory: str, rank: int = 0) -> torch.nn.Module:
+    tuning = Tuning(directory, lora_rank=rank)
+    return models.build("hugging-face", (LENGTH,), 1, 1, tuning=tuning, task="next-token")
+
+
+def plain_loss(network: Any, text: Tensor) -> Tensor:
+    """Return what transformers itself makes of one text without its padding, in its precision."""
+    tokens = text[text != PAD].long()[None]
+    logits = network(input_ids=tokens).logits
+    return cross_entropy(logits[0, :-1], tokens[0, 1:])
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_the_loss_is_transformers_own_and_padding_counts_for_nothing(
+    kind: str, tmp_path: Path
+) -> None:
+    directory = saved(kind, tmp_path)
+    network, rows = built(directory), texts()
+    plain = AutoModelForCausalLM.from_pretrained(directory).eval()
+    with torch.no_grad():
+        found = network(rows)
+        expected = torch.stack([plain_loss(plain, row) for row in rows])
+    torch.testing.assert_close(found[:, 0], expected)
+    task = tasks.TASKS["next-token"]
+    assert isinstance(task, tasks.NextToken)
+    assert tasks.task_of(network) is task
+    weights = task.weights(network, rows)
+    assert weights.tolist() == [int((row != PAD).sum()) - 1 for row in rows]
+    mean = float(task.mean(network, found[None, :, 0], rows))
+    assert mean == pytest.approx(float(expected.double() @ weights / weights.sum()), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "tied", "rank"),
+    [
+        ("gpt2", True, 0),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [
+                ("gpt2", False, 0),
+                ("llama", True, 0),
+                ("gpt2", True, 2),
+                ("llama", True, 2),
+            ]
+        ),
+    ],
+)
+def test_a_texts_gradient_is_that_of_autograd_with_tied_weights_counted_once(
+    kind: str, tied: bool, rank: int, tmp_path: Path
+) -> None:
+    """In float64, text by text: the tied table's gradient is the sum of both of its uses."""
+    network = built(saved(kind, tmp_path, tied), rank)
+    names, rows = models.parameter_shapes(network), texts()
+    tables = [name for name in names if "wte" in name or "embed_tokens" in name]
+    assert (len(tables) == 1) == (rank == 0)
+    theta = models.flatten(network)[None]
+    stream = torch.Generator().manual_seed(3)
+    theta = theta + 0.02 * torch.randn(2, theta.shape[1], generator=stream)
+    labels = torch.zeros(len(rows), dtype=torch.int64)
+    norm = 0.15 if rank else 0.7
+    clipper = Clipper(network, norm)
+    assert "" not in fallbacks(network, rows[0])
+    found = clipper.clipped_sum(theta, rows, labels)
+    exact = Clipper(network, norm, exact=True).clipped_sum(theta, rows, labels)
+    lengths = Clipper(network, 1e9).clipped_gradients(theta, rows, labels).norm(dim=2)
+    double = built(str(tmp_path), rank).double()
+    expected = torch.zeros(found.shape, dtype=torch.float64)
+    norms = torch.zeros(2, len(rows), dtype=torch.float64)
+    for trial in range(2):
+        values = models.unflatten(theta[trial].double(), names)
+        for name, value in values.items():
+            double.get_parameter(name).data.copy_(value)
+        for place, row in enumerate(rows):
+            double.zero_grad()
+            own = [p for p in double.parameters() if p.requires_grad]
+            parts = torch.autograd.grad(plain_loss(double_plain(double), row), own)
+            gradient = torch.cat([part.flatten() for part in parts])
+            norms[trial, place] = gradient.norm()
+            expected[trial] += gradient * min(1.0, norm / float(gradient.norm()))
+    assert (norms > norm).any()
+    torch.testing.assert_close(lengths, norms, rtol=1e-4, atol=1e-6)
+    for each in (found, exact):
+        torch.testing.assert_close(each, expected, rtol=1e-3, atol=1e-4)
+
+
+def double_plain(network: Any) -> Callable[..., Any]:
+    """Return the decoder's own forward pass, beneath that of the task."""
+    return lambda **given: super(type(network).__mro__[1], network).forward(**given)
+
+
+def lines(count: int, seed: int) -> str:
+    """Return texts in which a word tells the next but for one time in ten."""
+    random, found = np.random.default_rng(seed), []
+    for _ in range(count):
+        words = [int(random.integers(15))]
+        for _ in range(random.integers(4, LENGTH)):
+            told = random.random() < 0.9
+            words.append((words[-1] * 3 + 1) % 15 if told else int(random.integers(15)))
+        found.append(" ".join(f"w{word}" for word in words))
+    return "\n".join(found) + "\n"
+
+
+@pytest.fixture
+def training(tmp_path: Path, small: Callable[..., Config]) -> Config:
+    """A training on texts, each client's in a file of its own with one a line."""
+    directory = saved("gpt2", tmp_path / "gpt2")
+    for seed, (name, count) in enumerate([("0", 30), ("1", 20), ("2", 10), ("public", 60)]):
+        (tmp_path / f"{name}.txt").write_text(lines(count, seed))
+    values = to_run_config(small({"privacy.noise-source": "seed", "federation.trust": "local"}))
+    return from_run_config(
+        JOBS["training"](
+            values
+            | {
+                "data.name": "own",
+                "data.root": str(tmp_path / "{client}.txt"),
+                "data.public-schema": SCHEMA,
+                "data.public-root": str(tmp_path / "public.txt"),
+                "data.records": 60,
+                "data.held-out": 60,
+                "model.name": "hugging-face",
+                "model.task": "next-token",
+                "model.weights": directory,
+                "model.weights-sha256": pretrained.digest(directory),
+                "run.out": str(tmp_path / "trained"),
+            }
+        )
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 2])
+def test_the_model_that_is_kept_is_transformers_own(
+    training: Config, rank: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = from_run_config(to_run_config(training) | {"model.lora-rank": rank})
+    public = fedsim.train(config) / "public"
+    said = (public / "MODEL_CARD.md").read_text()
+    assert "for the next token of texts of" in said
+    assert re.search(r"Perplexity [\d.]+ \(95% interval .*, unigram baseline [\d.]+", said)
+    path = str(tmp_path / "public.txt")
+    rows = own_records.records(path, schema.parse(SCHEMA), directory=str(public))
+    plain = AutoModelForCausalLM.from_pretrained(public).eval()
+    with torch.no_grad():
+        losses = torch.stack([plain_loss(plain, row) for row in torch.tensor(rows.features)])
+    counts = torch.tensor((rows.features != PAD).sum(1) - 1)
+    found = fedsim.predict(public, path)
+    np.testing.assert_array_equal(found.tokens, counts)
+    np.testing.assert_allclose(found.perplexities, losses.double().exp(), rtol=1e-4)
+    np.testing.assert_allclose(found.log_likelihoods, -losses.double() * counts, rtol=1e-4)
+    card = json.loads((public / "model_card.json").read_text())
+    mean = float(losses.double() @ counts.double() / counts.sum())
+    assert card["utility"]["loss"] == pytest.approx(mean, rel=1e-5)
+    low, high = card["utility"]["loss_interval"]
+    assert low < mean < high
+    assert ("has learnt nothing" in said) == (high >= card["utility"]["baseline_loss"])
+    with pytest.raises(SystemExit, match="0"):
+        main(["predict", str(public), path])
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "tokens,log-likelihood,perplexity"
+    assert len(printed) == 61
+
+
+@pytest.mark.slow
+def test_the_game_is_played_on_texts(game: Config) -> None:
+    config = game
+    run = fedsim.run(config)
+    report = run.report
+    assert report.utility.task == "next-token"
+    targets = own_targets(config)
+    shares = torch.bincount(targets).double() / len(targets)
+    shares = shares[shares > 0]
+    assert report.utility.baseline_loss == pytest.approx(float(-(shares * shares.log()).sum()))
+    assert report.empirical.advantage is not None
+    assert report.one_run is not None
+    assert report.one_run.score == "loss"
+    assert "which never saw it" in (run.path / "report.html").read_text()
+
+
+@pytest.fixture
+def game(training: Config, tmp_path: Path) -> Config:
+    """Return the rehearsal's game on texts that all have in one file, with text canaries."""
+    (tmp_path / "all.txt").write_text(lines(200, 9))
+    values = to_run_config(training) | {
+        "run.job": "experiment",
+        "run.out": str(tmp_path / "game"),
+        "data.name": "texts",
+        "data.root": str(tmp_path / "all.txt"),
+        "data.length": LENGTH,
+        "data.public-schema": "",
+        "data.public-root": "",
+        "trials.count": 4,
+        "trials.batch": 4,
+        "canaries.count": 40,
+        "canaries.kind": "text",
+        "canaries.score": "loss",
+    }
+    return from_run_config(values)
+
+
+def test_a_text_canary_adds_its_clipped_gradient_and_is_scored_by_its_loss(game: Config) -> None:
+    known = federation.load(game)
+    rules = game.game
+    tokens = one_run.texts(rules.seed, 40, known)
+    assert tokens.shape == (40, LENGTH)
+    assert PAD not in tokens
+    assert tokens.max() < SIZE
+    assert len(tokens.unique(dim=0)) == 40
+    theta = federation.initial_parameters(rules, known, range(2))
+    coins = torch.tensor(one_run.included(40, rules.seed, range(2)))
+    labels = torch.zeros(40, dtype=torch.int64)
+    each = known.clipper.clipped_gradients(theta, tokens, labels)
+    found = one_run.planted(rules, known, range(game.federation.clients), theta, range(2))
+    torch.testing.assert_close(
+        found, torch.einsum("tm,tmp->tp", coins.double(), each), rtol=1e-4, atol=1e-5
+    )
+    # Along the canaries that are in, losses fall below those of the blind first model.
+    after = (theta - 0.05 * found).float()
+    scores = one_run.scores(rules, known, theta, found, after)
+    expected = known.evaluate(theta, tokens, labels)[0] - known.evaluate(after, tokens, labels)[0]
+    torch.testing.assert_close(scores, expected)
+    assert scores[coins].mean() > scores[~coins].mean()
+
+
+def own_targets(config: Config) -> Tensor:
+    """Return the tokens that are predicted of the texts held out."""
+    features = federation.load(config).held_out()[0][:, 1:].long()
+    return features[features != PAD]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"model.task": "classification"}, "model.task is classification, but the records have no"),
+        ({"data.public-schema": SCHEMA + 'column = "text"\n', "model.name": "mlp"}, "model.name"),
+        ({"challenge.kind": "mislabelled", "run.job": "rehearsal"}, "texts without labels"),
+    ],
+)
+def test_what_does_not_go_with_texts_is_one_line(
+    training: Config, change: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError, match=said) as refused:
+        federation.load(from_run_config(to_run_config(training) | change), 0)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_interval_of_a_mean_over_tokens_holds_it_as_often_as_it_says() -> None:
+    """Of 600 samples 95 % are 570, with a standard deviation of 5.3."""
+    random = torch.Generator().manual_seed(0)
+    weights = torch.randint(1, 20, (600, 80), generator=random).double()
+    values = 2 + torch.randn(600, 80, generator=random).double() / weights.sqrt()
+    intervals = [tasks.ratio_interval(*each) for each in zip(values, weights, strict=True)]
+    held = sum(found is not None and found.low < 2 < found.high for found in intervals)
+    assert 545 < held < 590
+
+
+@pytest.mark.parametrize(
+    ("loss", "interval", "warned"),
+    [(2.0, (1.9, 2.1), False), (2.0, (1.4, 2.6), True), (2.6, None, True), (2.4, None, False)],
+)
+def test_a_perplexity_not_shown_below_the_unigram_baseline_is_warned_of(
+    loss: float, interval: tuple[float, float] | None, warned: bool
+) -> None:
+    found = Worth(0.4, loss, 0.1, baseline_loss=2.5, loss_interval=interval)
+    assert bool(WORDS["next-token"].unless_learnt(found)) == warned
