@@ -9,7 +9,41 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedsim.learning.data.targets import Target
+
 Row = list[str | float | int]
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What the outputs of a network mean.
+
+    Attributes:
+        classes: their names; none of a number or a text.
+        target: the range of a number that is predicted; None for others.
+    """
+
+    classes: tuple[str, ...] = ()
+    target: Target | None = None
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a regression predicts of N records.
+
+    Attributes:
+        values: the numbers, within the target's range, float64 [N].
+    """
+
+    values: npt.NDArray[np.float64]
+
+    def table(self) -> list[Row]:
+        """Return the heading and a row for each record."""
+        return [["value"], *([value] for value in self.values.tolist())]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the same as JSON values."""
+        return {"values": self.values.tolist()}
 
 
 @dataclass(frozen=True)
@@ -90,6 +124,11 @@ def classified(logits: Tensor, names: Sequence[str]) -> Predictions:
     chosen, probabilities = likeliest(logits)
     named = tuple(names[number] for number in chosen.tolist())
     return Predictions(tuple(names), named, probabilities.numpy())
+
+
+def numbers(shares: Tensor, target: Target) -> Numbers:
+    """Return the numbers at shares [N] of the target's range, cut to it."""
+    return Numbers(target.values(shares.double().clamp(0, 1).numpy()))
 
 
 def likelihoods(losses: Tensor, tokens: Tensor) -> Likelihoods:
