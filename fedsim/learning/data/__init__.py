@@ -12,8 +12,8 @@ from importlib import import_module
 from adversaries.registry import lookup
 from fedsim.learning.data.loaders.dataset import Dataset, Indices, Records, only
 from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.targets import Target
 from fedsim.learning.data.splitting import Split, split
-from fedsim.learning.data.targets import Target
 
 __all__ = [
     "BUNDLED",

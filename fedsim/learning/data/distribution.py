@@ -15,7 +15,8 @@ from adversaries.errors import InputError
 from fedsim.config import Config
 from fedsim.config.federation import CLIENT, OWN, TEXTS, DataConfig, FederationConfig
 from fedsim.learning import data
-from fedsim.learning.data import Dataset, Split, own_records, targets
+from fedsim.learning.data import Dataset, Split, own_records
+from fedsim.learning.data.loaders import targets
 from fedsim.learning.data.partition import FLOWER, partition
 
 Floats = npt.NDArray[np.float64]

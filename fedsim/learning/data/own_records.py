@@ -32,8 +32,8 @@ from fedsim.learning.data.columns import Problem
 from fedsim.learning.data.loaders import originals
 from fedsim.learning.data.loaders.dataset import GREY_OR_COLOUR, Dataset, Records
 from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.targets import Target
 from fedsim.learning.data.schema import Schema
-from fedsim.learning.data.targets import Target
 
 LOG = logging.getLogger("fedsim.records")
 

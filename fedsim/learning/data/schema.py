@@ -49,7 +49,7 @@ from fedsim.learning.data.columns import (
     number_of,
     shortened,
 )
-from fedsim.learning.data.targets import Target
+from fedsim.learning.data.loaders.targets import Target
 
 Floats = npt.NDArray[np.float32]
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.learning.data.targets import Target
+from fedsim.learning.data.loaders.targets import Target
 
 Row = list[str | float | int]
 

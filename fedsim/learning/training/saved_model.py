@@ -24,7 +24,7 @@ from fedsim.learning.data import Dataset, own_records
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.loaders import npz
 from fedsim.learning.data.loaders.dataset import finite
-from fedsim.learning.data.targets import Target
+from fedsim.learning.data.loaders.targets import Target
 from fedsim.learning.training import hugging_face, low_rank, models, pretrained, size_limit
 from fedsim.learning.training.predictions import (
     Likelihoods,

@@ -18,7 +18,7 @@ from torch.nn import functional
 from adversaries.errors import InputError
 from adversaries.registry import lookup
 from fedsim.common.device import at_least_float32
-from fedsim.learning.data.targets import STEPS
+from fedsim.learning.data.loaders.targets import STEPS
 from fedsim.learning.training import losses
 
 if TYPE_CHECKING:  # SciPy, which a client's process does not need
@@ -284,7 +284,7 @@ class Regression(Task):
     """A number for each record, by its squared error.
 
     The network has one output: -SPAN / 2 is the start of the range, and SPAN / 2 its end. Labels
-    are the steps of `fedsim.learning.data.targets`. What a network says beyond the range is cut to
+    are the steps of `fedsim.learning.data.loaders.targets`. What a network says beyond the range is cut to
     it where it is scored or predicted.
     """
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError
-from fedsim.learning.data.targets import Target
+from fedsim.learning.data.loaders.targets import Target
 
 Indices = npt.NDArray[np.intp] | npt.NDArray[np.int64]
 

@@ -16,7 +16,7 @@ from fedsim.learning.data.loaders.dataset import (
     numbered_labels,
 )
 from fedsim.learning.data.loaders.source import Source
-from fedsim.learning.data.targets import Target
+from fedsim.learning.data.loaders.targets import Target
 
 
 def own(source: Source) -> Dataset:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim.learning.data.targets import Target
+from fedsim.learning.data.loaders.targets import Target
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.learning.data.loaders.dataset import Dataset, Records, numbered_labels
-from fedsim.learning.data.targets import Target
+from fedsim.learning.data.loaders.targets import Target
 
 MISSING = ("", "?", "na", "nan")
 """What stands for a missing value, in whichever case."""
