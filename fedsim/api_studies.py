@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # torch, which takes a second
     from torch import Tensor
 
     from fedsim.audits.one_run import OneRun
-    from fedsim.learning.training.predictions import Likelihoods, Predictions
+    from fedsim.learning.training.predictions import Likelihoods, Numbers, Predictions
     from fedsim.report.evidence.verification import Verification
     from fedsim.studies.choose.grid import Outcome
     from fedsim.studies.choose.tune import Tuning
@@ -288,7 +288,7 @@ def predict(
     records: "Path | str | Tensor | npt.NDArray[np.float32]",
     *,
     network: "Builder | None" = None,
-) -> "Predictions | Likelihoods":
+) -> "Predictions | Likelihoods | Numbers":
     """Apply a trained model to records, as `fedsim predict` does.
 
     Args:

@@ -31,6 +31,8 @@ class DataConfig(Table):
             to leave them.
         download: whether missing originals may be fetched into root.
         length: tokens that each text of the data set "texts" has; what is longer is cut.
+        target: range of the number that a regression predicts, as "LEAST,LARGEST": public, and what
+            lies outside is clipped to it. Empty: labels are classes.
         classes: the labels whose records alone there are, with commas between them, "" for all.
         public_schema: what clients' own records have in common, as TOML; in a configuration file
             the path of a file with it.
@@ -50,6 +52,7 @@ class DataConfig(Table):
     image_size: Annotated[int, Field(ge=0, le=4096)] = 0
     download: bool = False
     length: Annotated[int, Field(ge=2, le=4096)] = 64
+    target: str = ""
     classes: str = ""
     public_schema: str = ""
     public_root: str = ""

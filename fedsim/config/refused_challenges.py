@@ -179,6 +179,32 @@ OF_CHALLENGES = (
         why="whose texts have no labels",
         instead='data.name = "own" with a schema that names classes',
     ),
+    # --- Numbers that are predicted
+    *(
+        Need(
+            what=(equals("model.task", task),),
+            needs=(
+                one_of("challenge.kind", "record", "gradient"),
+                equals("data.classes", ""),
+                equals("model.class-priors", ""),
+            ),
+            why="whose labels are numbers",
+            instead='model.task = "classification"',
+        )
+        for task in ("regression", "huber")
+    ),
+    Need(
+        what=(differs("data.target", ""),),
+        needs=(one_of("model.task", "regression", "huber"),),
+        why="which predict a number",
+        instead='data.target = ""',
+    ),
+    Need(
+        what=(differs("model.class-priors", ""),),
+        needs=(equals("model.task", "classification"),),
+        why="whose records have classes",
+        instead='model.class-priors = ""',
+    ),
     # --- A training of a model that is kept
     Need(
         what=(equals("run.job", "training"),),

@@ -19,8 +19,12 @@ class ModelConfig(Table):
     Attributes:
         name: one of the models, a torchvision:NAME, or hugging-face.
         hidden: width of the hidden layer, for models that leave it open.
-        task: what the network is trained for: the class of a record ("classification"), or the next
-            token of a text ("next-token").
+        task: what the network is trained for: the class of a record ("classification"), the next
+            token of a text ("next-token"), or a number, by its squared error ("regression") or by
+            Huber's ("huber"), which large errors move less.
+        class_priors: public shares of the classes in their order, with commas between them: the
+            loss of a record is weighted by the inverse of its class's share before its gradient is
+            clipped. Empty: all records weigh the same.
         batch_norm: what takes the place of layers that mix the records of a batch.
         frozen: names of layers or parameters that are not trained, with commas between them; *
             stands for any part of a name.
@@ -39,7 +43,8 @@ class ModelConfig(Table):
 
     name: str = "mlp"
     hidden: PositiveInt = 32
-    task: Literal["classification", "next-token"] = "classification"
+    task: Literal["classification", "next-token", "regression", "huber"] = "classification"
+    class_priors: str = ""
     batch_norm: Literal["refuse", "group-norm", "channel-affine"] = "refuse"
     frozen: str = ""
     weights: str = ""

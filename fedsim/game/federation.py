@@ -199,6 +199,7 @@ def build_model(rules: GameRules, dataset: data.Dataset) -> nn.Module:
         model.frozen,
         Tuning(model.weights, model.weights_sha256, model.trainable, model.lora_rank),
         model.task,
+        model.class_priors,
     )
 
 

@@ -78,7 +78,9 @@ def write(
         rounds=rounds[-1]["round"],
         optimizer=config.training.optimizer,
         privacy=privacy_of(config, noise_multiplier, ledger.verified(directory)),
-        utility=_utility(rounds, public_records, saved_model.class_names(model.input)),
+        utility=_utility(
+            rounds, public_records, saved_model.class_names(model.input), model.input.target
+        ),
         rehearsal=rehearsed.read(directory),
         sha256=hashlib.sha256(content).hexdigest(),
         limits=[limit.format(unit=config.privacy.unit) for limit in LIMITS],
@@ -155,7 +157,9 @@ def privacy_of(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> 
     )
 
 
-def _utility(rounds: Sequence[dict[str, Any]], records: int, classes: list[str]) -> Utility | None:
+def _utility(
+    rounds: Sequence[dict[str, Any]], records: int, classes: list[str], target: list[float]
+) -> Utility | None:
     if not records:
         return None
     last = rounds[-1]
@@ -170,6 +174,8 @@ def _utility(rounds: Sequence[dict[str, Any]], records: int, classes: list[str])
         classes=classes,
         confusion=last.get("confusion", []),
         calibration=[tuple(each) for each in last.get("calibration", [])],
+        errors={name: tuple(each) for name, each in last.get("errors", {}).items()},
+        target=target,
         baseline_loss=last.get("baseline_loss"),
         loss_interval=(between := last.get("loss_interval")) and (between[0], between[1]),
     )
@@ -183,7 +189,12 @@ MANY_CLASSES = 30
 
 
 def quality_of(found: Utility) -> Iterator[Block]:
-    """Yield recall and precision of each class, the confusion matrix and the calibration curve."""
+    """Yield recall and precision of each class, the confusion matrix and the calibration curve.
+
+    Of a regression yield its errors, in the target's unit.
+    """
+    if found.errors:
+        yield _errors(found)
     if not found.confusion:
         return
     counted = Confusion(tuple(map(tuple, found.confusion)))
@@ -213,6 +224,21 @@ def quality_of(found: Utility) -> Iterator[Block]:
     yield Prose("How sure the model is, and how often it is right:")
     bins = [[percent(sure), percent(right), f"{n:,}"] for n, sure, right in found.calibration]
     yield tabulated(["says", "right", "records"], bins)
+
+
+def _errors(found: Utility) -> Block:
+    """Return the errors of a regression, in the target's unit, with their intervals."""
+    reach = found.target[1] - found.target[0]
+    rows = [
+        [title, number(value * unit), span((low * unit, high * unit), number)]
+        for name, title, unit in (
+            ("mean_absolute", "mean absolute error", reach),
+            ("root_mean_squared", "root of the mean squared error", reach),
+            ("r_squared", "R², the share of the variance that is explained", 1),
+        )
+        for value, low, high in ([found.errors[name]] if name in found.errors else [])
+    ]
+    return tabulated(["measure", "value", f"interval at {percent(CONFIDENCE)}"], rows)
 
 
 def learning(found: Utility, task: str = "classification") -> str:
@@ -278,7 +304,8 @@ def _blocks(card: ModelCard) -> Iterator[Block]:
     )
     yield Part("Privacy", list(_privacy(card.privacy)))
     if card.utility is not None:
-        said = f"{learning(card.utility, card.task)} The loss is {number(card.utility.loss)} nats."
+        loss = f"{number(card.utility.loss)}{WORDS[card.task].unit}"
+        said = f"{learning(card.utility, card.task)} The loss is {loss}."
         words = Prose(f"{said} No client trained on these records.")
         yield Part("Quality", [words, *quality_of(card.utility)])
     if card.rehearsal is not None:

@@ -90,6 +90,11 @@ class Utility:
     calibration: list[tuple[int, Real, Real]] = field(default_factory=list)
     """Of records whose likeliest class has about one probability: how many, that probability's
     mean, and the share that is right."""
+    errors: dict[str, tuple[Real, Real, Real]] = field(default_factory=dict)
+    """Of a regression, as shares of the target's range and with their intervals at 95 %:
+    "mean_absolute", "root_mean_squared"; and "r_squared", which has no unit."""
+    target: list[Real] = field(default_factory=list)
+    """The least and the largest value of the number that a regression predicts."""
     baseline_loss: Real | None = None
     """The mean loss of a model that has learnt nothing; None where only accuracies are compared."""
     loss_interval: tuple[Real, Real] | None = None

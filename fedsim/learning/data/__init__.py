@@ -12,6 +12,7 @@ from importlib import import_module
 from adversaries.registry import lookup
 from fedsim.learning.data.loaders.dataset import Dataset, Indices, Records, only
 from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.targets import Target
 from fedsim.learning.data.splitting import Split, split
 
 __all__ = [
@@ -72,6 +73,7 @@ def load(
     classes: tuple[str, ...] = (),
     length: int = 64,
     tokenizer: str = "",
+    target: Target | None = None,
 ) -> Dataset:
     """Return the named dataset.
 
@@ -87,8 +89,9 @@ def load(
         classes: the labels that are kept, as of `only`; none for all.
         length: of texts, the tokens that each has.
         tokenizer: of texts, the directory of their tokenizer.
+        target: the range of the number that a regression predicts; None where labels are classes.
     """
-    source = Source(name, root, label, exclude, image_size, download, length, tokenizer)
+    source = Source(name, root, label, exclude, image_size, download, length, tokenizer, target)
     return _only(source, classes) if classes else _load(source)
 
 

@@ -112,7 +112,7 @@ class Numbers(_Column):
 
     def read(self, name: str, values: Sequence[str]) -> tuple[Floats, list[Problem]]:
         """Return the features, float32 [N, f], and what is wrong with the values, [N] as text."""
-        numbers = np.array([_number(value) for value in values], dtype=np.float64)
+        numbers = np.array([number_of(value) for value in values], dtype=np.float64)
         return self.scaled(name, values, numbers, "no number: {first}")
 
     def scaled(
@@ -293,7 +293,8 @@ def _missing(values: Sequence[str]) -> Mask:
     return np.array([value.strip().lower() in MISSING for value in values], dtype=bool)
 
 
-def _number(value: str) -> float:
+def number_of(value: str) -> float:
+    """Return the number that a text is; NaN for another text."""
     try:
         return float(value)
     except ValueError:

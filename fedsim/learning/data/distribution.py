@@ -16,6 +16,7 @@ from fedsim.config import Config
 from fedsim.config.federation import CLIENT, OWN, TEXTS, DataConfig, FederationConfig
 from fedsim.learning import data
 from fedsim.learning.data import Dataset, Split, own_records
+from fedsim.learning.data.loaders import targets
 from fedsim.learning.data.partition import FLOWER, partition
 
 Floats = npt.NDArray[np.float64]
@@ -143,6 +144,7 @@ def dataset(config: Config) -> Dataset:
         classes,
         source.length,
         tokenizer,
+        targets.parsed(source.target),
     )
 
 
@@ -246,7 +248,8 @@ def hold(split: Split, client_of: Ints, clients: int) -> DataDistribution:
     client_of: int64 [n], the client of each record of D.
     """
     classes = split.dataset.classes
-    cells = client_of * classes + split.members_records.labels
+    labels = split.members_records.labels if split.dataset.target is None else 0  # no classes
+    cells = client_of * classes + labels
     counts = np.bincount(cells, minlength=clients * classes).reshape(clients, classes)
     return DataDistribution(counts)
 

@@ -32,6 +32,7 @@ from fedsim.learning.data.columns import Problem
 from fedsim.learning.data.loaders import originals
 from fedsim.learning.data.loaders.dataset import GREY_OR_COLOUR, Dataset, Records
 from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.targets import Target
 from fedsim.learning.data.schema import Schema
 
 LOG = logging.getLogger("fedsim.records")
@@ -138,7 +139,7 @@ def inspect(path: str, schema: Schema, labelled: bool = True, directory: str = "
     else:
         raise InputError(f"{where} holds a table, but the schema's records are pictures")
     labels = np.zeros(len(features), dtype=np.int64)
-    if labelled and len(features) and schema.classes:
+    if labelled and len(features) and schema.labelled:
         if raw.labels is None:
             raise InputError(f"{where} has no labels ('{_label(schema)}'); give each record one")
         if len(raw.labels) != len(features):
@@ -187,6 +188,7 @@ def dataset(text: str, paths: tuple[str, ...], public: str, directory: str = "")
         max(1, len(schema.classes)),
         "tabular" if schema.image is None else "image",
         attributes=schema.features,
+        target=None if schema.target is None else Target(*schema.target),
     )
 
 

@@ -46,8 +46,10 @@ from fedsim.learning.data.columns import (
     Range,
     check_range,
     column_of,
+    number_of,
     shortened,
 )
+from fedsim.learning.data.loaders.targets import Target
 
 Floats = npt.NDArray[np.float32]
 
@@ -80,8 +82,9 @@ class Schema(Table):
     """What the records of all clients have in common.
 
     Attributes:
-        classes: the labels, in the order of their numbers; none of texts whose next token is
-            learnt.
+        classes: the labels, in the order of their numbers; none of numbers that are predicted, or
+            of texts whose next token is learnt.
+        target: the range of the number that is predicted, where the labels are numbers.
         label: of a table, the column of the labels.
         unlabelled: whether records without a label, or with another than the classes, are refused
             or left out.
@@ -92,6 +95,7 @@ class Schema(Table):
     """
 
     classes: Annotated[list[str], Field(max_length=1000)] = Field(default_factory=list)
+    target: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
     label: str = "label"
     unlabelled: Literal["refuse", "drop"] = "refuse"
     identifiers: list[str] = Field(default_factory=list)
@@ -120,9 +124,14 @@ class Schema(Table):
             raise ValueError(
                 "a schema has [columns] of a table, [image] of pictures or [text]: give one"
             )
-        if len(self.classes) < 2 and (self.classes or self.text is None):
+        if self.target is not None and self.classes:
+            raise ValueError("a schema has classes, or the target of a regression: give one")
+        if self.target is not None:
+            check_range(self.target)
+        elif len(self.classes) < 2 and (self.classes or self.text is None):
             raise ValueError(
-                "classes names fewer than two labels; name each (only [text] may have none)"
+                "classes names fewer than two labels; name each, or give the target's range "
+                "(only [text] may have neither)"
             )
         if len(set(self.classes)) < len(self.classes):
             raise ValueError("classes has a label twice; name each once")
@@ -151,6 +160,11 @@ class Schema(Table):
         each = (column.features(name) for name, column in self.columns.items())
         return tuple(feature for features in each for feature in features)
 
+    @property
+    def labelled(self) -> bool:
+        """Whether records have labels."""
+        return bool(self.classes) or self.target is not None
+
     def numbers(
         self, labels: Sequence[str], name: str
     ) -> tuple[npt.NDArray[np.int64], list[Problem]]:
@@ -159,6 +173,8 @@ class Schema(Table):
         labels: as text, [N].
         name: of their column, for messages.
         """
+        if self.target is not None:
+            return self._targets(self.target, labels, name)
         known = {name: number for number, name in enumerate(self.classes)}
         wrong = np.array([label not in known for label in labels], dtype=bool)
         numbers = np.array([known.get(label, 0) for label in labels], dtype=np.int64)
@@ -167,6 +183,17 @@ class Schema(Table):
         first = brief(labels[int(wrong.argmax())], LONGEST)
         what = f"the label '{first}' is none of {shortened(self.classes)}"
         return numbers, [Problem(name, wrong, what, self.unlabelled == "drop")]
+
+    def _targets(
+        self, target: Sequence[float], labels: Sequence[str], name: str
+    ) -> tuple[npt.NDArray[np.int64], list[Problem]]:
+        values = np.array([number_of(label) for label in labels], dtype=np.float64)
+        wrong = ~np.isfinite(values)
+        steps = Target(*target).steps(np.where(wrong, target[0], values))
+        if not wrong.any():
+            return steps, []
+        first = brief(labels[int(wrong.argmax())], LONGEST)
+        return steps, [Problem(name, wrong, f"'{first}' is no number", self.unlabelled == "drop")]
 
     def table(
         self, columns: Mapping[str, Sequence[str]], where: str

@@ -30,6 +30,6 @@ def fitted(model: nn.Module, start: Tensor, features: Tensor, labels: Tensor) ->
         for _ in range(STEPS):
             optimizer.zero_grad()
             outputs = functional_call(model, unflatten(flat, shapes), (features,))
-            task_of(model).loss(outputs, labels).mean().backward()
+            task_of(model).objective(outputs, labels).mean().backward()
             optimizer.step()
     return flat.detach()

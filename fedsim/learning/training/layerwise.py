@@ -114,7 +114,7 @@ class LayerwiseModel:
         with reduced(self._precision, features.device):
             logits = self._run(features)
             self._check(logits)
-            loss = task_of(self._model).loss(logits, labels).sum()
+            loss = task_of(self._model).objective(logits, labels).sum()
             edges = [call.output for call in self._calls if call.output is not None]
             errors = torch.autograd.grad(loss, edges)
         # A rule may overwrite its e, but branches that are added have one e together.
@@ -280,7 +280,7 @@ def _compare(model: nn.Module, record: Tensor) -> None:
         values = unflatten(parameters[trial].requires_grad_(), shapes)
         loss = torch.stack(
             [
-                task.loss(functional_call(model, values, (feature[None],)), label[None])[0]
+                task.objective(functional_call(model, values, (feature[None],)), label[None])[0]
                 for feature, label in zip(features, labels, strict=True)
             ]
         ).dot(weights[trial])

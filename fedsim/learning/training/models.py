@@ -172,6 +172,7 @@ def build(
     frozen: str = "",
     tuning: Tuning = Tuning(),
     task: str = "classification",
+    class_priors: str = "",
 ) -> nn.Module:
     """Return the named network for records of one shape.
 
@@ -188,6 +189,7 @@ def build(
         frozen: layers or parameters that are not trained, as of `trainable`.
         tuning: what it starts from, and what of it is trained.
         task: a key of `TASKS`, which the network carries.
+        class_priors: public shares of the classes, as `tasks.named` takes them.
     """
     if tuning.weights in INITIALISERS and name != "hugging-face":
         model = _builder(name)(shape, classes, hidden)
@@ -205,7 +207,7 @@ def build(
 
         model = low_rank.adapt(model, tuning.lora_rank)
     freeze(model, frozen)
-    model.task = named(task)  # type: ignore[assignment]
+    model.task = named(task, class_priors)  # type: ignore[assignment]
     return model
 
 

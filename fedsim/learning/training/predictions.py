@@ -9,7 +9,48 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedsim.common.html_table import html_table
+from fedsim.learning.data.loaders.targets import Target
+
 Row = list[str | float | int]
+
+SHOWN = 10
+"""Records that a notebook shows."""
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What the outputs of a network mean.
+
+    Attributes:
+        classes: their names; none of a number or a text.
+        target: the range of a number that is predicted; None for others.
+    """
+
+    classes: tuple[str, ...] = ()
+    target: Target | None = None
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a regression predicts of N records.
+
+    Attributes:
+        values: the numbers, within the target's range, float64 [N].
+    """
+
+    values: npt.NDArray[np.float64]
+
+    def table(self) -> list[Row]:
+        """Return the heading and a row for each record."""
+        return [["value"], *([value] for value in self.values.tolist())]
+
+    def _repr_html_(self) -> str:
+        return html_of(self.table())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the same as JSON values."""
+        return {"values": self.values.tolist()}
 
 
 @dataclass(frozen=True)
@@ -33,6 +74,9 @@ class Predictions:
             ["class", *(f"p({name})" for name in self.classes)],
             *([name, *likely] for name, likely in rows),
         ]
+
+    def _repr_html_(self) -> str:
+        return html_of(self.table())
 
     def as_json(self) -> dict[str, Any]:
         """Return the same as JSON values."""
@@ -63,6 +107,9 @@ class Likelihoods:
         rows = zip(*(part.tolist() for part in parts), strict=True)
         return [["tokens", "log-likelihood", "perplexity"], *map(list, rows)]
 
+    def _repr_html_(self) -> str:
+        return html_of(self.table())
+
     def as_json(self) -> dict[str, Any]:
         """Return the same as JSON values."""
         return {
@@ -70,6 +117,16 @@ class Likelihoods:
             "log_likelihoods": self.log_likelihoods.tolist(),
             "perplexities": self.perplexities.tolist(),
         }
+
+
+def html_of(table: list[Row]) -> str:
+    """Return a heading and the first ten records, as a notebook shows them."""
+    headings, *rows = table
+    shown = [
+        [f"{value:.4g}" if isinstance(value, float) else str(value) for value in row]
+        for row in rows[:SHOWN]
+    ]
+    return html_table([str(name) for name in headings], shown, f"{len(rows):,} records")
 
 
 def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -90,6 +147,11 @@ def classified(logits: Tensor, names: Sequence[str]) -> Predictions:
     chosen, probabilities = likeliest(logits)
     named = tuple(names[number] for number in chosen.tolist())
     return Predictions(tuple(names), named, probabilities.numpy())
+
+
+def numbers(shares: Tensor, target: Target) -> Numbers:
+    """Return the numbers at shares [N] of the target's range, cut to it."""
+    return Numbers(target.values(shares.double().clamp(0, 1).numpy()))
 
 
 def likelihoods(losses: Tensor, tokens: Tensor) -> Likelihoods:

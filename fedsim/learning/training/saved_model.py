@@ -24,8 +24,15 @@ from fedsim.learning.data import Dataset, own_records
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.loaders import npz
 from fedsim.learning.data.loaders.dataset import finite
+from fedsim.learning.data.loaders.targets import Target
 from fedsim.learning.training import hugging_face, low_rank, models, pretrained, size_limit
-from fedsim.learning.training.predictions import Likelihoods, Predictions, likeliest
+from fedsim.learning.training.predictions import (
+    Likelihoods,
+    Meaning,
+    Numbers,
+    Predictions,
+    likeliest,
+)
 from fedsim.learning.training.tasks import task_of
 
 VALUES, DESCRIPTION = "model.safetensors", "model.toml"
@@ -73,6 +80,7 @@ class Input(Table):
             1 of texts without labels.
         features: the name of each, empty for images.
         data: the name of the data set.
+        target: least and largest value of the number that a regression predicts; none for others.
         public_schema: how clients' own records became features, as TOML; "" of a data set.
     """
 
@@ -80,6 +88,7 @@ class Input(Table):
     classes: Annotated[int, Field(ge=1)]
     features: list[str]
     data: str
+    target: Annotated[list[float], Field(max_length=2)] = Field(default_factory=list)
     public_schema: str = ""
 
     @model_validator(mode="after")
@@ -134,6 +143,7 @@ def write(
             classes=dataset.classes,
             features=list(dataset.attributes),
             data=dataset.name,
+            target=[] if dataset.target is None else [dataset.target.least, dataset.target.largest],
             public_schema=public_schema,
         ),
     )
@@ -260,6 +270,10 @@ def class_names(taken: Input) -> list[str]:
     return [str(number) for number in range(taken.classes)]
 
 
+def _meaning(taken: Input) -> Meaning:
+    return Meaning(tuple(class_names(taken)), Target(*taken.target) if taken.target else None)
+
+
 def predict(model: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
     """Return the most likely class of each record, and how likely each class is.
 
@@ -272,7 +286,7 @@ def predict(model: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
 
 def predictions(
     directory: Path, features: Tensor, own: str = ""
-) -> Predictions | Likelihoods:
+) -> Predictions | Likelihoods | Numbers:
     """Return what the model of a directory says of records.
 
     directory, own: as `load` takes them.
@@ -280,7 +294,7 @@ def predictions(
     Raises InputError as `load` does, and for records of another shape or not finite.
     """
     taken = describe(directory).input
-    shape, names = tuple(taken.shape), class_names(taken)
+    shape = tuple(taken.shape)
     if features.shape[1:] != shape or not features.isfinite().all():
         raise InputError(
             f"records have shape {list(features.shape[1:])}, or numbers that are not finite; this "
@@ -289,4 +303,4 @@ def predictions(
     model = load(directory, own)
     with torch.no_grad():
         outputs = torch.cat([model(each) for each in features.split(AT_ONCE)])
-    return task_of(model).predictions(model, outputs, features, names)
+    return task_of(model).predictions(model, outputs, features, _meaning(taken))

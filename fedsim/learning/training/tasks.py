@@ -8,20 +8,22 @@ worded is in `fedsim.report.document.worth`.
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from adversaries.errors import InputError
 from adversaries.registry import lookup
+from fedsim.common.device import at_least_float32
+from fedsim.learning.data.loaders.targets import STEPS
 from fedsim.learning.training import losses
 
 if TYPE_CHECKING:  # SciPy, which a client's process does not need
     from adversaries.statistics.intervals import Interval
-    from fedsim.learning.training.predictions import Likelihoods, Predictions
+    from fedsim.learning.training.predictions import Likelihoods, Meaning, Numbers, Predictions
 
 NORMAL = 1.959963984540054
 """The 97.5 % quantile of the normal distribution: of intervals at 95 %."""
@@ -54,6 +56,10 @@ class Task(ABC):
         labels: [...].
         """
 
+    def objective(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return what a gradient is of, for each record, [...]: the loss, unless it is weighted."""
+        return self.loss(outputs, labels)
+
     @abstractmethod
     def score(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return how good each answer is, [...]: a share in [0, 1], or whether it is right."""
@@ -67,11 +73,11 @@ class Task(ABC):
 
     @abstractmethod
     def predictions(
-        self, model: nn.Module, outputs: Tensor, features: Tensor, classes: Sequence[str]
-    ) -> "Predictions | Likelihoods":
+        self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: "Meaning"
+    ) -> "Predictions | Likelihoods | Numbers":
         """Return what the outputs [N, c] for records of these features say.
 
-        classes: their names.
+        meaning: of the outputs.
         """
 
     @abstractmethod
@@ -105,10 +111,25 @@ class Task(ABC):
         return {}
 
 
+@dataclass(frozen=True)
 class Classification(Task):
-    """One of several classes for each record, by cross-entropy."""
+    """One of several classes for each record, by cross-entropy.
+
+    Attributes:
+        priors: public shares of the classes: the objective of a record is its loss, divided by the
+            number of classes and by its class's share; empty for the loss itself.
+    """
 
     name = "classification"
+    priors: tuple[float, ...] = ()
+
+    def objective(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the loss, weighted by the inverse of the class's prior where there are priors."""
+        found = self.loss(outputs, labels)
+        if not self.priors:
+            return found
+        weights = 1 / (len(self.priors) * torch.tensor(self.priors).to(found))
+        return weights[labels] * found
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the cross-entropy, in nats."""
@@ -120,6 +141,11 @@ class Classification(Task):
 
     def widths(self, classes: int) -> tuple[int, ...]:
         """Return a logit for each class, or one for two classes."""
+        if self.priors and len(self.priors) != classes:
+            raise InputError(
+                f"model.class-priors names {len(self.priors)} shares, but there are {classes} "
+                "classes; give one for each"
+            )
         if classes < 2:
             raise InputError(
                 "model.task is classification, but the records have no classes; name the classes "
@@ -128,12 +154,12 @@ class Classification(Task):
         return (classes, 1) if classes == 2 else (classes,)
 
     def predictions(
-        self, model: nn.Module, outputs: Tensor, features: Tensor, classes: Sequence[str]
+        self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: "Meaning"
     ) -> "Predictions":
         """Return the likeliest class of each record, and how likely each class is."""
         from fedsim.learning.training import predictions  # noqa: PLC0415  (no client predicts)
 
-        return predictions.classified(outputs, classes)
+        return predictions.classified(outputs, meaning.classes)
 
     def baseline(self, model: nn.Module, features: Tensor, labels: Tensor) -> Baseline:
         """Return the share of the most frequent class."""
@@ -192,7 +218,7 @@ class NextToken(Task):
         return (2,)
 
     def predictions(
-        self, model: nn.Module, outputs: Tensor, features: Tensor, classes: Sequence[str]
+        self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: "Meaning"
     ) -> "Likelihoods":
         """Return how likely each text is, and its perplexity."""
         from fedsim.learning.training import predictions  # noqa: PLC0415  (no client predicts)
@@ -254,13 +280,114 @@ def _targets(model: nn.Module, features: Tensor) -> Tensor:
     return tokens.masked_fill(tokens == config.pad_token_id, -1)
 
 
-TASKS: dict[str, Task] = {task.name: task for task in (Classification(), NextToken())}
+class Regression(Task):
+    """A number for each record, by its squared error.
+
+    The network has one output: -SPAN / 2 is the start of the range, and SPAN / 2 its end. Labels
+    are the steps of `fedsim.learning.data.loaders.targets`. What a network says beyond the range is cut to
+    it where it is scored or predicted.
+    """
+
+    name = "regression"
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return half of the squared error of the output."""
+        predicted, target = _shares(outputs, labels)
+        return (SPAN * (predicted - target)).square() / 2
+
+    def score(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return 1 less the absolute error."""
+        predicted, target = _shares(outputs, labels)
+        return 1 - (predicted.clamp(0, 1) - target).abs()
+
+    def widths(self, classes: int) -> tuple[int, ...]:
+        """Return one."""
+        if classes != 1:
+            raise InputError(
+                f"model.task is {self.name}, but the labels are {classes} classes; give the range "
+                'of the number: target = [0, 60] in the schema, or data.target = "0,60"'
+            )
+        return (1,)
+
+    def predictions(
+        self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: "Meaning"
+    ) -> "Numbers":
+        """Return the number of each record."""
+        from fedsim.learning.training import predictions  # noqa: PLC0415  (no client predicts)
+
+        assert meaning.target is not None
+        return predictions.numbers(outputs[:, 0] / SPAN + 0.5, meaning.target)
+
+    def baseline(self, model: nn.Module, features: Tensor, labels: Tensor) -> Baseline:
+        """Return the score of always saying the median, which has the least absolute error."""
+        shares = labels.double() / STEPS
+        return Baseline(float(1 - (shares - shares.quantile(0.5)).abs().mean()))
+
+    def of_model(
+        self, model: nn.Module, outputs: Tensor, features: Tensor, labels: Tensor
+    ) -> dict[str, Any]:
+        """Return absolute and squared errors, and the share of the variance that is explained."""
+        from fedsim.learning.training import quality  # noqa: PLC0415  (no client evaluates)
+
+        predicted, target = _shares(outputs.double(), labels)
+        return {"errors": quality.errors(predicted.clamp(0, 1), target)}
+
+
+class Huber(Regression):
+    """A number for each record, by Huber's loss: squared up to an error of 1 output.
+
+    Source:
+        Huber, "Robust estimation of a location parameter" (1964).
+    """
+
+    name = "huber"
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return half of the squared error of small errors, and a linear one of larger ones."""
+        predicted, target = (SPAN * share for share in _shares(outputs, labels))
+        return functional.huber_loss(predicted, target, reduction="none", delta=NEAR)
+
+
+NEAR = 1.0
+"""Units of the output from which on Huber's loss is linear."""
+
+
+SPAN = 40.0
+"""How far the network's outputs lie apart for the start and the end of the target's range.
+
+Outputs of this size need the same steps as a classifier's logits: docs/lab-notes/learning.md.
+"""
+
+
+def _shares(outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return predictions and targets as shares of the range, [...], at least float32."""
+    predicted = at_least_float32(outputs[..., 0]) / SPAN + 0.5
+    return predicted, labels.to(predicted.dtype) / STEPS
+
+
+TASKS: dict[str, Task] = {
+    task.name: task for task in (Classification(), NextToken(), Regression(), Huber())
+}
 """By what model.task calls them."""
 
 
-def named(name: str) -> Task:
-    """Return the task of a name. Raises InputError if there is none."""
-    return lookup(TASKS, name, "model.task")
+def named(name: str, class_priors: str = "") -> Task:
+    """Return the task of a name. Raises InputError if there is none, or for other priors.
+
+    class_priors: as model.class-priors.
+    """
+    if not class_priors:
+        return lookup(TASKS, name, "model.task")
+    try:
+        priors = tuple(float(share) for share in class_priors.split(","))
+    except ValueError:
+        priors = ()
+    if not (priors and min(priors) > 0 and math.isclose(sum(priors), 1, abs_tol=0.01)):
+        raise InputError(
+            f"model.class-priors is '{class_priors}'; give a share above 0 for each class, which "
+            'sum to 1, such as "0.75,0.25"'
+        )
+    return Classification(priors)
 
 
 def task_of(model: nn.Module) -> Task:

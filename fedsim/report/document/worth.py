@@ -60,6 +60,9 @@ class Words(ABC):
     def unless_learnt(self, found: Worth, fault: str = "") -> str:
         """Return a warning if the model has learnt nothing, or little; "" otherwise."""
 
+    unit: ClassVar[str] = " nats"
+    """Of the loss, behind the number."""
+
     @abstractmethod
     def purpose(self, classes: int) -> str:
         """Return what the model is for, as "for 3 classes"."""
@@ -118,7 +121,42 @@ class _NextToken(Words):
         return "for the next token of texts"
 
 
-WORDS: dict[str, Words] = {"classification": _Classification(), "next-token": _NextToken()}
+class _Regression(Words):
+    unit = ""
+    measure, use = (
+        "mean absolute error",
+        "records to numbers: output / 40 + 0.5 is a share of the range",
+    )
+
+    def value(self, accuracy: float | None, loss: float | None) -> str:
+        return DASH if accuracy is None else percent(1 - accuracy)
+
+    def beside(self, found: Worth) -> str:
+        return f"of the target's range; {self.baseline(found)}"
+
+    def baseline(self, found: Worth) -> str:
+        return f"always the median: {percent(1 - found.majority)}"
+
+    def unless_learnt(self, found: Worth, fault: str = "") -> str:
+        if found.accuracy is not None and found.accuracy <= found.majority:
+            return (
+                "The model has learnt nothing: its error is not below that of always saying the "
+                "median. Try more training.rounds, another training.clipping-norm, or less noise."
+            )
+        if not fault:
+            return ""
+        return f"The model has learnt little: {fault}. Try more training.rounds."
+
+    def purpose(self, classes: int) -> str:
+        return "for a number"
+
+
+WORDS: dict[str, Words] = {
+    "classification": _Classification(),
+    "next-token": _NextToken(),
+    "regression": _Regression(),
+    "huber": _Regression(),
+}
 """By what model.task calls the task."""
 
 

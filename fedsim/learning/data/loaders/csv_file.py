@@ -42,7 +42,9 @@ def own(source: Source) -> Dataset:
                 f"column {name} of '{path}' has numbers under '{values[0]}': if that is a header, "
                 "name the labels' column with data.label as it does"
             )
-    return table.encode(source.name, path, columns, source.label, source.exclude, dropped)
+    return table.encode(
+        source.name, path, columns, source.label, source.exclude, dropped, source.target
+    )
 
 
 def rows(path: Path) -> list[list[str]]:

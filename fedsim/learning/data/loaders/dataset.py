@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError
+from fedsim.learning.data.loaders.targets import Target
 
 Indices = npt.NDArray[np.intp] | npt.NDArray[np.int64]
 
@@ -62,6 +63,7 @@ class Dataset:
             empty for images.
         categorical: the columns of unordered values.
         dropped: how many rows of the original had missing values and were left out.
+        target: the range of the number that a regression predicts; None where labels are classes.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Dataset:
     column_of: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     categorical: frozenset[str] = frozenset()
     dropped: int = 0
+    target: Target | None = None
 
     def __post_init__(self) -> None:
         for array in (*self.columns.values(), self.column_of):
@@ -135,6 +138,26 @@ def class_numbers(
             f"{MOST_CLASSES} classes; name the labels' column, or group its values"
         )
     return numbers.astype(np.int64), len(classes)
+
+
+def numbered_labels(
+    values: npt.NDArray[Any], path: Path, label: str, target: Target | None
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Return the label of each record, and the number of classes.
+
+    values: [N], as they are in the file.
+    target: the range of a number that is predicted; None for classes.
+    Returns: int64 [N], and 1 class of numbers.
+    Raises InputError as `class_numbers` does, or for values that are no finite numbers.
+    """
+    if target is None:
+        return class_numbers(values, path, label)
+    if values.dtype.kind not in "buif" or not np.isfinite(values).all():
+        raise InputError(
+            f"'{label}' of '{path}' holds values that are not finite numbers; data.target takes a "
+            "column of numbers"
+        )
+    return target.steps(values), 1
 
 
 def finite(features: npt.NDArray[Any], path: Path) -> npt.NDArray[np.float32]:

@@ -46,9 +46,17 @@ def own(source: Source) -> Dataset:
         texts = [["" if value is None else str(value) for value in of] for of in columns.values()]
         rows = [list(row) for row in zip(*texts, strict=True)]
         table_columns, dropped = table.columns_of(columns, rows, path)
-        return table.encode(source.name, path, table_columns, source.label, source.exclude, dropped)
+        return table.encode(
+            source.name,
+            path,
+            table_columns,
+            source.label,
+            source.exclude,
+            dropped,
+            source.target,
+        )
     arrays = {name: np.asarray(values) for name, values in columns.items()}
-    return npz.of_arrays(source.name, path, values, arrays.pop(source.label), arrays)
+    return npz.of_arrays(source.name, path, values, arrays.pop(source.label), arrays, source.target)
 
 
 def _columns(source: Source, found: "datasets.Dataset") -> tuple[str, dict[str, list[Any]]]:

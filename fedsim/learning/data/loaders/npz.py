@@ -12,10 +12,11 @@ from fedsim.learning.data.loaders.dataset import (
     GREY_OR_COLOUR,
     Dataset,
     Records,
-    class_numbers,
     finite,
+    numbered_labels,
 )
 from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.targets import Target
 
 
 def own(source: Source) -> Dataset:
@@ -35,7 +36,7 @@ def own(source: Source) -> Dataset:
             "save it with numpy.savez(file, features=..., labels=...)"
         )
     features, labels = found.pop("features"), numbered(found.pop("labels"))
-    return of_arrays(source.name, path, features, labels, found)
+    return of_arrays(source.name, path, features, labels, found, source.target)
 
 
 def of_arrays(
@@ -44,12 +45,14 @@ def of_arrays(
     values: npt.NDArray[Any],
     raw_labels: npt.NDArray[Any],
     found: dict[str, npt.NDArray[Any]],
+    target: Target | None = None,
 ) -> Dataset:
     """Return the dataset of features, labels and other columns.
 
     values: the features, as of `own`.
     raw_labels: [N] numbers or text.
     found: the other columns [N], by name.
+    target: the range of the number that is predicted; None where labels are classes.
     Raises InputError if an array is not of such a kind.
     """
     if values.dtype.kind not in "buif" or values.ndim not in (2, 3, 4) or not values.size:
@@ -63,12 +66,12 @@ def of_arrays(
                 f"{column} of '{path}' have shape {array.shape}; give one value for each of the "
                 f"{len(values)} features"
             )
-    if raw_labels.dtype.kind not in "buiUS":
+    if target is None and raw_labels.dtype.kind not in "buiUS":
         raise InputError(f"labels of '{path}' are {raw_labels.dtype}; give whole numbers or text")
-    labels, classes = class_numbers(raw_labels, path, "labels")
+    labels, classes = numbered_labels(raw_labels, path, "labels", target)
     if values.ndim > 2:
         records = Records(_images(values, path), labels)
-        return Dataset(name, records, None, classes, "image", columns=found)
+        return Dataset(name, records, None, classes, "image", columns=found, target=target)
     names = tuple(f"x{number}" for number in range(values.shape[1]))
     if twice := set(names) & set(found):
         raise InputError(
@@ -84,6 +87,7 @@ def of_arrays(
         columns=dict(zip(names, values.T, strict=True)) | found,
         column_of=np.arange(len(names), dtype=np.int64),
         categorical=frozenset(name for name, array in found.items() if array.dtype.kind in "US"),
+        target=target,
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adversaries.errors import InputError
+from fedsim.learning.data.loaders.targets import Target
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Source:
         download: whether missing originals may be fetched into `root`.
         length: of texts, the tokens that each has; what is longer is cut.
         tokenizer: of texts, the directory of their tokenizer.
+        target: the range of the number that a regression predicts; None where labels are classes.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Source:
     download: bool = False
     length: int = 64
     tokenizer: str = ""
+    target: Target | None = None
 
     @property
     def path(self) -> Path:

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.learning.data.loaders.dataset import Dataset, Records, class_numbers
+from fedsim.learning.data.loaders.dataset import Dataset, Records, numbered_labels
+from fedsim.learning.data.loaders.targets import Target
 
 MISSING = ("", "?", "na", "nan")
 """What stands for a missing value, in whichever case."""
@@ -107,6 +108,7 @@ def encode(
     label: str,
     exclude: Collection[str],
     dropped: int,
+    target: Target | None = None,
 ) -> Dataset:
     """Return a dataset of columns of text, one of which is the label.
 
@@ -117,7 +119,7 @@ def encode(
     columns: [N] by name.
     Raises InputError if a column says nothing, or too much.
     """
-    labels, classes = class_numbers(typed(columns[label]), path, label)
+    labels, classes = numbered_labels(typed(columns[label]), path, label, target)
     kept = {name: values for name, values in columns.items() if name != label}
     blocks: list[npt.NDArray[Any]] = []
     attributes: list[str] = []
@@ -146,6 +148,7 @@ def encode(
         column_of=np.asarray(column_of, dtype=np.int64),
         categorical=frozenset(categorical),
         dropped=dropped,
+        target=target,
     )
 
 
