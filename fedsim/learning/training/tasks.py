@@ -284,8 +284,8 @@ class Regression(Task):
     """A number for each record, by its squared error.
 
     The network has one output: -SPAN / 2 is the start of the range, and SPAN / 2 its end. Labels
-    are the steps of `fedsim.learning.data.loaders.targets`. What a network says beyond the range is cut to
-    it where it is scored or predicted.
+    are the steps of `fedsim.learning.data.loaders.targets`. What a network says beyond the range is
+    cut to it where it is scored or predicted.
     """
 
     name = "regression"
