@@ -34,7 +34,7 @@ RATES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 ADAM_RATES = (0.01, 0.03, 0.1, 0.3)
 """Learning rates of Adam that are tried."""
 
-TUNED_ON = 3
+TUNED_ON = 5
 """The first so many seeds, on which a setting is chosen."""
 
 
@@ -168,7 +168,8 @@ def _opacus(kind: type[torch.optim.Optimizer], rate: float, setting: Setting) ->
     for seed, first in enumerate(setting.first):
         shape = tuple(records.features.shape[1:])
         network = models.build(records.network, shape, records.classes, 32)
-        nn.utils.vector_to_parameters(first, network.parameters())
+        # A copy: the parameters become views of it, and training changes them in place.
+        nn.utils.vector_to_parameters(first.clone(), network.parameters())
         model = GradSampleModule(network, loss_reduction="mean")
         optimizer = DPOptimizer(
             kind(model.parameters(), lr=rate),  # type: ignore[call-arg]

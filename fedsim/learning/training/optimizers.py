@@ -38,10 +38,12 @@ def _adam(step: Tensor, training: TrainingConfig, records: float) -> torch.optim
 class _Normalized(torch.optim.Optimizer):
     """Normalised steps with momentum: each row of a [T, P] tensor is a model of its own.
 
-    m and v are running means of the aggregate g and of its squared norm, both without the bias of
-    their start, and the step is -lr m / sqrt(v). Where noise outweighs the signal, m is shorter
-    than sqrt(v), and the step with it. The length of an aggregate itself does not matter, so that
-    clipping norm, noise and number of records need no learning rate of their own.
+    m and v are running means of the aggregate g and of its squared norm, and the step is
+    -lr m / sqrt(v). Where noise outweighs the signal, m is shorter than sqrt(v), and the step with
+    it. The length of an aggregate itself does not matter, so that clipping norm, noise and number
+    of records need no learning rate of their own. Both means start from 0, and v alone is corrected
+    for it: m grows over the first rounds, which warms up the steps. The first aggregate would
+    otherwise be a step of full length, whatever the noise in it.
 
     Source:
         Cutkosky & Mehta, "Momentum improves normalized SGD" (2020), with a running mean of squared
@@ -65,7 +67,7 @@ class _Normalized(torch.optim.Optimizer):
         state["exp_avg_sq"].lerp_(square, 1 - MEMORY)
         unbiased = 1 - MEMORY ** float(state["step"])
         scale = (state["exp_avg_sq"] / unbiased).sqrt().clamp(min=torch.finfo(step.dtype).tiny)
-        step.data.sub_(group["lr"] / unbiased * state["exp_avg"] / scale)
+        step.data.sub_(group["lr"] * state["exp_avg"] / scale)
 
 
 MEMORY = 0.8

@@ -65,8 +65,8 @@ def test_normalised_steps_are_those_of_their_definition_for_aggregates_of_any_si
     for t, g in enumerate(_aggregates().double(), start=1):
         mean = 0.8 * mean + 0.2 * g
         square = 0.8 * square + 0.2 * (g**2).sum(1, keepdim=True)
-        unbiased = mean / (1 - 0.8**t), square / (1 - 0.8**t)
-        model = model - 40 / 25**0.5 * (1 - (t - 1) / 25) * unbiased[0] / unbiased[1] ** 0.5
+        length = (square / (1 - 0.8**t)) ** 0.5
+        model = model - 40 / 25**0.5 * (1 - (t - 1) / 25) * mean / length
     for scale in (1.0, 1e-4):
         found = _models(training, scale * _aggregates())[-1]
         torch.testing.assert_close(found.double(), model, rtol=0, atol=1e-5)
