@@ -1,4 +1,4 @@
-"""The site's pages that are made from the code: configuration keys, commands, the report's schema.
+"""The site's pages that are made from the code: keys, commands, the report's schema, functions.
 
 mkdocs calls the functions whose names begin with `on_`; `mkdocs.yml` names this file. Nothing that
 they write is kept, so that no page is older than the code that it describes.
@@ -14,6 +14,7 @@ from typing import Any
 import click
 import typer
 
+import fedsim
 from fedsim.audits.results import report
 from fedsim.cli.main import app
 from fedsim.config import Config
@@ -54,7 +55,20 @@ def generated_pages() -> dict[str, str]:
         "reference/keys.md": "\n".join(_keys_page()),
         "reference/commands.md": "\n".join(_commands_page()),
         "reference/report-schema.md": "\n".join(_schema_page()),
+        "reference/functions.md": "\n".join(_functions_page()),
     }
+
+
+# --- The Python API
+
+
+def _functions_page() -> Iterator[str]:
+    """Yield what mkdocstrings makes the docstrings of the API of: functions, then classes."""
+    yield "# Every function"
+    yield ""
+    yield "Made from the docstrings. What they are for, with examples: [Python API](api.md)."
+    for name, module in sorted(fedsim.API.items(), key=lambda each: (each[0][0].isupper(), each)):
+        yield f"\n## fedsim.{name} {{: #fedsim.{name} }}\n\n::: {module}.{name}"
 
 
 # --- Configuration keys

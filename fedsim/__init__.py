@@ -46,6 +46,9 @@ API = {
         ),
         "fedsim.api_studies",
     ),
+    **dict.fromkeys(
+        ("data", "sensitivity", "pac", "trials", "draw_canaries", "reproduce"), "fedsim.api_answers"
+    ),
     **dict.fromkeys(("choose", "Selection"), "fedsim.studies.choose.choosing"),
     "Config": "fedsim.config",
     "InputError": "adversaries.errors",

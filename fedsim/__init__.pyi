@@ -8,6 +8,12 @@ from fedsim.api import load as load
 from fedsim.api import load_model as load_model
 from fedsim.api import run as run
 from fedsim.api import train as train
+from fedsim.api_answers import data as data
+from fedsim.api_answers import draw_canaries as draw_canaries
+from fedsim.api_answers import pac as pac
+from fedsim.api_answers import reproduce as reproduce
+from fedsim.api_answers import sensitivity as sensitivity
+from fedsim.api_answers import trials as trials
 from fedsim.api_studies import compare as compare
 from fedsim.api_studies import membership as membership
 from fedsim.api_studies import one_run as one_run

@@ -86,6 +86,7 @@ ROOMS = (
     "fedsim.studies.reproduction.abadi",
     "fedsim.studies.reproduction.jagielski",
     "fedsim.studies.reproduction",
+    "fedsim.api_answers",
     "fedsim.deployment",
     "fedsim.deployment.checks",
     "fedsim.cli",

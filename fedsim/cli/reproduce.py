@@ -8,15 +8,12 @@ import typer
 from rich.box import SIMPLE
 from rich.table import Table
 
-from adversaries.errors import InputError
 from fedsim.cli.options import DATA_ROOT, AsJson
 from fedsim.cli.terminal import Terminal, print_json
-from fedsim.common import report_directory
-from fedsim.studies.reproduction.findings import DATA, Scale
+from fedsim.studies.reproduction.findings import Scale
 
 if TYPE_CHECKING:  # torch and matplotlib, which take a second
     from fedsim.studies.reproduction.findings import Item, Means
-    from fedsim.studies.reproduction.session import Made
 
 
 def reproduce(
@@ -62,30 +59,27 @@ def reproduce(
 
     fedsim reproduce bernau --data-root DIR
     """
-    from fedsim.studies.reproduction import page, session  # noqa: PLC0415
+    from fedsim.studies.reproduction import making, page  # noqa: PLC0415
     from fedsim.studies.reproduction.findings import Means  # noqa: PLC0415
 
-    chosen = _chosen(source, items or [])
+    chosen = making.chosen(source, items or [])
     console = Terminal(stderr=True, quiet=json_)
-    root = _checked(data_root, markdown)
+    if markdown is not None:
+        making.folder(markdown.absolute().parent, "--markdown")
     means = Means(
         scale=scale,
         folder=out.expanduser().absolute(),
-        data_root=root,
+        data_root=making.folder(data_root, "--data-root"),
         download=download,
         say=lambda what: console.print(f"  {what}", highlight=False),
     )
     if list_:
         _list(chosen, means, json_)
         return
-    why_not = {item.title: _why_not(item, means, named=bool(items)) for item in chosen}
-    skipped = {title: why for title, why in why_not.items() if why}
+    skipped = making.skipped(chosen, means, named=bool(items))
     there = [item for item in chosen if item.title not in skipped]
-    report_directory.create(means.folder)
     _announce(console, there, skipped, means)
-    made = _publish(means, skipped)
-    for _ in session.make(there, means):
-        made = _publish(means, skipped)
+    made = list(making.make(there, means, skipped))[-1]
     if markdown is not None:
         page.write_markdown(markdown, made)
     if json_:
@@ -96,16 +90,6 @@ def reproduce(
     console.print(f"Page: {means.folder / page.PAGE}", soft_wrap=True, highlight=False)
 
 
-def _checked(data_root: Path | None, markdown: Path | None) -> Path | None:
-    """Return where the data are. Raises InputError for a folder that is not there."""
-    if markdown is not None and not markdown.absolute().parent.is_dir():
-        raise InputError(f"--markdown: there is no folder '{markdown.parent}'")
-    root = None if data_root is None else data_root.expanduser().absolute()
-    if root is not None and not root.is_dir():
-        raise InputError(f"--data-root: there is no folder '{root}'")
-    return root
-
-
 def _list(chosen: Sequence["Item"], means: "Means", as_json: bool) -> None:
     """Print what there is to make."""
     if as_json:
@@ -113,41 +97,6 @@ def _list(chosen: Sequence["Item"], means: "Means", as_json: bool) -> None:
         return
     for key in dict.fromkeys(item.source for item in chosen):
         Terminal().print(_listing(key, [item for item in chosen if item.source == key], means))
-
-
-def _publish(means: "Means", skipped: dict[str, str]) -> "list[Made]":
-    """Write the page with all that is kept, whatever was asked for this time; return that."""
-    from fedsim.studies.reproduction import page, session  # noqa: PLC0415
-    from fedsim.studies.reproduction.registry import ITEMS  # noqa: PLC0415
-
-    made = [kept for item in ITEMS if (kept := session.read(item, means)) is not None]
-    page.write(means.folder, made, skipped)
-    return made
-
-
-def _chosen(source: str | None, names: list[str]) -> "list[Item]":
-    """Return the items that were asked for, in their order. Raises InputError."""
-    from fedsim.studies.reproduction.registry import ITEMS, SOURCES  # noqa: PLC0415
-
-    if source is None:
-        return list(ITEMS)
-    if source not in SOURCES:
-        raise InputError(f"no source is called '{source}'; there are {', '.join(SOURCES)}")
-    of_source = {item.name: item for item in ITEMS if item.source == source}
-    if unknown := [name for name in names if name not in of_source]:
-        raise InputError(f"{source} has no item '{unknown[0]}'; there are {', '.join(of_source)}")
-    return [item for name, item in of_source.items() if not names or name in names]
-
-
-def _why_not(item: "Item", means: "Means", named: bool) -> str:
-    """Return why an item is not made, and how to have it; "" for one that is."""
-    from fedsim.studies.reproduction import session  # noqa: PLC0415
-
-    if missing := item.missing(means):
-        return "; ".join(DATA[name] for name in missing)
-    if item.too_long(means) and not named and session.read(item, means) is None:
-        return f"takes about {item.minutes / 60:.0f} hours: name it to make it"
-    return ""
 
 
 def _listed(item: "Item", means: "Means") -> dict[str, object]:

@@ -125,6 +125,14 @@ def summary(report: Report) -> RenderableType:
     )
 
 
+def blocks(report: Report) -> list[Block]:
+    """Return the data, how unlike the clients are, and every table."""
+    found: list[Block] = [Listing(_rows(report)), Prose(_verdict(report))]
+    for title, headings, body in _tables(report):
+        found += [Heading(title[0].upper() + title[1:]), tabulated(headings, body)]
+    return [*found, Prose(EXPLAINED)]
+
+
 def render_html(report: Report) -> str:
     """Return the report as one HTML page that needs no other file, script or network."""
     from fedsim.report.document.html import render  # noqa: PLC0415  (matplotlib is slow to import)

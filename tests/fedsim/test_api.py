@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -18,8 +19,10 @@ from rich.console import Console
 from torch import nn
 
 import fedsim
+from adversaries.attacks import membership_attacks
 from adversaries.attacks.shadow_models import Observations
 from adversaries.errors import InputError
+from fedsim.api import configured
 from fedsim.audits.judgement.judge import Verdict
 from fedsim.cli import commands
 from fedsim.cli.main import main
@@ -258,6 +261,10 @@ def low_loss(targets: Observations, shadows: Observations | None) -> Floats:
     return -targets.losses
 
 
+def below_usual(targets: Observations, shadows: Observations | None) -> Floats:
+    return membership_attacks.calibrated_loss(targets, shadows)
+
+
 def own_records() -> tuple[Floats, npt.NDArray[np.int64]]:
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, 300)
@@ -275,12 +282,14 @@ OWN = {
 
 def test_a_network_records_and_an_attack_of_this_process_are_taken(tmp_path: Path) -> None:
     changes = {"data.pool": 40, "audit.evaluated-trials": 4, "trials.count": 16}
-    given = {"model": Net, "attacks": [low_loss, "calibrated"], "out": tmp_path / "run"}
+    own_attack = replace(membership_attacks.ATTACKS["calibrated"], score=below_usual)
+    given = {"model": Net, "attacks": [low_loss, own_attack, "calibrated"], "out": tmp_path / "run"}
     found = fedsim.run(OWN | changes, data=own_records(), **given)
     # One attack, once given as a function and once by its name: the data and models are the same.
     played = found.report.membership_inference
-    own = next(attack for name, attack in played.items() if name.startswith("given:low_loss_"))
-    assert own == played["calibrated"]
+    own = {name.rpartition("_")[0]: attack for name, attack in played.items()}
+    assert own["given:below_usual"] == played["calibrated"]
+    assert "given:low_loss" in own
     # The same call reads its run; other records are another experiment.
     assert fedsim.run(OWN | changes, data=own_records(), **given).path == found.path
     features, labels = own_records()
@@ -344,3 +353,53 @@ def test_what_is_wrong_is_said_in_one_line_and_nothing_is_left(
     assert "\n" not in str(refused.value)
     assert "--" not in str(refused.value)  # nobody here gives options to a command
     assert list(tmp_path.iterdir()) == []
+
+
+def test_answers_are_what_the_commands_print(
+    printed: Callable[..., object], tmp_path: Path
+) -> None:
+    table = Path(fedsim.__file__).parents[1] / "configs" / "digits.toml"
+    for found, command in (
+        (fedsim.data(), "data"),
+        (
+            fedsim.data(table, overrides={"federation.clients": 3}),
+            f"data {table} --set federation.clients=3",
+        ),
+        (fedsim.trials(advantage=0.3, halfwidth=0.1), "trials --advantage 0.3 --halfwidth 0.1"),
+        (fedsim.trials(table), f"trials {table}"),
+    ):
+        assert printed(*command.split(), "--json") == as_json(found.report)
+        assert "<table" in found._repr_html_()
+    page = fedsim.data(table, out=tmp_path / "page").page
+    assert page is not None and "Data distribution" in page.read_text("utf-8")
+    planted = {"canaries.count": 12, "data.records": 24, "data.held-out": 20, "data.pool": 30}
+    (tmp_path / "planted.toml").write_text(dump(configured(planted, {})), "utf-8")
+    printed(
+        "one-run", "draw", tmp_path / "planted.toml", "--out", tmp_path / "drawn.json", "--json"
+    )
+    assert json.loads((tmp_path / "drawn.json").read_text("utf-8")) == fedsim.draw_canaries(planted)
+
+
+def test_a_function_of_this_process_is_released_with_pac_noise() -> None:
+    def first_two(features: Floats, labels: Floats, coins: np.random.Generator) -> Floats:
+        return features.reshape(len(features), -1)[:, :2].mean(0)
+
+    found = fedsim.pac(first_two, own_records(), budget=0.1)
+    assert (found.function, found.records, found.released.shape) == ("first_two", 300, (2,))
+    # The mean of half of 300 records: a coordinate's variance is about Var/300.
+    noise = np.sqrt(own_records()[0][:, :2].var(0).sum() * 2 / 300 / (2 * 0.1))
+    assert noise < found.noise.size < 2 * noise
+
+
+def test_the_best_target_and_the_sources_items_are_values(tmp_path: Path) -> None:
+    small = {"data.records": 24, "data.held-out": 20, "data.pool": 30, "training.rounds": 2}
+    found = fedsim.sensitivity(small, top=1, trials=2, out=tmp_path / "sensitivity")
+    assert found.report["pairs"][0]["seen"][0]["rank"] >= 1
+    assert found.page == tmp_path / "sensitivity" / "report.html" and found.page.is_file()
+    made = fedsim.reproduce(
+        "abadi", ["composition"], scale="smoke", out=tmp_path / "made", progress=False
+    )
+    assert [each.name for each in made.made] == ["composition"] and made.page.is_file()
+    assert json.loads((made.page.parent / "reproduction.json").read_text("utf-8"))
+    with pytest.raises(InputError, match="has no item 'none'"):
+        fedsim.reproduce("abadi", ["none"], out=tmp_path / "made")

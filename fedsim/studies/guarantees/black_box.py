@@ -122,7 +122,7 @@ def function(name: str) -> Function:
 
 
 def privatised(
-    name: str,
+    own: Function | str,
     data: Dataset,
     rate: float,
     budget: float,
@@ -134,7 +134,7 @@ def privatised(
     """Return a function's private result on a subset that the operating system's entropy draws.
 
     Args:
-        name: of the function, as of `function`.
+        own: the function, or its name as `function` takes it.
         rate: the probability that a record is used, in (0, 1).
         budget: of what the result tells about the coins, in nats.
         seed: of the simulations; the secret subset and the noise are not made from it.
@@ -149,7 +149,8 @@ def privatised(
         raise InputError(
             f"{simulations} simulations are too few; give {2 * black_box.LEAST} or more"
         )
-    own = function(name)
+    name = own if isinstance(own, str) else getattr(own, "__name__", type(own).__name__)
+    own = function(own) if isinstance(own, str) else own
     pool = everything(data)
     mechanism = partial(_applied, own, pool)
     draw = partial(drawn, len(pool), rate)
