@@ -192,7 +192,8 @@ def test_a_federation_with_a_thousandth_of_its_noise_is_convicted_by_the_planted
     assert report["texts"]["since"] == 1
     lines = (tmp_path / "seen" / "audit" / "beliefs.jsonl").read_text().splitlines()
     proven = [json.loads(line)["texts"]["epsilon_at_least"] for line in lines]
-    assert proven[0] < 1 < report["texts"]["allowed"] + 2 < proven[-1]
+    assert proven[0] < 1 < proven[-1]
+    assert report["texts"]["allowed"] < 0.5
     page = (tmp_path / "seen" / "audit" / "report.html").read_text()
     assert "200 planted texts prove epsilon of at least" in page
     _, report = audited(transcript, capsys, SEED + 1, *claim)
