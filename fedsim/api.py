@@ -337,6 +337,7 @@ def audit(
     records: int | None = None,
     target: Literal["crafted", "real"] | None = None,
     data_root: Path | str | None = None,
+    weights: Path | str | None = None,
     canary_seed_file: Path | str | None = None,
     no_challenge: bool = False,
     worlds: Path | str | None = None,
@@ -365,6 +366,7 @@ def audit(
         records: of a loop, the number of records in D.
         target: of a loop, the worst of three crafted pairs, or a record of the data.
         data_root: of an auditor's transcript, where this machine has the run's dataset.
+        weights: of an auditor's transcript, this machine's copy of the run's model.weights.
         canary_seed_file: of an auditor's transcript, the seeds of clients' canaries.
         no_challenge: of an auditor's transcript, whether beliefs, which need the data, are left
             out.
@@ -391,6 +393,7 @@ def audit(
         records=records,
         target=target,
         data_root=None if data_root is None else Path(data_root),
+        weights=None if weights is None else Path(weights),
         canary_seed_file=None if canary_seed_file is None else Path(canary_seed_file),
         no_challenge=no_challenge,
         worlds=None if worlds is None else Path(worlds),

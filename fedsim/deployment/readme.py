@@ -97,7 +97,8 @@ sudo -u fedsim /etc/fedsim/auditor/venv/bin/fedsim deploy check /etc/fedsim/audi
 ```
 
 To watch a training, on the same machine; SEEDS has a line for each client that plants canaries, its
-canary-seed and canary-count. An experiment's challenge takes a copy of its data: --data-root DATA.
+canary-seed and canary-count. Texts (canary-kind) have text behind them, and take a copy of the
+decoder: --weights DIRECTORY. An experiment's challenge takes a copy of its data: --data-root DATA.
 
 ```sh
 cd /etc/fedsim/auditor

@@ -185,6 +185,7 @@ delta-limit = 1e-5
 # docs/how-to/live-audit.md.
 # canary-seed = 0
 # canary-count = 100
+# canary-kind = "text"      # of a decoder: texts of random tokens
 """
 
 AUDITOR_CONFIG = """\

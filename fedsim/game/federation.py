@@ -21,6 +21,7 @@ from fedsim.common.memory import readable, spare
 from fedsim.config import Config
 from fedsim.config.federation import OWN
 from fedsim.config.objects import GameRules
+from fedsim.config.training import ModelConfig
 from fedsim.game.mechanisms.vantages import measured
 from fedsim.learning import data
 from fedsim.learning.data import distribution
@@ -189,11 +190,18 @@ def digest(config: Config, client: int, records: bool = True) -> str:
 
 def build_model(rules: GameRules, dataset: data.Dataset) -> nn.Module:
     """Return the configured network for the records of a dataset."""
-    shape, model = dataset.train.features.shape[1:], rules.model
+    return network(rules.model, dataset.train.features.shape[1:], dataset.classes)
+
+
+def network(model: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Return a configured network for records of one shape.
+
+    Raises InputError as of `models.build`.
+    """
     return models.build(
         model.name,
         shape,
-        dataset.classes,
+        classes,
         model.hidden,
         model.batch_norm,
         model.frozen,

@@ -27,6 +27,7 @@ from adversaries.errors import InputError
 from fedsim.common.randomness import Role, generator, key
 from fedsim.config.challenge import CanariesConfig
 from fedsim.config.objects import GameRules
+from fedsim.game.canary import random_texts
 from fedsim.game.federation import Federation
 from fedsim.learning.training.models import size
 
@@ -224,17 +225,11 @@ def mislabelled(seed: int, canary_count: int, federation: Federation) -> tuple[I
 
 
 def texts(seed: int, canary_count: int, federation: Federation) -> Tensor:
-    """Return canaries of kind "text": tokens that are drawn independently, all but padding.
-
-    Uniform on the vocabulary, so that no model knows one before it is trained on it.
-
-    Returns: float32 [m, length].
-    """
+    """Return canaries of kind "text", as of `random_texts`: float32 [m, length]."""
     words: Any = federation.model.config
     length = federation.split.dataset.train.features.shape[1]
     stream = generator(seed, Role.ONE_RUN, round=DRAW)
-    drawn = stream.integers(0, words.vocab_size - 1, (canary_count, length))
-    return torch.from_numpy((drawn + (drawn >= words.pad_token_id)).astype(np.float32))
+    return random_texts(stream, canary_count, words.vocab_size, words.pad_token_id, length)
 
 
 def described(canaries: CanariesConfig, seed: int, federation: Federation) -> dict[str, Any]:

@@ -18,7 +18,9 @@ TAKEN: Mapping[str, tuple[str, ...]] = {
     "a Flower app": (*CODE, "rounds", "clients", "run_config"),
     "a training loop": (*CODE, "data", "records", "target"),
     "a recorded transcript": ("delta",),
-    "an auditor's transcript": ("data_root", "canary_seed_file", "no_challenge", "worlds"),
+    "an auditor's transcript": (
+        *("data_root", "weights", "canary_seed_file", "no_challenge", "worlds"),
+    ),
 }
 """By what is audited, the options that it takes beside a claim and a confidence."""
 
@@ -38,6 +40,7 @@ class AuditOptions:
         records: of a loop, the number of records in D.
         target: of a loop, "crafted" or "real".
         data_root: of an auditor's transcript, where this machine has the run's dataset.
+        weights: of an auditor's transcript, this machine's copy of the run's model.weights.
         canary_seed_file: of an auditor's transcript, seeds and numbers of the clients' canaries.
         no_challenge: of an auditor's transcript, whether beliefs about the challenge, which need
             the data, are left out.
@@ -58,6 +61,7 @@ class AuditOptions:
     records: int | None = None
     target: str | None = None
     data_root: Path | None = None
+    weights: Path | None = None
     canary_seed_file: Path | None = None
     no_challenge: bool | None = None
     worlds: Path | None = None

@@ -18,7 +18,7 @@ from fedsim.federation.runs import run_transcript
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.reader import Reader, has_ended
 from fedsim.federation.transcripts.records import ObservedRound
-from fedsim.game.canary import Canaries
+from fedsim.game.canary import DIRECTION, Canaries
 
 
 def check(options: AuditOptions) -> None:
@@ -54,7 +54,8 @@ class AuditorsTranscript:
         self.audit.observe(observed)
         if self.run is not None:
             _check_same(self.run, to_run_config(self.audit.run))
-        unaudited = self.audit.canaries is None and self.audit.noise is None
+        watches = self.audit.canaries, self.audit.texts, self.audit.noise
+        unaudited = all(watch is None for watch in watches)
         if self.options.no_challenge and unaudited:
             raise InputError(
                 "--no-challenge leaves nothing to audit in a run of several trials but canaries; "
@@ -85,6 +86,7 @@ def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
         planted=[] if seeds is None else _planted(seeds),
         challenge=not options.no_challenge,
         confidence=options.level,
+        weights="" if options.weights is None else str(options.weights.expanduser().absolute()),
     )
     return AuditorsTranscript(path, options, audit, run)
 
@@ -125,12 +127,17 @@ def _planted(path: Path) -> list[Canaries]:
     """Read the canaries of consenting clients. Raises InputError for a file that has none."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-        found = [Canaries(*map(int, line.split())) for line in lines if line.strip()]
-        if not found or any(each.count < 1 for each in found):
+        found = [_of_line(*line.split()) for line in lines if line.strip()]
+        if not found:
             raise ValueError("it names no canaries")
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, InputError) as error:
         raise InputError(
             f"cannot read seeds from '{path}': {error}; the file has a line for each client that "
-            "plants canaries, with the canary-seed and canary-count of its node.toml: 1234 100"
+            "plants canaries, with the canary-seed and canary-count of its node.toml: 1234 100, "
+            "and text behind them where its canary-kind is text"
         ) from None
     return found
+
+
+def _of_line(seed: str, count: str = "1", kind: str = DIRECTION) -> Canaries:
+    return Canaries(int(seed), int(count), kind)

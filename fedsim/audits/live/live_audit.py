@@ -8,7 +8,8 @@ adversary does, adds nothing to the sums, and so knows none of the noise: it fac
 clients together.
 
 Of a training, which has no challenge, and where nobody is to know D, what is left is what needs no
-records: the noise of the sums (`noise_watch`) and consenting clients' canaries (`canary_watch`).
+records: the noise of the sums (`noise_watch`) and consenting clients' canaries (`canary_watch`, and
+`text_watch` of a decoder).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -28,11 +29,12 @@ from fedsim.audits.live.live_rounds import (
     Look,
     Training,
 )
+from fedsim.audits.live.text_watch import TextWatch
 from fedsim.common import device
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
 from fedsim.federation.transcripts.records import ObservedRound, not_of_an_auditor
 from fedsim.game import federation
-from fedsim.game.canary import Canaries
+from fedsim.game.canary import TEXT, Canaries
 from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms.composition import adds_up
 from fedsim.game.observers import participant
@@ -62,6 +64,7 @@ class LiveAudit:
         challenge: whether beliefs about the challenge are worked out, which needs D and D'; a
             training has none.
         confidence: of what is shown after a round, in (0, 1).
+        weights: this machine's copy of the run's `model.weights`, "" for none.
     """
 
     def __init__(
@@ -71,15 +74,18 @@ class LiveAudit:
         planted: Sequence[Canaries] = (),
         challenge: bool = True,
         confidence: float = 0.95,
+        weights: str = "",
     ) -> None:
         self._data_root, self._device_name = data_root, device_name
         self._planted, self._challenge, self._confidence = planted, challenge, confidence
+        self._weights = weights
         self._trainings: dict[int, Training] = {}
         self._given: Mapping[str, Any] = {}
         self.config: Config | None = None
         self.beliefs: dict[int, list[Belief]] = {}
         self.looks: list[Look] = []
         self.canaries: CanaryWatch | None = None
+        self.texts: TextWatch | None = None
         self.noise: NoiseWatch | None = None
 
     def observe(self, observed: ObservedRound) -> Belief | Look | None:
@@ -96,6 +102,7 @@ class LiveAudit:
             config = from_run_config(given | {"run.device": self._device_name, "run.threads": 0})
             # Whoever wrote the transcript does not choose what is read here, or fetched.
             config = config.reading_data_from(self._data_root, as_they_are=True)
+            config = config.starting_from(self._weights)
             if self._challenge and config.run.job != "training":  # nobody is challenged there
                 check(config)
                 federation.load(config)  # data that are not there are known before any belief
@@ -126,7 +133,7 @@ class LiveAudit:
             self._miss(training, observed.round - request["begun"])
             self._trainings[first] = training
             self.beliefs[first] = []
-            self._begin_watching(trials)
+            self._begin_watching(trials, observed)
         previous, found = training.previous, None
         if previous is not None and previous.round != observed.round - 1:
             # Without the message between, neither the sum of the one nor the model of the other.
@@ -204,8 +211,7 @@ class LiveAudit:
         watch, config = self.canaries, self.config
         if watch is None or config is None:
             return None
-        looks = 1 if self.challenged else config.training.rounds
-        level = 1 - (1 - confidence) / looks
+        level = self._level(confidence)
         effect = watch.effect(level)
         if effect is None:
             return None
@@ -225,6 +231,20 @@ class LiveAudit:
             ],
             "epsilon_at_least": None if bound is None else bound.epsilon,
         }
+
+    def text_findings(self, confidence: float) -> dict[str, Any] | None:
+        """Return what planted texts prove, at all looks together; None without any."""
+        mechanisms = self.mechanisms()
+        if self.texts is None or not mechanisms:
+            return None
+        delta, norm = self.run.privacy.delta, self.run.training.clipping_norm
+        noise = max(mechanisms, key=lambda mechanism: PLD.epsilon(mechanism, delta))
+        return self.texts.findings(noise, norm, delta, self._level(confidence))
+
+    def _level(self, confidence: float) -> float:
+        """Return the confidence of one look; every round of a training is looked at."""
+        looks = 1 if self.challenged else self.run.training.rounds
+        return 1 - (1 - confidence) / looks
 
     @property
     def run(self) -> Config:
@@ -251,6 +271,8 @@ class LiveAudit:
         std, own_std = (claimed_std(self.run.scheme, nominal, each) for each in (len(present), 1))
         if self.canaries is not None:
             self.canaries.observe(trials, before.round, released, std)
+        if self.texts is not None:
+            self.texts.observe(trials, now.model["parameters"])
         if self.noise is not None:
             sent = {client: reply.arrays["sum"][0] for client, reply in now.replies.items()}
             self.noise.observe(released[0], std, sent, own_std)
@@ -272,13 +294,17 @@ class LiveAudit:
         self.beliefs[trials.start].append(belief)
         return belief
 
-    def _begin_watching(self, trials: range) -> None:
+    def _begin_watching(self, trials: range, observed: ObservedRound) -> None:
         config = self.run
-        if self._planted:
-            self.canaries = self.canaries or CanaryWatch(
-                self._planted, config.training.clipping_norm
-            )
+        texts = [each for each in self._planted if each.kind == TEXT]
+        others = [each for each in self._planted if each.kind != TEXT]
+        if others:
+            self.canaries = self.canaries or CanaryWatch(others, config.training.clipping_norm)
             self.canaries.begin(trials)
+        if texts:
+            tables = config.data, config.model, config.run
+            self.texts = self.texts or TextWatch(texts, *tables)
+            self.texts.begin(trials, observed.round, observed.model["parameters"])
         messages = config.federation.auditor_sees == "messages"
         clients = config.federation.clients if messages else 0
         self.noise = (
@@ -297,6 +323,7 @@ class LiveAudit:
             training.missed,
             {} if self.noise is None else self.noise.limits(self._confidence),
             self.canary_findings(self._confidence),
+            self.text_findings(self._confidence),
         )
 
     def _remembered(

@@ -131,6 +131,8 @@ def _of_canaries(audit: LiveAudit) -> str:
     watch = audit.canaries
     effect = None if watch is None else watch.effect(ALARM_CONFIDENCE)
     claimed = None if watch is None else watch.prediction()
+    if watch is None and audit.texts is not None:
+        return "planted texts prove a lower bound on epsilon, and none that they miss"
     if watch is None or effect is None or claimed is None:
         return "give --canary-seed-file of a client that plants canaries"
     if effect.reason is not None:

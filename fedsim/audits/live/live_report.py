@@ -37,6 +37,13 @@ CANARIES = (
     "The belief in what is true of a canary starts at 1/2, and takes the claimed noise for granted."
 )
 
+TEXTS = (
+    "What right guesses prove of texts that clients planted, each in the training by a coin. "
+    "A text scores by how much its loss fell from the first model that the auditor saw to the "
+    "last. That is a lower bound on epsilon, whatever the noise is. An attack that looks at more "
+    "than the loss may prove more; what it would find, this audit cannot tell."
+)
+
 NOISE = (
     "How many times the claimed noise there is at most, whatever the records are: found without "
     "them, from the released numbers alone, and valid after every round."
@@ -71,7 +78,7 @@ def assemble(
     if config is not None and config.federation.auditor_sees == "messages":
         sees = "the aggregate and every client's message"
     last = [beliefs[-1] for _, beliefs in sorted(audit.beliefs.items()) if beliefs]
-    found = audit.canary_findings(confidence)
+    found, texts = audit.canary_findings(confidence), audit.text_findings(confidence)
     report: dict[str, Any] = {
         "kind": "live audit",
         "facts": asdict(facts),
@@ -92,6 +99,7 @@ def assemble(
         "noise": _noise(audit, confidence),
         "empirical": _empirical(audit, last, confidence, worlds),
         "canaries": None if found is None else found | {"note": CANARIES},
+        "texts": None if texts is None else texts | {"note": TEXTS},
     }
     report["contradictions"] = _alarms(audit, last, report, worlds)
     report["alarms"] = len(report["contradictions"])
@@ -202,6 +210,13 @@ def _alarms(
         alarms.append(
             f"Canaries show a signal of at least {found['interval'][0]:.3f} standard deviations "
             f"{sure}, but the claimed noise allows {found['claimed_mu']:.3f}: there is less noise "
+            "than claimed."
+        )
+    texts = audit.text_findings(ALARM_CONFIDENCE)
+    if texts is not None and texts["epsilon_at_least"] > texts["allowed"]:
+        alarms.append(
+            f"Planted texts prove epsilon of at least {texts['epsilon_at_least']:.3f} {sure}, but "
+            f"the claimed noise allows {texts['allowed']:.3f} for one text: there is less noise "
             "than claimed."
         )
     if audit.noise is not None:

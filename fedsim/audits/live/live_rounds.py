@@ -67,6 +67,7 @@ class Look:
         noise_at_most: how many times the claimed noise the sum, and each client's message, has at
             most; empty where that is not judged.
         canaries: what they show, as of `canary_findings`; None without any.
+        texts: what planted texts prove, as of `text_findings`; None without any.
     """
 
     trials: range
@@ -76,6 +77,7 @@ class Look:
     missed: int
     noise_at_most: Mapping[str, float]
     canaries: Mapping[str, Any] | None
+    texts: Mapping[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return one line of beliefs.jsonl, before infinity is worded."""

@@ -127,7 +127,14 @@ CanarySeedFile = Annotated[
     Path | None,
     typer.Option(
         help="Of an auditor's transcript: a file with a line for each client that plants "
-        "canaries, its canary-seed and canary-count."
+        "canaries, its canary-seed and canary-count, and text behind them for texts."
+    ),
+]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PATH",
+        help="Of an auditor's transcript: this machine's copy of the run's model.weights.",
     ),
 ]
 NoChallenge = Annotated[

@@ -240,7 +240,7 @@ def _contribution(
     With masks it is a sum for each candidate; with a grid it is rounded to it.
     """
     known, request, game = received.known, received.request, received.request.game
-    partition, rules = received.partition, received.config.game
+    partition = received.partition
     target_client = request.role == Role.TARGET_CLIENT
     told_worlds = target_client and messages.WORLDS in received.message.content
     worlds = received.array(messages.WORLDS) if told_worlds else None
@@ -253,9 +253,9 @@ def _contribution(
         seen = _known_round(received, model, coins[step - 1])
         total = contribution(seen, partition, worlds)
         if planted is not None:
-            trials, norm = request.trial_numbers, rules.scheme.training.clipping_norm
-            added = planted.total(trials, request.round, model.shape[1], norm)
-            total = total + torch.from_numpy(added).to(total)
+            from fedsim.game.canary import added  # noqa: PLC0415  (for canaries alone)
+
+            total = total + added(planted, known, model, request.trial_numbers, request.round)
         return total if grid is None else grid.nearest(total)
 
     return contributed
@@ -292,9 +292,15 @@ def _planted(received: Received) -> "Canaries | None":
         raise InputError(
             f"this node's config has {consent.CANARY_COUNT} = {count!r}; give 1 or more"
         )
-    from fedsim.game.canary import Canaries  # noqa: PLC0415  (for canaries alone)
+    from fedsim.game.canary import DIRECTION, TEXT, Canaries  # noqa: PLC0415  (for canaries alone)
 
-    return Canaries(int(seed), count)
+    planted = Canaries(int(seed), count, str(node.get(consent.CANARY_KIND, DIRECTION)))
+    if planted.kind == TEXT and config.model.task != "next-token":
+        raise InputError(
+            f'this node\'s config has {consent.CANARY_KIND} = "{TEXT}", which is for a decoder '
+            f'(model.task = "next-token"), but model.task is "{config.model.task}"; drop it'
+        )
+    return planted
 
 
 def _candidate_masks(received: Received) -> Bools | None:

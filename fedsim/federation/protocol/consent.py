@@ -39,8 +39,8 @@ ORACLE = "oracle"
 CANARIES = "canaries"
 """Records made up for a test may be added to the client's."""
 
-CANARY_SEED, CANARY_COUNT = "canary-seed", "canary-count"
-"""The keys of a client's node config that turn canaries on, and say how many there are."""
+CANARY_SEED, CANARY_COUNT, CANARY_KIND = "canary-seed", "canary-count", "canary-kind"
+"""The keys of a client's node config that turn canaries on, say how many, and what they are."""
 
 EXPERIMENT = "experiment"
 """The records are public or made for tests: noise may hide nothing, and nothing is charged."""

@@ -86,6 +86,8 @@ def verdict(report: Report) -> str:
             f"({number(canaries['interval'][0])} to {number(canaries['interval'][1])}) in one "
             f"training so far; the noise allows {number(canaries['claimed_mu'])}."
         )
+    if report["texts"] is not None:
+        said.append(_said_of_texts(report["texts"], report["confidence"]))
     if (noise := report["noise"]) is not None and not report["alarms"]:
         said.append(
             f"The released sums have at most {number(noise['at_most'][SUM])} times the noise that "
@@ -94,7 +96,7 @@ def verdict(report: Report) -> str:
     measured = state(report)
     if measured not in (CONTRADICTS, NOT_MEASURED) and report["seen_below"] is not None:
         said.append(would_have_seen(report["seen_below"]))
-    if bounds is None and canaries is None and noise is None:
+    if all(report[name] is None for name in ("bounds", "canaries", "texts", "noise")):
         said.append("No round was seen from its beginning to its end yet.")
     return " ".join(said)
 
@@ -118,7 +120,12 @@ def table(found: Sequence[Belief | Look]) -> RenderableType:
         ]
         for look in looks
     ]
-    shown = tabulated(("round", *series, "canaries' μ", "claimed", "ε so far", "missed"), cells)
+    names = ["round", *series, "canaries' μ", "claimed", "ε so far", "missed"]
+    if looks and looks[-1].texts is not None:
+        names.append("texts' ε ≥")
+        for row, look in zip(cells, looks, strict=True):
+            row.append(number((look.texts or {}).get("epsilon_at_least")))
+    shown = tabulated(names, cells)
     return terminal.table(shown, "noise over what is claimed, at most")
 
 
@@ -152,7 +159,8 @@ def render_html(report: Report, looks: Sequence[Look] = ()) -> str:
         figure = belief_figures.client_beliefs(rounds, series)
         drawn.append(Figure("beliefs", figure, "", caption))
     drawn += _drawn_looks(looks)
-    notes = [Prose(report[name]["note"]) for name in ("noise", "canaries") if report[name]]
+    noted = ("noise", "canaries", "texts")
+    notes = [Prose(report[name]["note"]) for name in noted if report[name]]
     return render(
         Document(
             title=f"Live audit of run {report['facts']['run']}",
@@ -206,6 +214,8 @@ def _rows(report: Report) -> list[tuple[str, str]]:
         ]
     if (canaries := report["canaries"]) is not None and canaries["reason"] is None:
         rows += _canary_rows(canaries, bounds, report)
+    if report["texts"] is not None:
+        rows += _text_rows(report["texts"], report["confidence"])
     if empirical is None and report["trials"]:
         if report["one_world"]:
             unknown = "not measured: the run's trials are all in one world"
@@ -231,6 +241,45 @@ def _canary_rows(
     ]
     if (proven := canaries["epsilon_at_least"]) is not None:
         rows.append(("epsilon, by guesses of them", f"at least {number(proven)}"))
+    return rows
+
+
+def _said_of_texts(texts: Mapping[str, Any], confidence: float) -> str:
+    """Say what planted texts prove of one of them, and what they could not have shown."""
+    proven, most, allowed = (
+        number(texts[name]) for name in ("epsilon_at_least", "most", "allowed")
+    )
+    what = f"{texts['texts']} planted texts"
+    if texts["epsilon_at_least"] > 0:
+        said = [f"{what} prove epsilon of at least {proven} for one ({percent(confidence)})"]
+    else:
+        said = [f"{what} prove nothing: whether the model knows them, the auditor cannot tell"]
+    said[0] += f"; the noise allows {allowed}."
+    if texts["most"] <= texts["allowed"]:
+        said.append(
+            f"Had all guesses been right, they would have proven {most}: so few texts cannot "
+            "contradict that noise."
+        )
+    if texts["since"] > 1:
+        said.append(
+            f"The auditor first saw the model before round {texts['since']}: what it had learnt of "
+            "the texts by then does not show."
+        )
+    return " ".join(said)
+
+
+def _text_rows(texts: Mapping[str, Any], confidence: float) -> list[tuple[str, str]]:
+    """Return what planted texts show of the first trial."""
+    rows = [
+        (
+            f"epsilon, by guesses of {texts['texts']} texts",
+            f"at least {number(texts['epsilon_at_least'])} ({percent(confidence)}); all right would"
+            f" prove {number(texts['most'])}, the noise allows {number(texts['allowed'])}",
+        )
+    ]
+    if texts["fell"] is not None:
+        those, others = (number(mean) for mean in texts["fell"])
+        rows.append(("fall of a text's loss, in and out", f"{those} and {others} nats"))
     return rows
 
 

@@ -338,7 +338,7 @@ def test_an_app_that_waits_for_more_clients_says_so(monkeypatch: pytest.MonkeyPa
 def test_an_honest_app_is_convicted_no_more_often_than_the_confidence_allows() -> None:
     # The claim is what theory gives, so that there is no slack between it and the truth.
     config = {"noise-multiplier": 1.0, "num-server-rounds": 1}
-    audits, likely, convicted = 60, 0, 0
+    audits, likely, convicted = 30, 0, 0
     with opened(APP, 2, {"variant": "uniform", "clients": 2, **config}) as app:
         honest = audit(app, trials=20, seed=0)
         assert honest.epsilon is not None

@@ -117,11 +117,12 @@ def test_what_a_loop_returns_decides_what_is_seen() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["steps", "models"])
-def test_noise_as_small_as_is_stated_is_convicted(form: str) -> None:
-    """Of 5 audits at .9 of the stated multiplier at least 4; at 95 % fewer come once in 40."""
-    stated = outcome(form, 400).power
-    assert stated is not None
-    percent = round(90 * stated.multiplier)
+@pytest.mark.parametrize(("form", "count"), [("steps", 8), ("models", 7)])
+def test_noise_as_small_as_is_stated_is_convicted(form: str, count: int) -> None:
+    """Of 5 audits at .9 of the stated multiplier at least 4; at 95 % fewer come once in 40.
+
+    What is stated, the test above compares with the same formula.
+    """
+    percent = round(90 * count**0.5 / least_apart(400, CLAIM.epsilon, CLAIM.delta))
     found = [outcome(form, percent, seed=seed).verdict for seed in range(5)]
     assert found.count(Verdict.CONVICTED) >= 4

@@ -1,0 +1,156 @@
+"""What texts of consenting clients show in the released models of a decoder's federation.
+
+A text's score is by how much its loss fell from the first model that the auditor was sent to the
+last. That first model is the blind baseline where it is the one before round 1, which never saw the
+texts. A score depends on a text's coin through the released models alone, so that right guesses of
+the coins prove a lower bound on epsilon whatever the noise, the records and the losses are.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian, one_run
+from fedsim.common import device
+from fedsim.config.campaign import RunConfig
+from fedsim.config.federation import OWN, DataConfig
+from fedsim.config.training import ModelConfig
+from fedsim.game import federation
+from fedsim.game.canary import Canaries
+from fedsim.learning.data import schema
+from fedsim.learning.training import evaluation, models
+from fedsim.privacy.mechanism import Mechanism, sensitivity
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass
+class _Texts:
+    """The texts of T trials.
+
+    Attributes:
+        coins: bool [T, K], which are in.
+        since: the round that the first model seen began; after round 1 it is not blind.
+        blind: the losses of that model, float64 [T, K].
+        latest: the losses of the last model seen.
+    """
+
+    coins: Bools
+    since: int
+    blind: Floats
+    latest: Floats
+
+
+class TextWatch:
+    """The texts whose seeds an auditor was told, and the decoder that scores them.
+
+    Raises InputError if the run trains no decoder, or its weights are not on this machine.
+
+    planted: of each consenting client, all of kind `canary.TEXT`.
+    data: the table of the run, of which the length of texts counts.
+    model: the run's, with this machine's copy of `model.weights`.
+    run: seed and device.
+    """
+
+    def __init__(
+        self, planted: Sequence[Canaries], data: DataConfig, model: ModelConfig, run: RunConfig
+    ) -> None:
+        if model.task != "next-token":
+            raise InputError(
+                "--canary-seed-file has canaries of kind text, which are for a decoder, but the "
+                f"run's model.task is '{model.task}'; take these lines out of the file"
+            )
+        if model.name == "hugging-face" and not model.weights_path:
+            raise InputError(
+                "texts are scored by the decoder, and the audit opens no folder that a transcript "
+                "names; say where this machine's copy of model.weights is with --weights"
+            )
+        shape: tuple[int, ...] = (data.length,)
+        if data.name == OWN:
+            shape = schema.parse(data.public_schema).shape
+        self._planted, self._trainings = planted, dict[int, _Texts]()
+        self._device = device.resolve(run.device)
+        self._model = models.structural_model(
+            lambda: federation.network(model, shape, 1), run.seed
+        ).to(self._device)
+        words: Any = self._model.config
+        vocabulary, padding = words.vocab_size, words.pad_token_id
+        parts = [each.texts(vocabulary, padding, shape[0]) for each in planted]
+        self._texts = torch.cat(parts).to(self._device)
+
+    def begin(self, trials: range, round: int, parameters: npt.NDArray[np.floating]) -> None:
+        """Begin some trials, or begin them anew, with the model [T, P] before a round."""
+        if parameters.shape[1] != (size := models.size(self._model)):
+            raise InputError(
+                f"the recorded model has {parameters.shape[1]} trained parameters, but that of "
+                f"--weights has {size}; name the copy of model.weights that the run starts from"
+            )
+        coins = np.concatenate([each.coins(trials) for each in self._planted], axis=1)
+        losses = self._losses(parameters)
+        self._trainings[trials.start] = _Texts(coins, round, losses, losses)
+
+    def observe(self, trials: range, parameters: npt.NDArray[np.floating]) -> None:
+        """Look at the models [T, P] that a round ended with."""
+        self._trainings[trials.start].latest = self._losses(parameters)
+
+    def findings(
+        self, noise: Mechanism, norm: float, delta: float, confidence: float
+    ) -> dict[str, Any]:
+        """Return what the texts prove of the first trial, as JSON values before infinity is worded.
+
+        One trial is an audit of its own; the best of several would prove less than it says.
+
+        Args:
+            noise: of the rounds so far, as the auditor faces it.
+            norm: C, the most that a text adds to a sum.
+            delta: at which epsilon is stated.
+            confidence: of the lower bound, in (0, 1).
+        """
+        trial = min(self._trainings)
+        texts = self._trainings[trial]
+        coins, scores = texts.coins[0], texts.blind[0] - texts.latest[0]
+        found: dict[str, Any] = {
+            "texts": coins.size,
+            "included": int(coins.sum()),
+            "trial": trial,
+            "since": texts.since,
+            "allowed": _of_one_text(noise, norm, delta),
+            "most": _proven(coins, coins.astype(float), delta, confidence),
+            "epsilon_at_least": 0.0,
+            "fell": None,
+        }
+        if np.isfinite(scores).all():
+            found["epsilon_at_least"] = _proven(coins, scores, delta, confidence)
+            sides = (scores[coins], scores[~coins])
+            found["fell"] = [float(side.mean()) if side.size else None for side in sides]
+        return found
+
+    def _losses(self, parameters: npt.NDArray[np.floating]) -> Floats:
+        labels = torch.zeros(len(self._texts), dtype=torch.int64, device=self._device)
+        sent: Tensor = torch.tensor(parameters, dtype=torch.float32).to(self._device)
+        return evaluation.evaluate(self._model, sent, self._texts, labels)[0].cpu().numpy()
+
+
+def _proven(coins: Bools, scores: Floats, delta: float, confidence: float) -> float:
+    """Return the epsilon that right guesses of coins bool [K] by scores float64 [K] prove."""
+    return one_run.f_dp_bound(coins, scores, delta, confidence, one_run.SEVERAL).epsilon
+
+
+def _of_one_text(noise: Mechanism, norm: float, delta: float) -> float:
+    """Return the epsilon of one text added or left out, which joins every round; inf without noise.
+
+    An upper bound: its gradient may be shorter than the clipping norm.
+    """
+    relative = norm / sensitivity(noise.neighbouring, norm)
+    if not all(group.noise_multiplier for group in noise.groups):
+        return math.inf
+    power = sum(group.count * (relative / group.noise_multiplier) ** 2 for group in noise.groups)
+    return gaussian.epsilon(math.sqrt(power), delta)
