@@ -1,7 +1,7 @@
 """The card of a trained model: MODEL_CARD.md to read, model_card.json to compute with."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -21,6 +21,7 @@ from fedsim.audits.results.model_card import (
     Towards,
     Utility,
 )
+from fedsim.audits.results.quality import OfClass, Proportion, Quality, SureRecords
 from fedsim.audits.run import cautions
 from fedsim.config import Config
 from fedsim.config.federation import OWN
@@ -32,7 +33,7 @@ from fedsim.learning.training.quality import Confusion, Share
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.trust.model import Vantage
 from fedsim.report import rehearsed
-from fedsim.report.document import markdown, terminal
+from fedsim.report.document import markdown, quality_blocks, terminal
 from fedsim.report.document.blocks import Block, Bullets, Part, Prose, tabulated
 from fedsim.report.document.markdown import quoted
 from fedsim.report.document.wording import number, percent, span
@@ -182,48 +183,49 @@ def _utility(
 
 
 CONFIDENCE = 0.95
-"""Of the intervals of recall and precision."""
-
-MANY_CLASSES = 30
-"""A confusion matrix of more classes is in the JSON alone."""
+"""Of the intervals of recall, precision and calibration."""
 
 
-def quality_of(found: Utility) -> Iterator[Block]:
+def quality_of(found: Utility, named: Callable[[str], str] = quoted) -> Iterator[Block]:
     """Yield recall and precision of each class, the confusion matrix and the calibration curve.
 
     Of a regression yield its errors, in the target's unit.
+
+    Args:
+        named: returns how the page has the name of a class.
     """
     if found.errors:
         yield _errors(found)
+    if (counted := quality_in(found)) is not None:
+        yield from quality_blocks.blocks(counted, named)
+
+
+def quality_in(found: Utility) -> Quality | None:
+    """Return what a card says of each class, with exact intervals over records; None of nothing."""
     if not found.confusion:
-        return
+        return None
     counted = Confusion(tuple(map(tuple, found.confusion)))
 
-    def share(found: Share | None) -> str | None:
+    def proportion(found: Share | None) -> Proportion | None:
         if found is None:
             return None
-        between = span((found.interval.low, found.interval.high), percent)
-        return f"{percent(found.value)} ({between})"
+        return Proportion(found.value, (found.interval.low, found.interval.high))
 
-    rows = [
-        [
-            quoted(name),
-            f"{sum(found.confusion[label]):,}",
-            share(counted.recall(label, CONFIDENCE)),
-            share(counted.precision(label, CONFIDENCE)),
-        ]
+    classes = [
+        OfClass(
+            name,
+            sum(found.confusion[label]),
+            proportion(counted.recall(label, CONFIDENCE)),
+            proportion(counted.precision(label, CONFIDENCE)),
+        )
         for label, name in enumerate(found.classes)
     ]
-    yield Prose(f"Of each class, with intervals at {percent(CONFIDENCE)}:")
-    yield tabulated(["class", "records", "recall", "precision"], rows)
-    if len(found.classes) <= MANY_CLASSES:
-        yield Prose("Records by class (rows) and by the model's answer (columns):")
-        named = zip(found.classes, found.confusion, strict=True)
-        counts = [[quoted(name), *(f"{count:,}" for count in row)] for name, row in named]
-        yield tabulated(["class", *map(quoted, found.classes)], counts)
-    yield Prose("How sure the model is, and how often it is right:")
-    bins = [[percent(sure), percent(right), f"{n:,}"] for n, sure, right in found.calibration]
-    yield tabulated(["says", "right", "records"], bins)
+    bins = [
+        SureRecords(records, sure, accuracy)
+        for records, sure, right in found.calibration
+        if (accuracy := proportion(Share.of(round(right * records), records, CONFIDENCE)))
+    ]
+    return Quality(CONFIDENCE, classes, [list(row) for row in found.confusion], bins)
 
 
 def _errors(found: Utility) -> Block:
@@ -244,7 +246,15 @@ def _errors(found: Utility) -> Block:
 def learning(found: Utility, task: str = "classification") -> str:
     """Return a model's worth beside its baseline, with a warning if it is no better."""
     words = WORDS[task]
-    measured = Worth(**{each.name: getattr(found, each.name) for each in fields(Worth)})
+    counted = quality_in(found)
+    measured = Worth(
+        **{
+            each.name: getattr(found, each.name)
+            for each in fields(Worth)
+            if hasattr(found, each.name)
+        },
+        least_recall=None if counted is None else counted.least_recall,
+    )
     value = words.value(found.accuracy, found.loss)
     said = (
         f"{words.measure.capitalize()} {value} ({words.beside(measured)}) on {found.records:,} "

@@ -80,7 +80,8 @@ class Utility:
     balanced_accuracy: Real | None
     """The mean over the classes of the share that is right; None for other tasks."""
     area_under_curve: Real | None
-    """Under the ROC curve; None for other than two classes."""
+    """Under the ROC curve, of more than two classes the mean over each against the rest; None where
+    it was not measured."""
     loss_before: Real | None = None
     """That of the first model; None where it is unknown."""
     classes: list[str] = field(default_factory=list)
