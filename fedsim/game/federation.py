@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from fedsim.game.crafting import Crafted
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Federation:
     """The records of D and who holds them; the model that all clients train.
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from fedsim.audits.results.client_measures import ClientMeasures
 from fedsim.audits.results.numbers import Ends, Real
 
 
@@ -170,3 +171,5 @@ class ModelCard:
     """What the guarantee does not say."""
     task: str = "classification"
     """model.task."""
+    client_measures: list[ClientMeasures] = field(default_factory=list)
+    """Of the clients that agreed and whose ledgers allowed it."""
