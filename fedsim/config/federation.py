@@ -95,10 +95,10 @@ class FederationConfig(Table):
             their own records unprotected.
         tolerated_dropouts: without how many clients a round may go on.
         dropout_rate: probability that a client fails to answer in a round, for simulations.
-        measures_epsilon: epsilon at which each client that agreed says after a training, once, how
-            the model answers for records that it held back: at least 0.01; 0 to ask for nothing.
-        measures_share: share of its records that each simulated client holds back from a training,
-            at most 0.5; a deployed client's node.toml has its own.
+        measures_epsilon: epsilon of the one noisy confusion matrix that each consenting client
+            answers after a training, 0.01 to 100; 0 asks no client.
+        measures_share: share of its records that each simulated client holds back from a training
+            for this, 0 to 0.5; a deployed client's own node.toml has its share.
     """
 
     clients: Annotated[int, Field(ge=2)] = 2
