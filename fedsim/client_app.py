@@ -121,3 +121,16 @@ def findings(message: Message, context: Context) -> Message:
     from fedsim.federation.client import training_node  # noqa: PLC0415
 
     return training_node.findings(message, context)
+
+
+@app.query("measures")
+def measures(message: Message, context: Context) -> Message:
+    """Return the noisy confusion matrix of the trained model on records that the client held back.
+
+    Args:
+        message: with the model.
+        context: of the node.
+    """
+    from fedsim.federation.client import measures_node  # noqa: PLC0415
+
+    return measures_node.measures(message, context)

@@ -35,6 +35,7 @@ from fedsim.game import challenge, federation
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import vantages
 from fedsim.learning.data import distribution
+from fedsim.learning.data import schema as schemas
 from fedsim.learning.training import models, saved_model, tasks
 from fedsim.report import model_card, training_report, writing
 
@@ -239,9 +240,9 @@ def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDir
             utility = {"loss": losses[-1].mean(), "accuracy": accuracies[-1].mean()}
             utility |= known.baseline() | {"task": task.name}
             if server_round == strategy.last_round:
-                classes = known.split.dataset.classes
-                found = task.of_trials(loss, scores, held_out[1], classes)
+                found = known.measures(parameters)
                 final.update({name: each.cpu().numpy() for name, each in found.items()})
+                utility |= model_training.of_final(found)
         if server_round in looked_at:
             first = torch.tensor(messages.only(arrays)[:1]).to(known.device)
             by_client.append(client_utility.measure(config.game, known, first, server_round))
@@ -323,7 +324,7 @@ def _transcript(config: Config, directory: RunDirectory, finished: list[range]) 
 def _facts(plan: Plan, known: Federation, grid: Grid, transcript: Arrays) -> dict[str, Any]:
     """Return what the report says about the run besides its configuration and transcript."""
     config = plan.config
-    clients = range(config.federation.clients)
+    clients, named = range(config.federation.clients), config.data.public_schema
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "runtime": RUNTIMES.get(type(grid).__name__, type(grid).__name__),
@@ -339,6 +340,7 @@ def _facts(plan: Plan, known: Federation, grid: Grid, transcript: Arrays) -> dic
         "dataset": known.split.dataset.name,
         "held_out": len(known.split.held_out),
         **known.baseline(),
+        "class_names": list(schemas.parse(named).classes) if named else [],
         "parameters": models.size(known.model),
         "frozen_parameters": models.frozen_parameters(known.model),
         "gradient_fallbacks": known.fallbacks(),

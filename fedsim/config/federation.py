@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from fedsim.common.tables import PositiveInt, Seed, Table
 from fedsim.privacy.trust import Trust
@@ -16,6 +16,10 @@ TEXTS = "texts"
 
 CLIENT = "{client}"
 """What stands in data.root for the number of a client."""
+
+
+LEAST_EPSILON = 0.01
+"""The least of federation.measures-epsilon: counts with more noise than this say nothing."""
 
 
 class DataConfig(Table):
@@ -91,6 +95,10 @@ class FederationConfig(Table):
             their own records unprotected.
         tolerated_dropouts: without how many clients a round may go on.
         dropout_rate: probability that a client fails to answer in a round, for simulations.
+        measures_epsilon: epsilon of the one noisy confusion matrix that each consenting client
+            answers after a training, 0.01 to 100; 0 asks no client.
+        measures_share: share of its records that each simulated client holds back from a training
+            for this, 0 to 0.5; a deployed client's own node.toml has its share.
     """
 
     clients: Annotated[int, Field(ge=2)] = 2
@@ -109,6 +117,16 @@ class FederationConfig(Table):
     colluding: Annotated[int, Field(ge=0)] = 0
     tolerated_dropouts: Annotated[int, Field(ge=0)] = 0
     dropout_rate: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    measures_epsilon: Annotated[float, Field(ge=0, le=100)] = 0.0
+    measures_share: Annotated[float, Field(ge=0, le=0.5)] = 0.0
+
+    @field_validator("measures_epsilon")
+    @classmethod
+    def _says_something(cls, epsilon: float) -> float:
+        """Refuse noise beyond which no count of records could be told apart."""
+        if 0 < epsilon < LEAST_EPSILON:
+            raise ValueError(f"give 0, or {LEAST_EPSILON:g} to 100")
+        return epsilon
 
     @property
     def fewest_participants(self) -> int:

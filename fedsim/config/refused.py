@@ -99,6 +99,16 @@ REFUSED = (
         why="where half of the trials train on D and half on D'",
         instead='trials.worlds = "d-only"',
     ),
+    # --- What clients say of a model
+    Need(
+        what=(above("federation.measures-epsilon", 0),),
+        needs=(
+            equals("privacy.unit", "record"),
+            equals("model.task", "classification"),
+        ),
+        why="where each record is in one cell of a client's confusion matrix",
+        instead="federation.measures-epsilon = 0",
+    ),
     # --- What a unit of privacy knows
     Need(
         what=(equals("privacy.unit", "client"),),

@@ -166,6 +166,8 @@ state-path = "../state"
 #                 plays itself, and otherwise what it finds leaves without noise (with experiment)
 #   oracle        a run may read gradients of yours without noise, to measure (with experiment)
 #   canaries      records made up for a test are added to yours
+#   measures      a share of your records is held back from every training; after its last round you
+#                 say once, under noise, how the model answers for them (the two keys at the end)
 #   experiment    your records are public or made for tests: noise may hide nothing, and nothing is
 #                 charged below
 consent = ""
@@ -186,6 +188,11 @@ delta-limit = 1e-5
 # canary-seed = 0
 # canary-count = 100
 # canary-kind = "text"      # of a decoder: texts of random tokens
+
+# With "measures" above: the share of your records that is held back, at most 0.5, and the epsilon
+# that one answer may cost at most. It is added to what the rounds cost, of epsilon-limit.
+# measures-share = 0.2
+# measures-epsilon = 1.0
 """
 
 AUDITOR_CONFIG = """\

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fedsim.game.crafting import Crafted
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Federation:
     """The records of D and who holds them; the model that all clients train.
 
@@ -116,6 +116,27 @@ class Federation:
         from fedsim.learning.training import evaluation  # noqa: PLC0415  (no client evaluates)
 
         return evaluation.evaluate(self.model, parameters, features, labels, self.clipper.threads)
+
+    def measures(self, parameters: Tensor) -> dict[str, Tensor]:
+        """Return further measures of models on the records held out, as their task has them.
+
+        parameters: float32 [T, P].
+        Returns: [T, ...] each, by the names of a transcript.
+        """
+        from fedsim.learning.training import evaluation  # noqa: PLC0415  (no client evaluates)
+
+        classes, threads = self.split.dataset.classes, self.clipper.threads
+        return evaluation.measures(self.model, parameters, *self.held_out(), classes, threads)
+
+    def outputs(self, parameters: Tensor, features: Tensor) -> Tensor:
+        """Return the outputs [T, n, c] of models for any number of records.
+
+        parameters: float32 [T, P].
+        features: [n, *shape].
+        """
+        from fedsim.learning.training import evaluation  # noqa: PLC0415  (no client evaluates)
+
+        return evaluation.outputs(self.model, parameters, features, self.clipper.threads)
 
     def baseline(self) -> dict[str, float]:
         """Return what a model reaches that has learnt nothing, of the records held out.

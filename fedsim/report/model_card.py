@@ -1,7 +1,7 @@
 """The card of a trained model: MODEL_CARD.md to read, model_card.json to compute with."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -13,6 +13,8 @@ from rich.text import Text
 
 import fedsim
 from adversaries.errors import InputError
+from fedsim.audits.measurements import noisy_confusion
+from fedsim.audits.results.client_measures import ClientMeasures
 from fedsim.audits.results.model_card import (
     Charged,
     ModelCard,
@@ -21,18 +23,22 @@ from fedsim.audits.results.model_card import (
     Towards,
     Utility,
 )
+from fedsim.audits.results.quality import OfClass, Proportion, Quality, SureRecords
 from fedsim.audits.run import cautions
 from fedsim.config import Config
 from fedsim.config.federation import OWN
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.ledger_row import Row
 from fedsim.federation.runs.run_directory import CARD, RunDirectory
+from fedsim.federation.server import client_measures
 from fedsim.learning.training import saved_model
 from fedsim.learning.training.quality import Confusion, Share
+from fedsim.privacy import discrete_laplace
 from fedsim.privacy.accounting import accountant
+from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
 from fedsim.report import rehearsed
-from fedsim.report.document import markdown, terminal
+from fedsim.report.document import markdown, quality_blocks, terminal
 from fedsim.report.document.blocks import Block, Bullets, Part, Prose, tabulated
 from fedsim.report.document.markdown import quoted
 from fedsim.report.document.wording import number, percent, span
@@ -50,8 +56,9 @@ model = fedsim.load_model(RUN_DIRECTORY)   # a torch.nn.Module: {use}
 LIMITS = (
     "The guarantee is for each {unit} by itself: who has several is protected less, as group "
     "privacy says.",
-    "Records that clients held out for themselves were not evaluated: an accuracy on them would be "
-    "one more release. The model is that of the last round; none was chosen by its accuracy.",
+    "Records that clients held out for themselves were evaluated only where the card says so: an "
+    "accuracy on them is one more release. The model is that of the last round; none was chosen by "
+    "its accuracy.",
     "It is about what the rounds released. What the model says of people in general, it may say of "
     "people who took no part.",
 )
@@ -85,6 +92,12 @@ def write(
         sha256=hashlib.sha256(content).hexdigest(),
         limits=[limit.format(unit=config.privacy.unit) for limit in LIMITS],
         task=model.network.task,
+        client_measures=_by_client(
+            *client_measures.read(directory),
+            config.federation.measures_epsilon,
+            config.privacy.neighbouring,
+            saved_model.class_names(model.input),
+        ),
     )
     directory.write_text(PAGE, as_markdown(card))
     directory.write_json(CARD, TypeAdapter(ModelCard).dump_python(card, mode="json"))
@@ -181,49 +194,74 @@ def _utility(
     )
 
 
+def _by_client(
+    asked: int,
+    found: Mapping[int, list[list[int]]],
+    epsilon: float,
+    neighbouring: Neighbouring,
+    classes: Sequence[str],
+) -> list[ClientMeasures]:
+    """Return what clients said of the records that they held back, with intervals.
+
+    asked: how often they were, each time at a cost.
+    """
+    return [
+        ClientMeasures(
+            client,
+            asked * epsilon,
+            counts,
+            noisy_confusion.of_classes(
+                counts, classes, discrete_laplace.SENSITIVITY[neighbouring] / epsilon, CONFIDENCE
+            ),
+        )
+        for client, counts in sorted(found.items())
+    ]
+
+
 CONFIDENCE = 0.95
-"""Of the intervals of recall and precision."""
-
-MANY_CLASSES = 30
-"""A confusion matrix of more classes is in the JSON alone."""
+"""Of the intervals of recall, precision and calibration."""
 
 
-def quality_of(found: Utility) -> Iterator[Block]:
+def quality_of(found: Utility, named: Callable[[str], str] = quoted) -> Iterator[Block]:
     """Yield recall and precision of each class, the confusion matrix and the calibration curve.
 
     Of a regression yield its errors, in the target's unit.
+
+    Args:
+        named: returns how the page has the name of a class.
     """
     if found.errors:
         yield _errors(found)
+    if (counted := quality_in(found)) is not None:
+        yield from quality_blocks.blocks(counted, named)
+
+
+def quality_in(found: Utility) -> Quality | None:
+    """Return what a card says of each class, with exact intervals over records; None of nothing."""
     if not found.confusion:
-        return
+        return None
     counted = Confusion(tuple(map(tuple, found.confusion)))
 
-    def share(found: Share | None) -> str | None:
+    def proportion(found: Share | None) -> Proportion | None:
         if found is None:
             return None
-        between = span((found.interval.low, found.interval.high), percent)
-        return f"{percent(found.value)} ({between})"
+        return Proportion(found.value, (found.interval.low, found.interval.high))
 
-    rows = [
-        [
-            quoted(name),
-            f"{sum(found.confusion[label]):,}",
-            share(counted.recall(label, CONFIDENCE)),
-            share(counted.precision(label, CONFIDENCE)),
-        ]
+    classes = [
+        OfClass(
+            name,
+            sum(found.confusion[label]),
+            proportion(counted.recall(label, CONFIDENCE)),
+            proportion(counted.precision(label, CONFIDENCE)),
+        )
         for label, name in enumerate(found.classes)
     ]
-    yield Prose(f"Of each class, with intervals at {percent(CONFIDENCE)}:")
-    yield tabulated(["class", "records", "recall", "precision"], rows)
-    if len(found.classes) <= MANY_CLASSES:
-        yield Prose("Records by class (rows) and by the model's answer (columns):")
-        named = zip(found.classes, found.confusion, strict=True)
-        counts = [[quoted(name), *(f"{count:,}" for count in row)] for name, row in named]
-        yield tabulated(["class", *map(quoted, found.classes)], counts)
-    yield Prose("How sure the model is, and how often it is right:")
-    bins = [[percent(sure), percent(right), f"{n:,}"] for n, sure, right in found.calibration]
-    yield tabulated(["says", "right", "records"], bins)
+    bins = [
+        SureRecords(records, sure, accuracy)
+        for records, sure, right in found.calibration
+        if (accuracy := proportion(Share.of(round(right * records), records, CONFIDENCE)))
+    ]
+    return Quality(CONFIDENCE, classes, [list(row) for row in found.confusion], bins)
 
 
 def _errors(found: Utility) -> Block:
@@ -244,7 +282,15 @@ def _errors(found: Utility) -> Block:
 def learning(found: Utility, task: str = "classification") -> str:
     """Return a model's worth beside its baseline, with a warning if it is no better."""
     words = WORDS[task]
-    measured = Worth(**{each.name: getattr(found, each.name) for each in fields(Worth)})
+    counted = quality_in(found)
+    measured = Worth(
+        **{
+            each.name: getattr(found, each.name)
+            for each in fields(Worth)
+            if hasattr(found, each.name)
+        },
+        least_recall=None if counted is None else counted.least_recall,
+    )
     value = words.value(found.accuracy, found.loss)
     said = (
         f"{words.measure.capitalize()} {value} ({words.beside(measured)}) on {found.records:,} "
@@ -259,6 +305,43 @@ def learning(found: Utility, task: str = "classification") -> str:
 def as_markdown(card: ModelCard) -> str:
     """Return the card as people read it."""
     return markdown.render([Part(quoted(card.name), list(_blocks(card)))])
+
+
+WIDE = 0.5
+"""The length of an interval from which on a share is not told apart from others."""
+
+
+def _at_clients(card: ModelCard) -> Iterator[Block]:
+    """Yield recall and precision of each class at each client that said it, and what that cost."""
+
+    def told(found: Proportion | None) -> str | None:
+        if found is None or found.interval is None:
+            return None
+        low, high = found.interval
+        return "cannot tell" if high - low > WIDE else quality_blocks.share(found)
+
+    epsilon, privacy = card.client_measures[0].epsilon, card.privacy
+    apart = (
+        "A record that was held back took part in no round, and a record of the rounds is in no "
+        "such count: in this training no record loses both."
+        if privacy.neighbouring == Neighbouring.ADD_REMOVE
+        else "Of a record and the one in its place, one may be in the rounds and the other held "
+        "back, so that both losses may add up."
+    )
+    yield Prose(
+        "These clients held back a share of their own records from the training, and counted once "
+        "how the model answers for them. Each count has discrete Laplace noise. A client's counts "
+        f"cost a record that was held back ε = {number(epsilon)} (δ = 0, {privacy.neighbouring}), "
+        f"and its ledger adds that to what the rounds cost. {apart} Intervals at "
+        f"{percent(CONFIDENCE)} include the noise; “cannot tell” where they are longer than "
+        f"{percent(WIDE)}."
+    )
+    rows = [
+        [f"client {one.client}", quoted(each.name), told(each.recall), told(each.precision)]
+        for one in card.client_measures
+        for each in one.classes
+    ]
+    yield tabulated(["client", "class", "recall", "precision"], rows)
 
 
 def _accounted(privacy: Privacy) -> Iterator[Block]:
@@ -308,6 +391,8 @@ def _blocks(card: ModelCard) -> Iterator[Block]:
         said = f"{learning(card.utility, card.task)} The loss is {loss}."
         words = Prose(f"{said} No client trained on these records.")
         yield Part("Quality", [words, *quality_of(card.utility)])
+    if card.client_measures:
+        yield Part("At the clients", list(_at_clients(card)))
     if card.rehearsal is not None:
         yield Part("Rehearsed", [Prose(_rehearsed(card.rehearsal))])
     yield Part("Limits", [Bullets(card.limits)])

@@ -111,7 +111,7 @@ def render_html(report: Report, card: ModelCard) -> str:
     blocks: list[Block] = [Label("", text, alarming=True) for text in report["contradictions"]]
     blocks += [Prose(PUBLIC), Prose(CONFIDENTIAL), *_figures(report)]
     if card.utility is not None:
-        blocks += model_card.quality_of(card.utility)
+        blocks += model_card.quality_of(card.utility, str)
     if report["missing"]:
         missing = [
             [

@@ -21,9 +21,8 @@ from torch import Tensor, nn
 
 from fedsim.config import TrainingConfig
 from fedsim.learning import data
-from fedsim.learning.training import models, quality
+from fedsim.learning.training import evaluation, models, quality
 from fedsim.learning.training.clipping import Clipper
-from fedsim.learning.training.evaluation import evaluate
 from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy.calibration import epsilon_at_most, noise_multiplier
 
@@ -215,16 +214,20 @@ def _accuracies(records: Records, trained: Tensor) -> np.ndarray:
 
 
 def _judged(records: Records, trained: Tensor) -> tuple[Tensor, Tensor]:
+    return evaluation.evaluate(_network(records), trained, records.unseen, records.answers)
+
+
+def _network(records: Records) -> nn.Module:
     shape = tuple(records.features.shape[1:])
-    model = models.build(records.network, shape, records.classes, 32)
-    return evaluate(model, trained, records.unseen, records.answers)
+    return models.build(records.network, shape, records.classes, 32)
 
 
 def _row(
     records: Records, epsilon: str, name: str, trained: Tensor, below: np.ndarray
 ) -> tuple[str, ...]:
-    losses, right = _judged(records, trained)
-    area = quality.area_under_curve(losses, records.answers, records.classes)
+    _, right = _judged(records, trained)
+    outputs = evaluation.outputs(_network(records), trained, records.unseen)
+    area = quality.areas_under_curve(outputs, records.answers)
     recalls = torch.stack(
         [right[:, records.answers == label].double().mean(1) for label in records.answers.unique()]
     )

@@ -7,6 +7,7 @@ from typing import Annotated
 from adversaries.statistics import agreement, intervals
 from adversaries.statistics.one_run import CanaryEstimate
 from fedsim.audits.results.numbers import REALS, Ends, Real
+from fedsim.audits.results.quality import Quality
 from fedsim.audits.results.theory import Predicted
 
 
@@ -291,13 +292,17 @@ class Utility:
     balanced_accuracy: Real | None
     """Of the final models: the mean over the classes of the share that is right."""
     area_under_curve: Real | None
-    """Of the final models: under the ROC curve; None for other than two classes."""
+    """Of the final models: under the ROC curve, of more than two classes the mean over each against
+    the rest; None where it was not measured."""
     by_client: ByClient | None
     """None where no simulation could measure it."""
     task: str = "classification"
     """model.task."""
     baseline_loss: Real | None = None
     """The mean loss of a model that has learnt nothing; None where only accuracies are compared."""
+    quality: Quality | None = None
+    """Of the final models, class by class, with intervals over trainings like these; None where it
+    was not measured."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from fedsim.audits.results.client_measures import ClientMeasures
 from fedsim.audits.results.numbers import Ends, Real
 
 
@@ -80,7 +81,8 @@ class Utility:
     balanced_accuracy: Real | None
     """The mean over the classes of the share that is right; None for other tasks."""
     area_under_curve: Real | None
-    """Under the ROC curve; None for other than two classes."""
+    """Under the ROC curve, of more than two classes the mean over each against the rest; None where
+    it was not measured."""
     loss_before: Real | None = None
     """That of the first model; None where it is unknown."""
     classes: list[str] = field(default_factory=list)
@@ -169,3 +171,5 @@ class ModelCard:
     """What the guarantee does not say."""
     task: str = "classification"
     """model.task."""
+    client_measures: list[ClientMeasures] = field(default_factory=list)
+    """Of the clients that agreed and whose ledgers allowed it."""

@@ -21,6 +21,8 @@ from fedsim.audits.results.measured import (
     Utility,
 )
 from fedsim.audits.results.numbers import Ends
+from fedsim.audits.results.quality import Quality
+from fedsim.audits.run import quality
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.audits.run.set_up import target_records
 from fedsim.federation.runs.run_directory import Arrays
@@ -117,7 +119,24 @@ def utility(run: AuditedRun) -> Utility:
         by_client=_by_client(run.transcript),
         task=run.config.model.task,
         baseline_loss=run.facts.get("baseline_loss"),
+        quality=_quality(run),
     )
+
+
+def _quality(run: AuditedRun) -> Quality | None:
+    """Return what was measured of each class; None where nothing was."""
+    if "confusions" not in run.transcript:
+        return None
+    # The two trials of a pair share their random numbers: one of each is independent of the others.
+    step = 2 if run.played.common else 1
+    confusions, calibrations = (
+        run.transcript[name][::step] for name in ("confusions", "calibrations")
+    )
+    classes = run.transcript["confusions"].shape[1]
+    names = run.facts.get("class_names", [])
+    if len(names) != classes:
+        names = [str(label) for label in range(classes)]
+    return quality.over_trials(confusions, calibrations, names, run.confidence)
 
 
 def _mean(transcript: Arrays, name: str) -> float | None:

@@ -126,29 +126,72 @@ def enter(received: Received) -> None:
     if terms is None:
         return
     agreed = _agreed(terms, context)
+    answer = _answer(terms, received, agreed)
+    ahead, measures = None, 0.0
+    if consent.EXPERIMENT not in terms.kinds:
+        expected = answer.noise_multiplier
+        steps = released(config.scheme, expected, request.trials)
+        answer = replace(answer, charged=steps)
+        if agreed is None:
+            earlier = client_ledger.attempted(terms, answer.experiment)
+            ahead = _ahead(config.scheme, expected, request, earlier)
+            if consent.MEASURES in terms.kinds:
+                measures = config.federation.measures_epsilon
+    client_ledger.enter(terms, answer, ahead, measures)
+
+
+def enter_measures(received: Received) -> None:
+    """Enter a noisy confusion matrix, the last answer of a training, before it is computed.
+
+    Simulated clients enter nothing, and were asked nothing.
+
+    Raises RefusedError if the owner did not agree to it, or to less; if it was answered in this run
+    already, which has no round after it; or if the budget does not allow it.
+    """
+    from fedsim.federation.client import holding_back  # noqa: PLC0415  (where some are)
+
+    epsilon, node = received.config.federation.measures_epsilon, received.context.node_config
+    terms = consent.terms(node)
+    if terms is None:
+        return
+    consent.check(node, {consent.MEASURES: "a confusion matrix of records held back is asked for"})
+    most = holding_back.agreed(node, consent.MEASURES_EPSILON)
+    if epsilon > most:
+        raise RefusedError(
+            f"federation.measures-epsilon is {epsilon:g}, but this client agreed to "
+            f"{consent.MEASURES_EPSILON} = {most:g} at most"
+        )
+    # Behind the last round, so that the ledger lets neither it nor a round come again in this run.
+    last = received.config.training.rounds + 1
+    answer = replace(_answer(terms, received, _agreed(terms, received.context)), round=last)
+    if consent.EXPERIMENT not in terms.kinds:
+        answer = replace(answer, measured=epsilon)
+    client_ledger.enter(terms, answer)
+
+
+def _answer(terms: Terms, received: Received, agreed: float | None) -> Answer:
+    """Return the entry of a request, without what it costs.
+
+    agreed: the run's noise multiplier, if the client worked it out before.
+    """
+    context, config, request = received.context, received.config, received.request
     expected = privacy.noise_multiplier(config.scheme) if agreed is None else agreed
-    charged = consent.EXPERIMENT not in terms.kinds
-    answer = Answer(
+    return Answer(
         datetime.now(UTC).isoformat(timespec="seconds"),
         str(context.run_id),
         config.run.name,
         str(context.node_id),
         _experiment(context),
-        records_digest(received.known, received.partition),
+        records_digest(received.whole, received.partition),
         request.first_trial,
         request.trials,
         request.round,
         expected,
-        released(config.scheme, expected, request.trials) if charged else None,
+        None,
         config.privacy.unit,
         config.privacy.neighbouring,
         config.privacy.accountant,
     )
-    ahead = None
-    if charged and agreed is None:
-        earlier = client_ledger.attempted(terms, answer.experiment)
-        ahead = _ahead(config.scheme, expected, request, earlier)
-    client_ledger.enter(terms, answer, ahead)
 
 
 def keep_model(received: Received, model: Tensor) -> None:

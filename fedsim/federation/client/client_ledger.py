@@ -20,6 +20,7 @@ the client's, since what is entered is the mechanism.
 """
 
 import fcntl
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,6 +65,7 @@ class Answer:
         unit: what that protects, a "record" or a "client".
         neighbouring: the relation in which it does.
         accountant: the run's.
+        measured: the epsilon, without a delta, of a noisy confusion matrix of records held back.
     """
 
     time: str
@@ -80,6 +82,7 @@ class Answer:
     unit: str
     neighbouring: Neighbouring
     accountant: str
+    measured: float = 0.0
 
     @property
     def trial_numbers(self) -> range:
@@ -113,31 +116,41 @@ def read(folder: Path) -> list[Answer]:
 
 
 def epsilon(answers: Sequence[Answer], delta: float) -> float:
-    """Return what some answers cost any one record together, by the accountant of the last one."""
+    """Return what some answers cost any one record together, by the accountant of the last one.
+
+    Measures add up with the rounds, although a training's own are of other records: which records
+    another training took part with, its server may know better than this ledger.
+    """
+    measured = math.fsum(answer.measured for answer in answers)
     charged = [answer for answer in answers if answer.charged is not None]
     if not charged:
-        return 0.0
+        return measured
     steps = tuple(answer.charged for answer in charged if answer.charged is not None)
     last = charged[-1]
-    return accountant(last.accountant).epsilon(Mechanism(steps, last.neighbouring), delta)
+    rounds = accountant(last.accountant).epsilon(Mechanism(steps, last.neighbouring), delta)
+    return rounds + measured
 
 
-def enter(terms: Terms, answer: Answer, planned: Steps | None = None) -> None:
+def enter(
+    terms: Terms, answer: Answer, planned: Steps | None = None, measures: float = 0.0
+) -> None:
     """Enter an answer, before it leaves.
 
     terms: what the client's owner agreed to.
     planned: for the first answer of a run, what all that are still to come release with it, so that
     nothing is spent on a training that cannot end; None for later ones.
+    measures: the epsilon of measures that are asked for after the rounds that are planned.
     Raises RefusedError if the round was answered before or comes too late, or it, or the run, is
     beyond the budget; nothing is entered.
     Raises InputError if the ledger is damaged or cannot be written.
     """
     folder = terms.state.resolve()  # a link that the client named is the client's
-    with _locked(folder):
+    with locked(folder):
         written = _read(folder)
         _check_order(written.entries, answer)
-        if answer.charged is not None:
-            _check_budget(terms, written.entries, answer, planned)
+        if answer.charged is not None or answer.measured:
+            plan = None if planned is None else replace(answer, charged=planned, measured=measures)
+            _check_budget(terms, written.entries, answer, plan)
         journal.drop_unfinished(folder / FILE, written)
         journal.append(folder / FILE, strict_json(asdict(answer)), written.check)
 
@@ -179,10 +192,13 @@ def _check_order(answers: Sequence[Answer], new: Answer) -> None:
 
 
 def _check_budget(
-    terms: Terms, answers: Sequence[Answer], new: Answer, planned: Steps | None
+    terms: Terms, answers: Sequence[Answer], new: Answer, planned: Answer | None
 ) -> None:
     for old in answers:
-        if old.charged and (old.unit, old.neighbouring) != (new.unit, new.neighbouring):
+        if (old.charged or old.measured) and (old.unit, old.neighbouring) != (
+            new.unit,
+            new.neighbouring,
+        ):
             raise RefusedError(
                 f"privacy.unit is '{new.unit}' and privacy.neighbouring '{new.neighbouring}', but "
                 f"what these records were charged for is of '{old.unit}' and '{old.neighbouring}', "
@@ -190,9 +206,11 @@ def _check_budget(
                 f"other people's by now, set another {STATE} in the node's config"
             )
     what = f"round {new.round} of '{new.name}'"
+    if new.measured:
+        what = f"the confusion matrix after '{new.name}'"
     if planned is not None:
         what = f"'{new.name}', with all rounds and trials that it plans,"
-        new = replace(new, charged=planned)
+        new = planned
     after = epsilon([*answers, new], terms.delta_limit)
     if after > terms.epsilon_limit * (1 + ROUNDING):
         before = epsilon(answers, terms.delta_limit)
@@ -213,7 +231,7 @@ def _read(folder: Path) -> Journal[Answer]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Be the only process that enters something; nodes of one machine may share a folder."""
     try:
         private_files.make_directory(folder)

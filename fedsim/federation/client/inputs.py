@@ -19,7 +19,8 @@ class Received:
         message: as received.
         context: of the node, whose state is the memory.
         config: the experiment.
-        known: the federation's data as the node knows them.
+        known: the federation's data as the node trains on them.
+        whole: the same with the records that the client holds back from every training.
         request: what is asked.
     """
 
@@ -27,6 +28,7 @@ class Received:
     context: Context
     config: Config
     known: Federation
+    whole: Federation
     request: Request
 
     @property

@@ -42,10 +42,16 @@ CANARIES = "canaries"
 CANARY_SEED, CANARY_COUNT, CANARY_KIND = "canary-seed", "canary-count", "canary-kind"
 """The keys of a client's node config that turn canaries on, say how many, and what they are."""
 
+MEASURES = "measures"
+"""Records are held back from every training, whose confusion matrix leaves after it, with noise."""
+
+MEASURES_SHARE, MEASURES_EPSILON = "measures-share", "measures-epsilon"
+"""The keys of a client's node config that say which share, and at which epsilon at most."""
+
 EXPERIMENT = "experiment"
 """The records are public or made for tests: noise may hide nothing, and nothing is charged."""
 
-KINDS = (CENTRAL, CHALLENGE, ADVERSARY, ORACLE, CANARIES, EXPERIMENT)
+KINDS = (CENTRAL, CHALLENGE, ADVERSARY, ORACLE, CANARIES, MEASURES, EXPERIMENT)
 
 UNPROTECTED = (ORACLE, EXPERIMENT)
 """What it takes for something of a record to leave without any noise."""

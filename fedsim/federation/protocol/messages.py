@@ -39,6 +39,7 @@ SENT = "sent"
 DISTANCES = "distances"
 METRICS = "metrics"
 DATA = "data"
+MEASURES = "measures"
 
 VERSION_1 = b"\x93NUMPY\x01\x00"
 """What the bytes of nearly every array begin with: NumPy's format, version 1.0."""

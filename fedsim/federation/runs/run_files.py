@@ -59,6 +59,7 @@ class Facts(Part):
     held_out: Count
     majority: Annotated[float, Field(ge=0, le=1)]
     baseline_loss: Length | None = None
+    class_names: list[str] = []
     parameters: Count
     frozen_parameters: Count
     gradient_fallbacks: dict[str, str]
@@ -83,6 +84,8 @@ class Event(Part):
     baseline_loss: Number | None = None
     task: str = "classification"
     loss: float | None = None  # NaN of a model that diverged
+    recalls: list[Number | None] = []
+    precisions: list[Number | None] = []
     epsilon: Number | None = None
     advantage: Number | None = None
     advantage_interval: Annotated[list[Number], Field(min_length=2, max_length=2)] = [0, 0]

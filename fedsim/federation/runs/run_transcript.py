@@ -33,7 +33,10 @@ BY_CLIENT = ("client_accuracies", "own_model_accuracies", "client_weights")
 """Arrays [points, clients] of the first trial, where the server could measure them."""
 
 OF_FINAL_MODELS = ("balanced_accuracies", "areas_under_curve")
-"""Measures of the final models that were evaluated, the second of two classes alone."""
+"""Measures of the final models that were evaluated."""
+
+COUNTS = ("confusions", "calibrations")
+"""Counts of these models' answers, [E, c, c], and by how sure they are, [E, b, 3]."""
 
 RATES = ("true_positive_rate", "false_positive_rate", "accuracies", *OF_FINAL_MODELS, *BY_CLIENT)
 """Arrays of numbers from 0 to 1."""
@@ -102,6 +105,8 @@ def _incomplete(vantage: Vantage, audit: AuditConfig, noise: Noise, arrays: Arra
         needed += [f"residual_{name}{ending}" for name in RESIDUALS]
     if any(name in arrays for name in (*LOSS_ATTACK, *LOSSES)):
         needed += LOSS_ATTACK
+    if any(name in arrays for name in COUNTS):
+        needed += COUNTS
     for name in needed:
         if name not in arrays:
             return f"it has no '{name}'"
@@ -142,6 +147,8 @@ def _misshapen(
         "accuracies": (rounds + 1, min(evaluated, trials)),
         "losses": (rounds + 1, evaluated),
         **dict.fromkeys(OF_FINAL_MODELS, (evaluated,)),
+        "confusions": (evaluated, *2 * found.get("confusions", ())[1:2]),
+        "calibrations": (evaluated, *found.get("calibrations", ())[1:2], 3),
         **dict.fromkeys(BY_CLIENT, found.get(BY_CLIENT[0], ())),
         "bayesian_distances": (evaluated, rounds, *found.get("bayesian_distances", ())[2:]),
         "canary_scores": (trials, canary_count),
@@ -164,6 +171,8 @@ def _impossible(arrays: Arrays) -> str:
         known = next((each for each in (*LENGTHS, *SIGNED, *LOSSES) if name.startswith(each)), name)
         if name in RATES and not ((array >= 0) & (array <= 1)).all():
             return f"its '{name}' is not between 0 and 1"
+        if name in COUNTS and not (np.isfinite(array) & (array >= 0)).all():
+            return f"its '{name}' is not a count"
         if known in LENGTHS and (array < 0).any():
             return f"its '{name}' is negative"
         if known in (*LENGTHS, *SIGNED, *LOSSES) and np.isnan(array).any():

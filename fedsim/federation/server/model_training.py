@@ -4,7 +4,8 @@ The rounds, messages, ledger and refusals are those of every run. After each rou
 training is kept, so that a server that was killed goes on where it stopped.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -16,7 +17,7 @@ from fedsim.common.strict_json import strict_json
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.server import checkpoint
+from fedsim.federation.server import checkpoint, client_measures
 from fedsim.federation.server.batch import Batch, Floats, Received, Release
 from fedsim.federation.server.checkpoint import Checkpoint
 from fedsim.federation.server.nodes import connected
@@ -132,14 +133,12 @@ def train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) ->
     final = (
         theta if result.arrays is None or not len(result.arrays) else messages.only(result.arrays)
     )
+    client_measures.ask(grid, batch, final, known.split.dataset.classes, directory)
     return torch.tensor(final[0])
 
 
 OF_ONE = {"balanced_accuracies": "balanced_accuracy", "areas_under_curve": "area_under_curve"}
 """Measures of several models, by the names that they have of one."""
-
-RECORDS_AT_ONCE = 256
-"""Held-out records whose outputs are computed together."""
 
 
 def _measured(known: Federation, parameters: torch.Tensor, last: bool) -> dict[str, object]:
@@ -150,19 +149,33 @@ def _measured(known: Federation, parameters: torch.Tensor, last: bool) -> dict[s
     """
     task, model = task_of(known.model), known.model
     features, labels = known.held_out()
-    loss, scores = known.evaluate(parameters, features, labels)
-    means = {"loss": loss, "accuracy": scores}
+    outputs = known.outputs(parameters, features)
+    loss = task.loss(outputs.double(), labels[None])
+    means = {"loss": loss, "accuracy": task.score(outputs, labels[None])}
     utility: dict[str, object] = {
         name: float(task.mean(model, values, features)) for name, values in means.items()
     }
     utility |= known.baseline() | {"task": task.name}
-    measures = task.of_trials(loss, scores, labels, known.split.dataset.classes)
-    utility |= {OF_ONE[name]: float(value) for name, value in measures.items()}
+    utility |= of_final(task.of_trials(lambda: outputs, labels))
     if last:
-        some = features.split(RECORDS_AT_ONCE)
-        outputs = torch.cat([known.logits(parameters, each)[0] for each in some])
-        utility |= task.of_model(model, outputs, features, labels)
+        utility |= task.of_model(model, outputs[0], features, labels)
     return utility
+
+
+def of_final(measures: Mapping[str, torch.Tensor]) -> dict[str, object]:
+    """Return what an event says of the measures of T models: means, and each class's recall.
+
+    measures: as of `Federation.measures`.
+    """
+    found: dict[str, object] = {
+        OF_ONE[name]: float(values.mean()) for name, values in measures.items() if name in OF_ONE
+    }
+    if "confusions" in measures:
+        counts = measures["confusions"].sum(0)
+        shares = counts.diagonal() / counts.sum(1), counts.diagonal() / counts.sum(0)
+        for name, share in zip(("recalls", "precisions"), shares, strict=True):
+            found[name] = [None if math.isnan(each) else each for each in share.tolist()]
+    return found
 
 
 def _after_round(

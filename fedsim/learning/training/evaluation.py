@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,9 @@ from fedsim.learning.training.tasks import task_of
 BLOCK_SCALARS = {"cpu": 2**20, "cuda": 2**28}
 """Scalars of parameters, and about as many of layer outputs, in one block: 4 MiB and 1 GiB."""
 
+OUTPUTS_AT_ONCE = 2**24
+"""Scalars of outputs that are kept at a time: 64 MiB."""
+
 OUTPUT_PER_INPUT = 16
 """Scalars of the largest layer output for one of the input, roughly: images grow so in a CNN."""
 
@@ -25,7 +28,6 @@ Forward = Callable[[Tensor, Tensor], Tensor]
 """Parameters [T, P], features [n, *shape] -> logits [T, n, c]."""
 
 
-@torch.no_grad()
 def evaluate(
     model: nn.Module, parameters: Tensor, features: Tensor, labels: Tensor, threads: int = 1
 ) -> tuple[Tensor, Tensor]:
@@ -37,30 +39,87 @@ def evaluate(
     Returns: losses, float64 [T, n], and scores, float32 [T, n]: of a classifier 1 where the
     likeliest class is the label.
     """
-    budget = BLOCK_SCALARS[parameters.device.type]
-    examples = max(1, budget // (OUTPUT_PER_INPUT * max(1, features[:1].numel())))
-    records_at_once = max(1, min(len(labels), examples))
-    trials_at_once = max(1, min(examples // records_at_once, budget // parameters.shape[1]))
     shape = (len(parameters), len(labels))
     losses = torch.empty(shape, dtype=torch.float64, device=parameters.device)
     scores = torch.empty(shape, dtype=torch.float32, device=parameters.device)
-    if not losses.numel():
-        return losses, scores
     task = task_of(model)
+
+    def judge(trials: slice, records: slice, outputs: Tensor) -> None:
+        targets = labels[records].expand(outputs.shape[:2])
+        # In float64 the loss of a sure answer is not 0, and tells its odds.
+        losses[trials, records] = task.loss(outputs.double(), targets)
+        scores[trials, records] = task.score(outputs, targets).float()
+
+    _in_blocks(model, parameters, features, judge, threads)
+    return losses, scores
+
+
+def outputs(model: nn.Module, parameters: Tensor, features: Tensor, threads: int = 1) -> Tensor:
+    """Return the outputs of T models for records, at least one, [T, n, c].
+
+    parameters: float32 [T, P].
+    features: [n, *shape].
+    """
+    first = logits(model, parameters[:1], features[:1])
+    found = first.new_empty(len(parameters), len(features), first.shape[-1])
+
+    def keep(trials: slice, records: slice, outputs: Tensor) -> None:
+        found[trials, records] = outputs
+
+    _in_blocks(model, parameters, features, keep, threads)
+    return found
+
+
+def measures(
+    model: nn.Module,
+    parameters: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    classes: int,
+    threads: int = 1,
+) -> dict[str, Tensor]:
+    """Return further measures of T models, [T, ...] each, as their task has them.
+
+    parameters: float32 [T, P].
+    features: [n, *shape].
+    labels: [n] integers.
+    classes: of the labels.
+    """
+    task = task_of(model)
+    found = [
+        task.of_trials(partial(outputs, model, parameters[part], features, threads), labels)
+        for part in slices(len(parameters), max(1, OUTPUTS_AT_ONCE // (len(labels) * classes)))
+    ]
+    return {name: torch.cat([each[name] for each in found]) for name in found[0]}
+
+
+@torch.no_grad()
+def _in_blocks(
+    model: nn.Module,
+    parameters: Tensor,
+    features: Tensor,
+    take: Callable[[slice, slice, Tensor], None],
+    threads: int,
+) -> None:
+    """Compute the outputs of T models for records, and hand them on block by block.
+
+    take: is handed the trials, the records and their outputs [t, m, c].
+    """
+    if not len(parameters) or not len(features):
+        return
+    budget = BLOCK_SCALARS[parameters.device.type]
+    examples = max(1, budget // (OUTPUT_PER_INPUT * max(1, features[:1].numel())))
+    records_at_once = max(1, min(len(features), examples))
+    trials_at_once = max(1, min(examples // records_at_once, budget // parameters.shape[1]))
     forwards = _forwards(model, features.shape[1:], features.dtype, features.device)
 
     def block(trials: slice, records: slice) -> None:
         with forwards.lend() as forward, torch.no_grad():  # a setting of each thread
-            outputs = forward(parameters[trials], features[records])
-            targets = labels[records].expand(outputs.shape[:2])
-            # In float64 the loss of a sure answer is not 0, and tells its odds.
-            losses[trials, records] = task.loss(outputs.double(), targets)
-            scores[trials, records] = task.score(outputs, targets).float()
+            take(trials, records, forward(parameters[trials], features[records]))
 
-    blocks = cutting.blocks(len(parameters), trials_at_once, len(labels), records_at_once)
+    blocks = cutting.blocks(len(parameters), trials_at_once, len(features), records_at_once)
     for _ in run(block, blocks, threads):
         pass
-    return losses, scores
 
 
 @torch.no_grad()

@@ -87,17 +87,50 @@ class Bin:
     accuracy: float
 
 
+def confusions(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the confusion matrices of T models, float64 [T, c, c] of whole numbers.
+
+    A row is a label, a column an answer.
+
+    logits: [T, n, c]; a single one (c = 1) is the log-odds of class 1.
+    labels: [n] integers.
+    """
+    logits = _two_or_more(logits)
+    models, _, classes = logits.shape
+    first = torch.arange(models, device=logits.device)[:, None] * classes**2
+    cells = first + labels.flatten() * classes + logits.argmax(-1)
+    counts = torch.bincount(cells.flatten(), minlength=models * classes**2)
+    return counts.reshape(models, classes, classes).double()
+
+
 def confusion(logits: Tensor, labels: Tensor) -> Confusion:
     """Return the confusion matrix of one model.
 
     logits: [n, c]; a single one (c = 1) is the log-odds of class 1.
     labels: [n] integers.
     """
-    logits = _two_or_more(logits)
-    classes = logits.shape[1]
-    cells = labels.flatten().cpu() * classes + logits.argmax(1).cpu()
-    counts = torch.bincount(cells, minlength=classes**2).reshape(classes, classes)
-    return Confusion(tuple(tuple(row) for row in counts.tolist()))
+    counts = confusions(logits[None], labels)[0].long().tolist()
+    return Confusion(tuple(tuple(row) for row in counts))
+
+
+def calibrations(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return what the calibration curves of T models are of, float64 [T, BINS, 3].
+
+    Of each bin: how many records, the sum of the probabilities of their likeliest classes, and how
+    many are right.
+
+    logits: [T, n, c]; a single one (c = 1) is the log-odds of class 1.
+    labels: [n] integers.
+
+    Source:
+        Guo et al., "On calibration of modern neural networks" (2017), section 2.
+    """
+    sure, answers = _two_or_more(logits).double().softmax(-1).max(-1)
+    sure = sure.nan_to_num()  # of a model that diverged
+    bins = (sure * BINS).long().clamp(max=BINS - 1)
+    counted = torch.stack([torch.ones_like(sure), sure, (answers == labels).double()], -1)
+    found = torch.zeros(len(sure), BINS, 3, dtype=torch.float64, device=sure.device)
+    return found.scatter_add_(1, bins[..., None].expand_as(counted), counted)
 
 
 def calibration(logits: Tensor, labels: Tensor) -> tuple[Bin, ...]:
@@ -105,19 +138,9 @@ def calibration(logits: Tensor, labels: Tensor) -> tuple[Bin, ...]:
 
     logits: [n, c]; a single one (c = 1) is the log-odds of class 1.
     labels: [n] integers.
-
-    Source:
-        Guo et al., "On calibration of modern neural networks" (2017), section 2.
     """
-    sure, answers = _two_or_more(logits).double().softmax(1).max(1)
-    right = (answers == labels).double()
-    bins = (sure * BINS).long().clamp(max=BINS - 1)
-    found = [(bins == number) for number in range(BINS)]
-    return tuple(
-        Bin(int(chosen.sum()), float(sure[chosen].mean()), float(right[chosen].mean()))
-        for chosen in found
-        if chosen.any()
-    )
+    rows = calibrations(logits[None], labels)[0].tolist()
+    return tuple(Bin(int(n), sure / n, right / n) for n, sure, right in rows if n)
 
 
 def _mean_absolute(predicted: Floats, target: Floats, axis: int) -> Floats:
@@ -171,8 +194,10 @@ def errors(predicted: Tensor, target: Tensor) -> dict[str, tuple[float, float, f
 
 
 def _two_or_more(logits: Tensor) -> Tensor:
-    """Return logits of which there is one for each class."""
-    return torch.cat([torch.zeros_like(logits), logits], 1) if logits.shape[1] == 1 else logits
+    """Return logits [..., c] of which there is one for each class."""
+    if logits.shape[-1] > 1:
+        return logits
+    return torch.cat([torch.zeros_like(logits), logits], -1)
 
 
 def majority_share(labels: Tensor) -> float:
@@ -186,33 +211,62 @@ def majority_share(labels: Tensor) -> float:
     return int(torch.bincount(labels.flatten()).max()) / labels.numel()
 
 
-def balanced_accuracy(correct: Tensor, labels: Tensor) -> Tensor:
+def balanced_accuracies(counts: Tensor) -> Tensor:
     """Return the mean over the classes of the share of their records that is right, float64 [T].
 
-    correct: bool [T, n].
-    labels: [n] integers, at least one; classes without a record do not count.
+    counts: confusion matrices [T, c, c] of the same records; classes without any do not count.
     """
-    present = [correct[:, labels == label].double().mean(1) for label in labels.unique()]
-    return torch.stack(present).mean(0)
+    of_class = counts.sum(2)
+    present = of_class[0] > 0
+    return (counts.diagonal(dim1=1, dim2=2) / of_class)[:, present].mean(1)
 
 
-def area_under_curve(losses: Tensor, labels: Tensor, classes: int) -> Tensor | None:
-    """Return the area under the ROC curve of two classes, float64 [T].
+def areas_under_curve(logits: Tensor, labels: Tensor) -> Tensor | None:
+    """Return the area under the ROC curve, float64 [T]; of several classes the macro average.
 
-    With two classes the loss -log p(label) tells the odds of class 1. Ties count half.
+    Of two classes it is that of class 1. Of more it is the mean, over the classes that have records
+    and do not have all of them, of the area of this class against the rest, by its odds. Ties count
+    half.
 
-    losses: cross-entropy, [T, n].
+    logits: [T, n, c]; a single one (c = 1) is the log-odds of class 1.
     labels: [n] integers.
-    Returns: the areas; None for other than two classes, or where one of them has no record.
+    Returns: the areas; None where all records are of one class.
+
+    Source:
+        Fawcett, "An introduction to ROC analysis" (2006), sections 7 and 9.2, with every class's
+        weight alike.
     """
-    positive = labels == 1
-    ones, zeros = int(positive.sum()), int((~positive).sum())
-    if classes != 2 or not ones or not zeros:
+    logits = _two_or_more(logits).double()
+    classes = logits.shape[-1]
+    present = labels.unique().tolist()
+    if len(present) < 2:
         return None
-    right = losses.double().clamp(min=torch.finfo(torch.float64).tiny)
-    # log p/(1 - p) of the label's p = exp(-loss), and of class 1.
-    odds = -right - torch.log(-torch.expm1(-right))
-    scores = torch.where(positive, odds, -odds).cpu().numpy()
-    ranks = torch.from_numpy(rankdata(scores, axis=1))
-    above = ranks[:, positive.cpu()].sum(1) - ones * (ones + 1) / 2
-    return above / (ones * zeros)
+    found = []
+    for label in [1] if classes == 2 else present:
+        others = torch.cat([logits[..., :label], logits[..., label + 1 :]], -1).logsumexp(-1)
+        odds = (logits[..., label] - others).nan_to_num()  # of a model that diverged
+        positive = (labels == label).cpu()
+        ones = int(positive.sum())
+        ranks = torch.from_numpy(rankdata(odds.cpu().numpy(), axis=1))
+        above = ranks[:, positive].sum(1) - ones * (ones + 1) / 2
+        found.append(above / (ones * (len(positive) - ones)))
+    return torch.stack(found).mean(0)
+
+
+MOST_CLASSES = 100
+"""The answers of models for more classes are not counted: a matrix has the square of cells."""
+
+
+def of_models(logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    """Return what is measured of T models, [T, ...] each, by the names of a transcript.
+
+    logits: [T, n, c]; a single one (c = 1) is the log-odds of class 1.
+    labels: [n] integers, at least one.
+    """
+    counts = confusions(logits, labels)
+    found = {"balanced_accuracies": balanced_accuracies(counts)}
+    if (areas := areas_under_curve(logits, labels)) is not None:
+        found["areas_under_curve"] = areas
+    if counts.shape[1] <= MOST_CLASSES:
+        found |= {"confusions": counts, "calibrations": calibrations(logits, labels)}
+    return found

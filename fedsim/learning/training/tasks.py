@@ -8,6 +8,7 @@ worded is in `fedsim.report.document.worth`.
 import dataclasses
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -95,10 +96,11 @@ class Task(ABC):
         """
         return values.double().mean(1)
 
-    def of_trials(
-        self, losses: Tensor, scores: Tensor, labels: Tensor, classes: int
-    ) -> dict[str, Tensor]:
-        """Return further measures of T final models, [T] each, by the names of the transcript."""
+    def of_trials(self, outputs: Callable[[], Tensor], labels: Tensor) -> dict[str, Tensor]:
+        """Return further measures of T models, [T, ...] each, by the names of the transcript.
+
+        outputs: computes those of the networks, [T, n, c], where they are needed.
+        """
         return {}
 
     def of_model(
@@ -167,15 +169,11 @@ class Classification(Task):
 
         return Baseline(quality.majority_share(labels))
 
-    def of_trials(
-        self, losses: Tensor, scores: Tensor, labels: Tensor, classes: int
-    ) -> dict[str, Tensor]:
-        """Return balanced accuracy and, of two classes, the area under the ROC curve."""
+    def of_trials(self, outputs: Callable[[], Tensor], labels: Tensor) -> dict[str, Tensor]:
+        """Return balanced accuracy, area under the ROC curve, confusion matrix and calibration."""
         from fedsim.learning.training import quality  # noqa: PLC0415
 
-        found = {"balanced_accuracies": quality.balanced_accuracy(scores, labels)}
-        area = quality.area_under_curve(losses, labels, classes)
-        return found if area is None else found | {"areas_under_curve": area}
+        return quality.of_models(outputs(), labels)
 
     def of_model(
         self, model: nn.Module, outputs: Tensor, features: Tensor, labels: Tensor

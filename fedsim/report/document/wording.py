@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fedsim.common.foreign_text import shown
+
 DASH, INFINITE = "–", "∞"
 
 LEAST_SHARE = 0.05
@@ -46,17 +48,25 @@ def unless_learnt(accuracy: float | None, majority: float, fault: str = "") -> s
 
 
 def beside_accuracy(
-    majority: float, balanced: float | None = None, area: float | None = None
+    majority: float,
+    balanced: float | None = None,
+    area: float | None = None,
+    least_recall: tuple[str, float] | None = None,
 ) -> str:
     """Return what stands beside an accuracy, as text.
 
     Args:
         majority: share of the most frequent class.
+        least_recall: the class with the least recall, and that.
     """
     said = f"majority class {percent(majority)}"
     if balanced is not None:
         said += f", balanced accuracy {percent(balanced)}"
-    return said if area is None else f"{said}, AUC {area:.3f}"
+    if area is not None:
+        said += f", AUC {area:.3f}"
+    if least_recall is None:
+        return said
+    return f"{said}, least recall {percent(least_recall[1])} of class {shown(least_recall[0])}"
 
 
 def percent(value: float | None) -> str:

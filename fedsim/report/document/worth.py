@@ -25,6 +25,7 @@ class Worth:
         majority: the share that a model gets right which has learnt nothing.
         baseline_loss: the mean loss of such a model; None where only shares are compared.
         loss_interval: of the loss, at 95 %; None where it was not measured.
+        least_recall: the class with the least recall, and that; None where it was not measured.
     """
 
     accuracy: float | None
@@ -34,6 +35,7 @@ class Worth:
     area_under_curve: float | None = None
     baseline_loss: float | None = None
     loss_interval: tuple[float, float] | None = None
+    least_recall: tuple[str, float] | None = None
 
 
 class Words(ABC):
@@ -75,7 +77,9 @@ class _Classification(Words):
         return percent(accuracy)
 
     def beside(self, found: Worth) -> str:
-        return beside_accuracy(found.majority, found.balanced_accuracy, found.area_under_curve)
+        return beside_accuracy(
+            found.majority, found.balanced_accuracy, found.area_under_curve, found.least_recall
+        )
 
     def baseline(self, found: Worth) -> str:
         return beside_accuracy(found.majority)

@@ -169,6 +169,7 @@ def _worth(report: Report) -> Worth:
         balanced_accuracy=found.balanced_accuracy,
         area_under_curve=found.area_under_curve,
         baseline_loss=found.baseline_loss,
+        least_recall=None if found.quality is None else found.quality.least_recall,
     )
 
 

@@ -4,7 +4,8 @@ from dataclasses import asdict
 
 from fedsim.audits.results.measured import ByClient, Series
 from fedsim.audits.results.report import Report
-from fedsim.report.document.blocks import Figure
+from fedsim.report.document import quality_blocks
+from fedsim.report.document.blocks import Block, Figure, Part, Place, Prose
 from fedsim.report.document.wording import number, percent
 from fedsim.report.figures import training_figures
 from fedsim.report.sections.facts import measure, worths_in_full
@@ -52,4 +53,22 @@ def _spread(found: Series) -> str:
     return f"{percent(mean)} (5–95% of clients: {percent(low)} to {percent(high)})"
 
 
-SECTION = Section("What the model is worth", figures=_figures)
+def _words(report: Report) -> list[Block]:
+    found = report.utility.quality
+    if found is None:
+        return []
+    trials = report.utility.trials
+    over = (
+        f"Of the final models: means over {trials} trials, and intervals over trainings like these "
+        "on the same records."
+        if trials > 1
+        else "Of the final model of one trial, which gives no interval."
+    )
+    blocks = [Prose(over), *quality_blocks.blocks(found)]
+    return [
+        Place("utility"),
+        Part("Recall, precision and calibration of each class", blocks, folded=True, heads=False),
+    ]
+
+
+SECTION = Section("What the model is worth", _words, _figures)

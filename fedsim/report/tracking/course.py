@@ -37,6 +37,8 @@ class Course:
         trials: those that are trained now, the first and the one behind the last.
         majority: share that a model gets right which has learnt nothing.
         task, loss, baseline_loss: as of `Worth`.
+        recalls, precisions: of each class after the last round that has them, the mean over the
+            trials of its batch; None for a class without records or answers.
         epsilon: of one training up to that round; None where nobody says.
         accuracies: of the first batch of trials, by round.
         looks: one for each finished batch, in their order.
@@ -55,6 +57,8 @@ class Course:
     task: str = "classification"
     loss: float | None = None
     baseline_loss: float | None = None
+    recalls: tuple[float | None, ...] = ()
+    precisions: tuple[float | None, ...] = ()
     epsilon: float | None = None
     accuracies: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     looks: tuple[Look, ...] = ()
@@ -140,6 +144,8 @@ def _round(course: Course, event: Event) -> Course:
         task=event.get("task", "classification"),
         loss=event.get("loss"),
         baseline_loss=event.get("baseline_loss"),
+        recalls=tuple(event.get("recalls", course.recalls)),
+        precisions=tuple(event.get("precisions", course.precisions)),
         epsilon=event.get("epsilon"),
         accuracies=accuracies,
     )

@@ -16,6 +16,7 @@ from fedsim.config import Config
 from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers import at_server
+from fedsim.learning.data import schema as schemas
 from fedsim.report.document import html
 from fedsim.report.document.blocks import (
     Block,
@@ -222,6 +223,7 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
         ]
         table = tabulated(headings, rows)
         blocks.append(Part("After every batch of trials", [table], folded=True, heads=False))
+    blocks += _of_classes(course, config.data.public_schema)
     return html.render(
         Document(
             title=f"{name}, {phase}",
@@ -233,6 +235,23 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
             refresh="" if resumed_by else str(REFRESH),
         )
     )
+
+
+def _of_classes(course: Course, schema: str) -> list[Block]:
+    """Return recall and precision of each class, folded; nothing before they were measured.
+
+    Args:
+        schema: as TOML, which names the classes; "" for their numbers.
+    """
+    if not course.recalls:
+        return []
+    names = schemas.parse(schema).classes if schema else map(str, range(len(course.recalls)))
+    rows = [
+        [name, percent(recall), percent(precision)]
+        for name, recall, precision in zip(names, course.recalls, course.precisions, strict=True)
+    ]
+    table = tabulated(("class", "recall", "precision"), rows)
+    return [Part("Recall and precision of each class", [table], folded=True, heads=False)]
 
 
 def _said(course: Course, planned: int) -> list[str]:

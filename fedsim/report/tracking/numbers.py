@@ -6,10 +6,12 @@ paths of this machine leave, nor a seed that keeps a secret.
 """
 
 import math
+import re
 from collections.abc import Mapping
 
 from fedsim import config as configuration
 from fedsim.audits.results import report as results
+from fedsim.audits.results.quality import Quality
 from fedsim.common.foreign_text import without_password
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
@@ -128,7 +130,27 @@ def headline(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
         "report/rho_beta": report.bounds.rho_beta,
         "report/epsilon": report.bounds.epsilon,
         "report/epsilon_at_least": measured.headline.epsilon,
+        "report/balanced_accuracy": report.utility.balanced_accuracy,
+        "report/area_under_curve": report.utility.area_under_curve,
+        **_of_classes("report", report.utility.quality),
     }, report.trials
+
+
+UNNAMEABLE = re.compile(r"[^\w.-]")
+"""What a tracker may refuse in the name of a series."""
+
+
+def _of_classes(prefix: str, found: Quality | None) -> dict[str, float | None]:
+    """Return recall and precision of each class, by names that every tracker takes."""
+    classes = [] if found is None else found.classes
+    names = [UNNAMEABLE.sub("_", each.name) for each in classes]
+    if len(set(names)) < len(names):
+        names = [str(label) for label in range(len(names))]
+    return {
+        f"{prefix}/{measure}/{name}": None if share is None else share.value
+        for name, each in zip(names, classes, strict=True)
+        for measure, share in (("recall", each.recall), ("precision", each.precision))
+    }
 
 
 def _of_card(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
@@ -145,5 +167,6 @@ def _of_card(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
             "model/majority": quality.majority,
             "model/balanced_accuracy": quality.balanced_accuracy,
             "model/area_under_curve": quality.area_under_curve,
+            **_of_classes("model", model_card.quality_in(quality)),
         }
     return found, card.rounds

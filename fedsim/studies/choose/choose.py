@@ -122,6 +122,7 @@ class Candidate:
     majority: float = 0.0
     balanced_accuracy: float | None = None
     area_under_curve: float | None = None
+    least_recall: tuple[str, float] | None = None
 
     @property
     def has_learnt(self) -> bool:
@@ -225,7 +226,7 @@ def candidate(outcome: Outcome, limit: Limit, settings: int) -> Candidate | None
     report = outcome.report
     if report is None:
         return None
-    measured, bounds = report.empirical, report.bounds
+    measured, bounds, classes = report.empirical, report.bounds, report.utility.quality
     worst = next(each.allowed.worst for each in report.verdicts if each.vantage == report.vantage)
     # The report's bounds are those of the target's client.
     here = worst if worst.rho_alpha > bounds.rho_alpha else bounds
@@ -250,6 +251,7 @@ def candidate(outcome: Outcome, limit: Limit, settings: int) -> Candidate | None
         majority=report.utility.majority,
         balanced_accuracy=report.utility.balanced_accuracy,
         area_under_curve=report.utility.area_under_curve,
+        least_recall=None if classes is None else classes.least_recall,
     )
 
 

@@ -10,6 +10,7 @@ from rich.console import RenderableType
 
 from fedsim import config as configuration
 from fedsim.common import private_files, report_directory
+from fedsim.common.foreign_text import shown
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.runs.run_directory import SUMMARY
 from fedsim.report.document import terminal
@@ -34,7 +35,7 @@ CONFIG = "config.toml"
 
 HEADINGS = (
     *("setting", "noise z", "ε", "right in at most", "limit"),
-    *("mean accuracy", "one training's", "measured adv."),
+    *("mean accuracy", "least recall", "one training's", "measured adv."),
 )
 
 
@@ -206,10 +207,10 @@ def _cells(found: Found) -> list[list[str]]:
     for outcome in found.outcomes:
         each, name = known.get(outcome.point.name), choose_words.values(outcome.point.values)
         if each is None:
-            cells.append([name, *[DASH] * 6, "failed"])
+            cells.append([name, *[DASH] * 7, "failed"])
             continue
         mark = " ← chosen" if each is found.choice.chosen else ""
-        between = each.accuracy_interval
+        between, least = each.accuracy_interval, each.least_recall
         ends = None if between is None else (between.low, between.high)
         cells.append(
             [
@@ -219,6 +220,7 @@ def _cells(found: Found) -> list[list[str]]:
                 percent(each.right_at_most),
                 "meets" if each.meets else "exceeds",
                 _with_ends(percent(each.accuracy), span(ends, percent)),
+                DASH if least is None else f"{percent(least[1])}\n(class {shown(least[0])})",
                 span(each.band, percent) or DASH,
                 _with_ends(number(each.advantage), span(each.advantage_interval, "{:.2f}".format))
                 + ("\nCONTRADICTS THEORY" if each.alarm else ""),

@@ -330,7 +330,9 @@ def _delta(found: Found) -> str:
 
 def _accuracy(found: Found, each: Candidate) -> str:
     between = each.accuracy_interval
-    beside = beside_accuracy(each.majority, each.balanced_accuracy, each.area_under_curve)
+    beside = beside_accuracy(
+        each.majority, each.balanced_accuracy, each.area_under_curve, each.least_recall
+    )
     if between is None:
         return (
             f"{percent(each.accuracy)} ({beside}), of too few or equal trainings, without an "

@@ -38,7 +38,7 @@ KIND = "sweep"
 
 ACCURACY = (
     *("accuracy", "accuracy_low", "accuracy_high", "evaluated_trials"),
-    *("majority", "balanced_accuracy", "area_under_curve"),
+    *("majority", "balanced_accuracy", "area_under_curve", "least_recall"),
 )
 
 REPORTED = (
@@ -61,10 +61,10 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     predicted, rho_alpha, epsilon of one training (tight) and delta, epsilon_released by all
     trainings of the run where a guarantee may speak of it, the name of the lower bound on epsilon
     that its report leads with and that bound; accuracy of the final model, the mean over
-    evaluated_trials with its interval, the majority class's share, balanced accuracy and the area
-    under the ROC curve beside it; the paper's estimates of epsilon, that from the advantage
-    at the ends of its interval too; and a column for every lower bound; None where unknown or
-    refused.
+    evaluated_trials with its interval, the majority class's share, balanced accuracy, the area
+    under the ROC curve and the least recall of a class beside it; the paper's estimates of epsilon,
+    that from the advantage at the ends of its interval too; and a column for every lower bound;
+    None where unknown or refused.
     """
     reports = [outcome.report for outcome in outcomes if outcome.report]
     names = list(
@@ -85,7 +85,8 @@ def _accuracy(outcome: Outcome, report: Report) -> dict[str, Any]:
     between = outcome.accuracy_interval(report.empirical.confidence)
     ends = (None, None) if between is None else (between.low, between.high)
     found = report.utility
-    others = (found.majority, found.balanced_accuracy, found.area_under_curve)
+    least = found.quality and found.quality.least_recall
+    others = (found.majority, found.balanced_accuracy, found.area_under_curve, least and least[1])
     values = (outcome.accuracy, *ends, found.trials, *others)
     return dict(zip(ACCURACY, values, strict=True))
 

@@ -5,42 +5,75 @@ import pytest
 import torch
 from scipy import stats
 from sklearn import metrics
-from torch.nn import functional
 
 from fedsim.learning.training import quality
-from fedsim.learning.training.quality import area_under_curve, balanced_accuracy, majority_share
+from fedsim.learning.training.quality import majority_share
 
 
-def test_they_are_those_of_scikit_learn() -> None:
-    generator = torch.Generator().manual_seed(0)
-    labels = (torch.rand(200, generator=generator) < 0.2).long()
-    logits = torch.randn(3, 200, 2, dtype=torch.float64, generator=generator)
-    logits[:, :, 1] += labels
+@pytest.mark.parametrize("classes", [2, 4])
+def test_they_are_those_of_scikit_learn(classes: int) -> None:
+    draw = torch.Generator().manual_seed(0)
+    labels = torch.randint(classes, (200,), generator=draw)
+    logits = torch.randn(3, 200, classes, dtype=torch.float64, generator=draw)
+    logits += torch.eye(classes)[labels]
     logits[0, :9] = 0.0  # ties
-    losses = torch.stack([functional.cross_entropy(x, labels, reduction="none") for x in logits])
-    guesses = logits.argmax(-1)
-    balanced = balanced_accuracy(guesses == labels, labels)
-    areas = area_under_curve(losses, labels, 2)
-    assert areas is not None
-    for trial in range(3):
-        assert float(balanced[trial]) == pytest.approx(
-            metrics.balanced_accuracy_score(labels, guesses[trial])
+    found = quality.of_models(logits, labels)
+    assert set(found) == {*RATES, "confusions", "calibrations"}
+    for trial, outputs in enumerate(logits):
+        guesses, likely = outputs.argmax(-1), outputs.softmax(-1).numpy().round(12)
+        counts = metrics.confusion_matrix(labels, guesses)
+        np.testing.assert_array_equal(found["confusions"][trial], counts)
+        balanced = metrics.balanced_accuracy_score(labels, guesses)
+        assert float(found["balanced_accuracies"][trial]) == pytest.approx(balanced)
+        scores = likely[:, 1] if classes == 2 else likely
+        area = metrics.roc_auc_score(labels, scores, multi_class="ovr")
+        assert float(found["areas_under_curve"][trial]) == pytest.approx(area)
+        np.testing.assert_allclose(found["calibrations"][trial], _binned(likely, labels.numpy()))
+    assert majority_share(labels) == int(labels.bincount().max()) / 200
+
+
+RATES = "balanced_accuracies", "areas_under_curve"
+
+
+def _binned(likely: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Count records one by one."""
+    rows = np.zeros((quality.BINS, 3))
+    for record, label in zip(likely, labels, strict=True):
+        sure = record.max()
+        rows[min(int(sure * quality.BINS), quality.BINS - 1)] += (
+            1,
+            sure,
+            record.argmax() == label,
         )
-        scores = (logits[trial, :, 1] - logits[trial, :, 0]).numpy().round(5)
-        assert float(areas[trial]) == pytest.approx(metrics.roc_auc_score(labels, scores), abs=1e-4)
-    assert majority_share(labels) == float((labels == 0).double().mean())
+    return rows
 
 
-def test_only_two_classes_that_are_both_there_have_an_area() -> None:
-    losses, labels = torch.ones(1, 4), torch.tensor([0, 0, 1, 1])
-    assert area_under_curve(losses, labels, 3) is None
-    assert area_under_curve(losses, torch.zeros_like(labels), 2) is None
-    # A model that has become certain: the loss is 0 in float64.
-    certain = torch.tensor([[0.0, 0.0, 0.0, 800.0]])
-    area = area_under_curve(certain, labels, 2)
+def test_one_logit_has_the_area_of_two_and_one_class_has_none() -> None:
+    labels = torch.tensor([0, 0, 1, 1])
+    logits = torch.tensor([[[-2.0], [0.5], [0.1], [3.0]]])
+    both = torch.cat([torch.zeros_like(logits), logits], -1)
+    for outputs in (logits, both):
+        area = quality.areas_under_curve(outputs, labels)
+        assert area is not None
+        assert float(area) == 0.75
+    assert quality.areas_under_curve(logits, torch.zeros_like(labels)) is None
+
+
+def test_a_class_without_records_counts_in_no_mean() -> None:
+    draw = torch.Generator().manual_seed(3)
+    labels = torch.tensor([0, 2] * 20)
+    logits = torch.randn(2, 40, 3, generator=draw)
+    recalls = [(logits.argmax(-1) == labels)[:, labels == each].double().mean(1) for each in (0, 2)]
+    counts = quality.confusions(logits, labels)
+    assert torch.equal(quality.balanced_accuracies(counts), torch.stack(recalls).mean(0))
+    area = quality.areas_under_curve(logits, labels)
     assert area is not None
-    assert np.isfinite(float(area))
-    assert float(area) == 0.5
+    assert torch.isfinite(area).all()
+
+
+def test_models_that_diverged_leave_numbers() -> None:
+    found = quality.of_models(torch.full((1, 4, 3), torch.nan), torch.tensor([0, 1, 2, 0]))
+    assert all(torch.isfinite(values).all() for values in found.values())
 
 
 def test_recall_and_precision_are_counted_and_have_exact_intervals() -> None:

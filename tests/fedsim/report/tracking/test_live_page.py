@@ -48,6 +48,13 @@ def test_a_page_says_how_far_the_run_is_and_that_it_is_no_verdict(small: Make) -
     assert float(shown[1]) == pytest.approx((4 + 4 / 3) / 8)
 
 
+def test_each_class_has_a_row_once_it_was_measured(small: Make) -> None:
+    assert "precision" not in render(small(), UNDER_WAY, "training")
+    measured = replace(UNDER_WAY, recalls=(0.25, None), precisions=(None, 0.5))
+    said = _words(render(small(), measured, "training"))
+    assert "class recall precision 0 25.0% – 1 – 50.0%" in said
+
+
 @pytest.mark.parametrize(
     ("ends", "kind"),
     [((-0.1, 0.2), "good"), ((-0.1, 0.4), "open"), ((0.31, 0.4), "caution")],

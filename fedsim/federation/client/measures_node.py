@@ -1,0 +1,59 @@
+"""What a client's node says of the trained model, about records that it held back from training."""
+
+from fractions import Fraction
+
+import numpy as np
+import torch
+from flwr.app import Context, Message
+
+from fedsim.federation.client import admission, holding_back
+from fedsim.federation.client.inputs import Received
+from fedsim.federation.client.preparation import prepared
+from fedsim.federation.protocol import messages
+from fedsim.federation.protocol.consent import RefusedError
+from fedsim.learning.training import evaluation, quality
+from fedsim.privacy import discrete_laplace
+
+
+def measures(message: Message, context: Context) -> Message:
+    """Return the noisy confusion matrix of the model that a message brings, int64 [c, c].
+
+    Each record that was held back is in one cell, and each cell has discrete Laplace noise of the
+    operating system's entropy. The answer is in the client's ledger before it is computed.
+
+    Raises RefusedError if the owner did not agree to it, or the run does not plan it.
+    """
+    received = prepared(message, context)
+    config, classes = received.config, received.known.split.dataset.classes
+    epsilon = config.federation.measures_epsilon
+    if config.run.job != "training" or not epsilon:
+        raise RefusedError(
+            "a confusion matrix is asked for, but only a training with "
+            "federation.measures-epsilon above 0 has any"
+        )
+    if classes > quality.MOST_CLASSES:
+        raise RefusedError(f"a confusion matrix of {classes} classes is asked for, at most 100 are")
+    admission.enter_measures(received)
+    sensitivity = discrete_laplace.SENSITIVITY[config.privacy.neighbouring]
+    scale = Fraction(sensitivity) / Fraction(epsilon)
+    noisy = [
+        [count + discrete_laplace.draw(scale) for count in row]
+        for row in _confusion(received, classes)
+    ]
+    answer = {messages.MEASURES: messages.array_record(confusion=np.array(noisy, dtype=np.int64))}
+    return messages.reply(message, received.partition, answer)
+
+
+def _confusion(received: Received, classes: int) -> list[list[int]]:
+    known = received.known
+    back = holding_back.held_back(received.whole, known, received.partition)
+    if not len(back):
+        return [[0] * classes for _ in range(classes)]
+    features, labels = known.members(back)
+    # One record at a time. The rounding of a kernel depends on how many rows there are, and a model
+    # of a hostile server can make it as large as an answer: in blocks, the absence of one record
+    # could move others from cell to cell, which the noise does not cover.
+    outputs = torch.cat(
+        [evaluation.logits(known.model, received.model, one)[0] for one in features.split(1)]
+    )
+    return [list(row) for row in quality.confusion(outputs, labels).counts]

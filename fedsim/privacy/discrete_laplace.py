@@ -1,0 +1,81 @@
+"""Counts under discrete Laplace noise: drawn exactly, and how far they may be from the truth.
+
+P(k) is proportional to exp(-|k| epsilon / sensitivity) for every whole number k. Every draw is of
+integers of the operating system's entropy: no floating-point number tells what was added to what.
+"""
+
+import math
+import secrets
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from scipy.fft import irfft, next_fast_len, rfft
+
+from fedsim.privacy.mechanism import Neighbouring
+
+Below = Callable[[int], int]
+"""Returns a whole number that is drawn uniformly from 0 to below its argument."""
+
+SENSITIVITY = {Neighbouring.ADD_REMOVE: 1, Neighbouring.REPLACE: 2}
+"""How far a neighbour's counts differ, in the sum over the cells, where a record is in one cell."""
+
+NEGLIGIBLE = 1e-15
+"""The probability that is left out at each end where noise is added up."""
+
+
+def draw(scale: Fraction, below: Below = secrets.randbelow) -> int:
+    """Return a draw with P(k) proportional to exp(-|k| / scale).
+
+    Args:
+        scale: sensitivity over epsilon, above 0.
+        below: where the draws come from.
+
+    Source:
+        Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy" (2020),
+        Algorithm 2.
+    """
+    top, bottom = scale.numerator, scale.denominator
+    while True:
+        part = below(top)
+        if not _coin(part, top, below):
+            continue
+        whole = 0
+        while _coin(1, 1, below):
+            whole += 1
+        size = (part + top * whole) // bottom
+        negative = below(2)
+        if size or not negative:
+            return -size if negative else size
+
+
+def _coin(numerator: int, denominator: int, below: Below) -> bool:
+    """Return True with probability exp(-numerator/denominator), of a share in [0, 1].
+
+    Source: Canonne, Kamath and Steinke (2020), Algorithm 1.
+    """
+    count = 1
+    while below(denominator * count) < numerator:
+        count += 1
+    return count % 2 == 1
+
+
+def most(scale: float, terms: int, tail: float) -> int:
+    """Return the least b that the sum of independent draws exceeds with at most a probability.
+
+    Args:
+        scale: of each draw, above 0.
+        terms: how many are added, 0 or more.
+        tail: the probability, in (1e-9, 1).
+    """
+    if not terms:
+        return 0
+    # P(one draw > reach) = r^(reach + 1) / (1 + r), with r = exp(-1 / scale).
+    reach = max(1, math.ceil(-math.log(NEGLIGIBLE) * scale))
+    each = np.exp(-np.abs(np.arange(-reach, reach + 1)) / scale)
+    each /= each.sum()
+    size = 2 * reach * terms + 1
+    long = next_fast_len(size, real=True)
+    total = irfft(rfft(each, long) ** terms, long)[:size].clip(0)
+    above = np.cumsum(total[::-1])[::-1] - total  # P(sum > place)
+    return int(np.argmax(above <= tail * (1 - 1e-6))) - reach * terms

@@ -1,0 +1,124 @@
+"""A training asks its clients once for what the model does for them, and its card says it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from adversaries.errors import InputError
+from fedsim import client_app, server_app
+from fedsim.config import JOBS, Config, Scalar, from_run_config, to_run_config
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server import client_measures
+from fedsim.federation.server.plan import prepare
+from fedsim.learning.training import saved_model
+from fedsim.report import model_card, training_report
+
+Make = Callable[..., Config]
+
+ASKED: dict[str, Scalar] = {
+    "privacy.noise-source": "seed",
+    "federation.measures-epsilon": 2.0,
+    "federation.measures-share": 0.5,
+    "data.records": 300,
+}
+
+
+@pytest.fixture
+def training(small: Make, tmp_path: Path) -> Callable[..., Config]:
+    """Return a function that makes a small training that asks its clients."""
+
+    def make(changes: dict[str, Scalar] | None = None) -> Config:
+        values = to_run_config(small(ASKED | (changes or {})))
+        return from_run_config(JOBS["training"](values | {"run.out": str(tmp_path / "trained")}))
+
+    return make
+
+
+def _train(config: Config, app: ClientApp = client_app.app) -> RunDirectory:
+    plan = prepare(config)
+    directory = plan.begin()
+    grid = InProcessGrid(app, config.federation.clients, to_run_config(plan.config))
+    server_app.carry_out(grid, plan, directory)
+    return directory
+
+
+def test_the_card_has_every_client_that_answered(training: Callable[..., Config]) -> None:
+    config = training()
+    directory = _train(config)
+    card = model_card.read(directory)
+    assert [one.client for one in card.client_measures] == list(range(config.federation.clients))
+    for one in card.client_measures:
+        assert one.epsilon == 2.0
+        counted = sum(map(sum, one.confusion))
+        each = config.data.records / config.federation.clients / 2
+        assert abs(counted - each) < 60  # noise of a standard deviation of 7, and the share's 6
+        assert len(one.classes) == 10
+    text = (directory.path / model_card.PAGE).read_text()
+    assert "| client 0 | 9 |" in text
+    assert "cannot tell" in text
+    assert "ε = 2 (δ = 0, replace)" in text or "ε = 2 (δ = 0, add-remove)" in text
+
+
+def test_a_client_that_does_not_answer_is_named_and_the_card_goes_without_it(
+    training: Callable[..., Config],
+) -> None:
+    def silent(
+        message: Message, context: Context, answer: Callable[[Message, Context], Message]
+    ) -> Message:
+        if message.metadata.message_type.endswith("measures") and context.node_id % 2:
+            raise RuntimeError("no")
+        return answer(message, context)
+
+    app = ClientApp(mods=[silent])
+    app.train()(client_app.train)
+    app.evaluate()(client_app.evaluate)
+    for name in ("identify", "data", "measures"):
+        app.query(name)(getattr(client_app, name))
+    directory = _train(training(), app)
+    missing = training_report.assemble(directory)["missing"]
+    named = {one["client"] for one in missing}
+    assert named
+    assert {one["of"] for one in missing} == {"measures"}
+    card = model_card.read(directory)
+    assert named.isdisjoint(one.client for one in card.client_measures)
+
+
+def test_who_goes_on_after_the_answers_does_not_ask_again_and_counts_every_question(
+    training: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    config, really = training(), RunDirectory.write_json
+
+    def torn(self: RunDirectory, file: str, value: dict[str, object]) -> None:
+        if file == client_measures.FILE:
+            raise Killed
+        really(self, file, value)
+
+    for place, name, instead in (
+        (RunDirectory, "write_json", torn),
+        (saved_model, "write", killed),
+    ):
+        monkeypatch.setattr(place, name, instead)
+        with pytest.raises(Killed):
+            _train(config)
+        monkeypatch.undo()
+    directory = RunDirectory.open(Path(config.run.out))
+    asked, before = client_measures.read(directory)
+    assert asked == 2  # the first answers were forgotten, and are paid for
+    card = model_card.read(_train(config))
+    assert {one.client: one.confusion for one in card.client_measures} == before
+    assert {one.epsilon for one in card.client_measures} == {4.0}
+
+
+def test_a_task_without_classes_is_refused(small: Make) -> None:
+    with pytest.raises(InputError, match=r"federation\.measures-epsilon"):
+        small({"federation.measures-epsilon": 1.0, "model.task": "regression"})
