@@ -100,7 +100,7 @@ def check(received: Received) -> None:
             f"{MAX_TRIALS} = {config.trials.count} in the node's config"
         )
     _check_role(config.run.job, request, known, received.partition)
-    expected = _agreed(terms, received.context)
+    expected = agreed_noise(terms, received.context)
     if expected is None:
         expected = privacy.noise_multiplier(config.scheme)
     if not math.isclose(request.noise_multiplier, expected, rel_tol=SAME):
@@ -125,8 +125,8 @@ def enter(received: Received) -> None:
     terms = consent.terms(context.node_config)
     if terms is None:
         return
-    agreed = _agreed(terms, context)
-    answer = _answer(terms, received, agreed)
+    agreed = agreed_noise(terms, context)
+    answer = answer_to(terms, received, agreed)
     ahead, measures = None, 0.0
     if consent.EXPERIMENT not in terms.kinds:
         expected = answer.noise_multiplier
@@ -140,36 +140,7 @@ def enter(received: Received) -> None:
     client_ledger.enter(terms, answer, ahead, measures)
 
 
-def enter_measures(received: Received) -> None:
-    """Enter a noisy confusion matrix, the last answer of a training, before it is computed.
-
-    Simulated clients enter nothing, and were asked nothing.
-
-    Raises RefusedError if the owner did not agree to it, or to less; if it was answered in this run
-    already, which has no round after it; or if the budget does not allow it.
-    """
-    from fedsim.federation.client import holding_back  # noqa: PLC0415  (where some are)
-
-    epsilon, node = received.config.federation.measures_epsilon, received.context.node_config
-    terms = consent.terms(node)
-    if terms is None:
-        return
-    consent.check(node, {consent.MEASURES: "a confusion matrix of records held back is asked for"})
-    most = holding_back.agreed(node, consent.MEASURES_EPSILON)
-    if epsilon > most:
-        raise RefusedError(
-            f"federation.measures-epsilon is {epsilon:g}, but this client agreed to "
-            f"{consent.MEASURES_EPSILON} = {most:g} at most"
-        )
-    # Behind the last round, so that the ledger lets neither it nor a round come again in this run.
-    last = received.config.training.rounds + 1
-    answer = replace(_answer(terms, received, _agreed(terms, received.context)), round=last)
-    if consent.EXPERIMENT not in terms.kinds:
-        answer = replace(answer, measured=epsilon)
-    client_ledger.enter(terms, answer)
-
-
-def _answer(terms: Terms, received: Received, agreed: float | None) -> Answer:
+def answer_to(terms: Terms, received: Received, agreed: float | None) -> Answer:
     """Return the entry of a request, without what it costs.
 
     agreed: the run's noise multiplier, if the client worked it out before.
@@ -345,7 +316,7 @@ def _check_arrays(received: Received) -> None:
         raise RefusedError(f"invalid request: {error}") from None
 
 
-def _agreed(terms: Terms, context: Context) -> float | None:
+def agreed_noise(terms: Terms, context: Context) -> float | None:
     """Return the noise multiplier that the client worked out for this run before, if it did."""
     return client_ledger.agreed_multiplier(terms, str(context.run_id), _experiment(context))
 

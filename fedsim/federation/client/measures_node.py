@@ -1,15 +1,16 @@
 """What a client's node says of the trained model, about records that it held back from training."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import torch
 from flwr.app import Context, Message
 
-from fedsim.federation.client import admission, holding_back
+from fedsim.federation.client import admission, client_ledger, holding_back
 from fedsim.federation.client.inputs import Received
 from fedsim.federation.client.preparation import prepared
-from fedsim.federation.protocol import messages
+from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.consent import RefusedError
 from fedsim.learning.training import evaluation, quality
 from fedsim.privacy import discrete_laplace
@@ -33,7 +34,7 @@ def measures(message: Message, context: Context) -> Message:
         )
     if classes > quality.MOST_CLASSES:
         raise RefusedError(f"a confusion matrix of {classes} classes is asked for, at most 100 are")
-    admission.enter_measures(received)
+    _enter(received)
     sensitivity = discrete_laplace.SENSITIVITY[config.privacy.neighbouring]
     scale = Fraction(sensitivity) / Fraction(epsilon)
     noisy = [
@@ -42,6 +43,36 @@ def measures(message: Message, context: Context) -> Message:
     ]
     answer = {messages.MEASURES: messages.array_record(confusion=np.array(noisy, dtype=np.int64))}
     return messages.reply(message, received.partition, answer)
+
+
+def _enter(received: Received) -> None:
+    """Enter a noisy confusion matrix, the last answer of a training, before it is computed.
+
+    Simulated clients enter nothing, and were asked nothing.
+
+    Raises RefusedError if the owner did not agree to it, or to less; if it was answered in this run
+    already, which has no round after it; or if the budget does not allow it.
+    """
+    epsilon, node = received.config.federation.measures_epsilon, received.context.node_config
+    terms = consent.terms(node)
+    if terms is None:
+        return
+    consent.check(node, {consent.MEASURES: "a confusion matrix of records held back is asked for"})
+    most = holding_back.agreed(node, consent.MEASURES_EPSILON)
+    if epsilon > most:
+        raise RefusedError(
+            f"federation.measures-epsilon is {epsilon:g}, but this client agreed to "
+            f"{consent.MEASURES_EPSILON} = {most:g} at most"
+        )
+    # Behind the last round, so that the ledger lets neither it nor a round come again in this run.
+    last = received.config.training.rounds + 1
+    answer = replace(
+        admission.answer_to(terms, received, admission.agreed_noise(terms, received.context)),
+        round=last,
+    )
+    if consent.EXPERIMENT not in terms.kinds:
+        answer = replace(answer, measured=epsilon)
+    client_ledger.enter(terms, answer)
 
 
 def _confusion(received: Received, classes: int) -> list[list[int]]:
