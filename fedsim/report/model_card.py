@@ -42,7 +42,7 @@ from fedsim.report.document import markdown, quality_blocks, terminal
 from fedsim.report.document.blocks import Block, Bullets, Part, Prose, tabulated
 from fedsim.report.document.markdown import quoted
 from fedsim.report.document.wording import number, percent, span
-from fedsim.report.document.worth import WORDS, Worth
+from fedsim.report.document.worth import WORDS, Worth, fault_of
 
 PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
 
@@ -184,6 +184,7 @@ def _utility(
         balanced_accuracy=last.get("balanced_accuracy"),
         area_under_curve=last.get("area_under_curve"),
         loss_before=rounds[0].get("loss"),
+        clipped=last.get("clipped"),
         classes=classes,
         confusion=last.get("confusion", []),
         calibration=[tuple(each) for each in last.get("calibration", [])],
@@ -279,6 +280,10 @@ def _errors(found: Utility) -> Block:
     return tabulated(["measure", "value", f"interval at {percent(CONFIDENCE)}"], rows)
 
 
+SELDOM, NEARLY_ALWAYS = 0.01, 0.98
+"""Shares of clipped gradients that are worth a hint."""
+
+
 def learning(found: Utility, task: str = "classification") -> str:
     """Return a model's worth beside its baseline, with a warning if it is no better."""
     words = WORDS[task]
@@ -296,10 +301,27 @@ def learning(found: Utility, task: str = "classification") -> str:
         f"{words.measure.capitalize()} {value} ({words.beside(measured)}) on {found.records:,} "
         "held-out records."
     )
-    fault = Confusion(tuple(map(tuple, found.confusion))).fault() if found.confusion else ""
-    if not fault and found.loss_before is not None and found.loss > found.loss_before:
-        fault = "its loss is above that of the first model"
-    return f"{said} {words.unless_learnt(measured, fault)}".strip()
+    fault = fault_of(found.confusion, found.loss, found.loss_before)
+    sentences = [said, words.unless_learnt(measured, fault), _clipping(found.clipped)]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _clipping(share: float | None) -> str:
+    """Return a hint where the clipping norm is far from the length of gradients; "" otherwise."""
+    if share is None or SELDOM < share < NEARLY_ALWAYS:
+        return ""
+    longer = (
+        f"The gradients of {percent(share)} of these records are longer than training.clipping-norm"
+    )
+    if share <= SELDOM:
+        return (
+            f"{longer}, and the noise is proportional to it: a smaller one may learn more. fedsim "
+            "tune tries some on public records."
+        )
+    return (
+        f"{longer}: the model is far from fitting them. Try more training.rounds, a larger "
+        "training.clipping-norm, or no training.learning-rate."
+    )
 
 
 def as_markdown(card: ModelCard) -> str:

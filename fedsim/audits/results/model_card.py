@@ -85,6 +85,9 @@ class Utility:
     it was not measured."""
     loss_before: Real | None = None
     """That of the first model; None where it is unknown."""
+    clipped: Real | None = None
+    """Share of some of these records whose gradient is longer than the clipping norm, at the model
+    that is kept; None where it is unknown."""
     classes: list[str] = field(default_factory=list)
     """Their names."""
     confusion: list[list[int]] = field(default_factory=list)

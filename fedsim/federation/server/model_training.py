@@ -141,6 +141,10 @@ OF_ONE = {"balanced_accuracies": "balanced_accuracy", "areas_under_curve": "area
 """Measures of several models, by the names that they have of one."""
 
 
+RECORDS_CLIPPED = 200
+"""Held-out records, at most, whose gradients are compared with the clipping norm."""
+
+
 def _measured(known: Federation, parameters: torch.Tensor, last: bool) -> dict[str, object]:
     """Return what is measured of a model on the records held out, as its task has it.
 
@@ -160,6 +164,20 @@ def _measured(known: Federation, parameters: torch.Tensor, last: bool) -> dict[s
     if last:
         utility |= task.of_model(model, outputs[0], features, labels)
     return utility
+
+
+def clipped_share(known: Federation, parameters: torch.Tensor) -> float:
+    """Return the share of public records whose gradient is longer than the clipping norm.
+
+    Public ones stand in for the clients': of those the share is private.
+
+    parameters: [1, P].
+    """
+    features, labels = (each[:RECORDS_CLIPPED] for each in known.held_out())
+    groups = torch.arange(len(labels), device=known.device)[None, :, None]
+    lengths = known.clipper.clipped_distances(parameters, features, labels, groups)
+    # What is clipped is a little shorter than the norm (`clipped_block.MARGIN`).
+    return float((lengths > (1 - 1e-4) * known.clipper.clipping_norm).double().mean())
 
 
 def of_final(measures: Mapping[str, torch.Tensor]) -> dict[str, object]:
@@ -195,7 +213,10 @@ def _after_round(
         utility: dict[str, object] = {}
         if len(held_out[1]):
             parameters = torch.tensor(messages.only(arrays)).to(known.device)
-            utility = _measured(known, parameters, number == strategy.last_round)
+            last = number == strategy.last_round
+            utility = _measured(known, parameters, last)
+            if last and strategy.batch.config.privacy.unit == "record":
+                utility["clipped"] = clipped_share(known, parameters)
         found: dict[str, object] = {}
         if server_round and strategy.noise is not None:
             found["noise_at_most"] = strategy.noise.limits(ALARM_CONFIDENCE)

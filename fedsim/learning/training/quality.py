@@ -1,5 +1,6 @@
 """Measures of a classifier beside its accuracy, for classes of uneven size."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,16 +61,20 @@ class Confusion:
         """Return the share of a class's answers that is right; None of one never answered."""
         return Share.of(self.counts[label][label], self.answers[label], confidence)
 
-    def fault(self) -> str:
-        """Return in which way the answers show that nothing was learnt; "" for none."""
-        counted = sum(map(sum, self.counts))
-        right = sum(row[label] for label, row in enumerate(self.counts))
-        most = max(map(sum, self.counts), default=0)
-        if most == counted:  # there is one class, which a model may well answer
-            return ""
-        if max(self.answers) > NEARLY_EVERY * counted:
-            return "it answers one class for nearly every record"
-        return "it is no more accurate than the majority class" if right <= most else ""
+
+def fault(counts: Sequence[Sequence[float]]) -> str:
+    """Return in which way a model's answers show that nothing was learnt; "" for none.
+
+    counts: [c][c], as of `Confusion`, or their means over several models.
+    """
+    counted = sum(map(sum, counts))
+    right = sum(row[label] for label, row in enumerate(counts))
+    most = max(map(sum, counts), default=0)
+    if most == counted:  # there is one class, which a model may well answer
+        return ""
+    if max(map(sum, zip(*counts, strict=True))) > NEARLY_EVERY * counted:
+        return "it answers one class for nearly every record"
+    return "it is no more accurate than the majority class" if right <= most else ""
 
 
 @dataclass(frozen=True)

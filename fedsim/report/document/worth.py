@@ -2,9 +2,11 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fedsim.learning.training import quality
 from fedsim.report.document.wording import (
     DASH,
     beside_accuracy,
@@ -162,6 +164,20 @@ WORDS: dict[str, Words] = {
     "huber": _Regression(),
 }
 """By what model.task calls the task."""
+
+
+def fault_of(confusion: Sequence[Sequence[float]], loss: float | None, before: float | None) -> str:
+    """Return a sign that learning failed, which an accuracy above the majority may hide; "" else.
+
+    Args:
+        confusion: counts by class and by answer, or their means over models; empty where unknown.
+        loss: the mean at the last model.
+        before: that at the first model.
+    """
+    fault = quality.fault(confusion)
+    if not fault and loss is not None and before is not None and loss > before:
+        return "its loss is above that of the first model"
+    return fault
 
 
 def _perplexity(loss: float) -> float:

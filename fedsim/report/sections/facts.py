@@ -9,7 +9,7 @@ from fedsim.report.document.wording import (
     number,
     plain,
 )
-from fedsim.report.document.worth import WORDS, Worth
+from fedsim.report.document.worth import WORDS, Worth, fault_of
 
 TITLES = {
     "clopper_pearson": "Clopper–Pearson",
@@ -156,7 +156,9 @@ def worths_in_full(report: Report) -> str:
         return DASH
     words, found = WORDS[report.utility.task], _worth(report)
     said = f"{worths(report)} ({words.beside(found)})"
-    warning = words.unless_learnt(found)
+    quality, losses = report.utility.quality, report.utility.loss.mean
+    fault = fault_of(quality.confusion if quality else [], losses[-1], losses[0])
+    warning = words.unless_learnt(found, fault)
     return f"{said}. {warning}" if warning else said
 
 

@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -400,3 +401,23 @@ def test_a_rehearsal_counts_the_records_that_a_training_divides_by(
 ) -> None:
     with pytest.raises(InputError, match=r"24 records together.*rehearse with data\.records = 24"):
         federation.load(own({"data.records": 30}, "rehearsal"))
+
+
+def test_the_share_of_clipped_gradients_is_that_of_plain_pytorch_and_gives_a_hint(
+    training: Callable[..., Config],
+) -> None:
+    norm = 3.9  # some gradients are longer, and some are not
+    directory = _train(training({"training.clipping-norm": norm}))
+    known = federation.load(directory.config)
+    model = fedsim.load_model(directory.path)
+    lengths = []
+    for record, label in zip(*known.held_out(), strict=True):
+        loss = torch.nn.functional.cross_entropy(model(record[None]), label[None])
+        gradient = torch.autograd.grad(loss, list(model.parameters()))
+        lengths.append(float(torch.cat([part.flatten() for part in gradient]).norm()))
+    card = model_card.read(directory)
+    assert card.utility is not None
+    assert 0 < card.utility.clipped == np.mean(np.array(lengths) > norm) < 1
+    assert "training.clipping-norm" not in model_card.learning(card.utility)
+    for share, hint in ((0.0, "a smaller one may learn more"), (1.0, "Try more training.rounds")):
+        assert hint in model_card.learning(replace(card.utility, clipped=share))

@@ -115,8 +115,8 @@ def test_one_logit_is_two_classes_and_a_class_without_records_has_no_recall() ->
 def test_answers_show_where_nothing_was_learnt(
     counts: tuple[tuple[int, ...], ...], fault: str
 ) -> None:
-    assert fault in quality.Confusion(counts).fault()
-    assert bool(fault) == bool(quality.Confusion(counts).fault())
+    assert fault in quality.fault(counts)
+    assert bool(fault) == bool(quality.fault(counts))
 
 
 def test_of_a_model_that_knows_its_odds_each_bin_is_right_as_often_as_it_says() -> None:
