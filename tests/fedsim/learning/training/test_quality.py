@@ -26,7 +26,7 @@ def test_they_are_those_of_scikit_learn() -> None:
         assert float(balanced[trial]) == pytest.approx(
             metrics.balanced_accuracy_score(labels, guesses[trial])
         )
-        scores = (logits[trial, :, 1] - logits[trial, :, 0]).numpy().round(5)
+        scores = (logits[trial, :, 1] - logits[trial, :, 0]).numpy().round(3)
         assert float(areas[trial]) == pytest.approx(metrics.roc_auc_score(labels, scores), abs=1e-4)
     assert majority_share(labels) == float((labels == 0).double().mean())
 
@@ -41,6 +41,16 @@ def test_only_two_classes_that_are_both_there_have_an_area() -> None:
     assert area is not None
     assert np.isfinite(float(area))
     assert float(area) == 0.5
+
+
+def test_a_model_that_says_the_same_of_all_has_half_of_the_area() -> None:
+    labels = torch.tensor([0, 1] * 50)
+    for odds in torch.linspace(-3, 3, 37):
+        logits = torch.stack([torch.zeros(100), odds.expand(100)], 1)
+        losses = functional.cross_entropy(logits, labels, reduction="none")[None]
+        area = area_under_curve(losses, labels, 2)
+        assert area is not None
+        assert float(area) == 0.5, float(odds)
 
 
 def test_recall_and_precision_are_counted_and_have_exact_intervals() -> None:
