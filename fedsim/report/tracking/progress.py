@@ -123,7 +123,7 @@ class Bar:
 
     def _miss(self, event: Event) -> None:
         """Say that a client is missing, and not again in each round that it stays away."""
-        reason = event["reason"]
+        reason = event["reason"].rstrip(".")
         if reason not in self.absent:
             self.absent.add(reason)
             self.bar.console.print(f"{reason}; {event['of']} goes on without it", markup=False)
