@@ -4,14 +4,18 @@ Flower may start a process for every message, on cores that others use too. An a
 computes nothing, so that what computes is only imported where a client's node needs it.
 """
 
+import logging
+import math
 from collections.abc import Callable
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedsim.audits.live import app as auditor
-from fedsim.federation.protocol import messages, versions
+from fedsim.federation.protocol import messages, patience, versions
 from fedsim.federation.protocol.consent import discreet
+
+log = logging.getLogger(__name__)
 
 
 def same_version(
@@ -41,10 +45,15 @@ app = ClientApp(mods=[same_version, discreet])
 def identify(message: Message, context: Context) -> Message:
     """Return which partition this node holds, or that it is an auditor's.
 
+    It is the first message of a run: a setting of the node that does not fit it is logged here.
+
     Args:
         message: as received.
         context: of the node.
     """
+    timeout = float(context.run_config.get("federation.timeout", math.inf))
+    if warning := patience.unheard(timeout):
+        log.warning(warning)
     if auditor.is_auditor(context):
         return messages.reply(message, messages.AUDITOR)
     return messages.reply(message, messages.partition(context))

@@ -1,5 +1,6 @@
 """`fedsim schema`: a first public schema of a client's table."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -73,6 +74,8 @@ def _asked(proposal: "Proposal", console: Terminal) -> "Proposal":
                 f"the answers end before {proposal.name}; answer at a terminal, or keep every "
                 "proposal with --yes"
             ) from None
+        if not sys.stdin.isatty():
+            console.print(said, markup=False)  # an answer from a file is on no screen yet
         if not said:
             return proposal
         if said in ("s", "i"):

@@ -27,7 +27,7 @@ import fedsim
 from fedsim.common.waiting import pause
 from fedsim.deployment import certificates, kit, logs, upkeep
 from fedsim.deployment.answering import Answering
-from fedsim.federation.protocol import versions
+from fedsim.federation.protocol import patience, versions
 from fedsim.federation.protocol.flower_private import Runtime
 from fedsim.federation.runtimes.flower_command import environment, executable
 
@@ -64,7 +64,10 @@ def start(place: Path) -> None:
     for name, content in contents.items():
         kit.write_file(runtime / name, content)
     beside = [sys.executable, "-m", "fedsim", "deploy", "apps", f"{place}/", str(os.getpid())]
-    own = environment(place / "flower") | {versions.NODE: fedsim.__version__}
+    own = environment(place / "flower") | {
+        versions.NODE: fedsim.__version__,
+        patience.NODE: f"{kit.deadline(place)}",
+    }
     with (runtime / "secret").open("rb") as held:
         # From now on the other process has the lock, to its end: `starts_apps` asks for it.
         fcntl.flock(held, fcntl.LOCK_EX)

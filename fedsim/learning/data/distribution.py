@@ -107,22 +107,31 @@ class DataDistribution:
         return self.counts.sum(axis=0) / self.sizes.sum()
 
 
-def held(config: Config, client: int | None = None) -> tuple[Split, Ints]:
+def held(config: Config, client: int | None = None, everybody: bool = False) -> tuple[Split, Ints]:
     """Return D, the pool and the held-out records, and who holds which of D.
 
     Where clients have records of their own, D is what this process may read: a client's are its
     own, a server has none, and whoever rehearses a training has all of them.
 
     client: whose own records are read; None for a server, or all.
+    everybody: whether this process may read the own records of all clients, as a rehearsal does.
     Returns: the split, and the client of each record of D, int64 [n].
     """
     if config.data.name != OWN:
         split = draw(config.data, dataset(config))
         return split, divide(config.federation, config.data.seed, split)
     clients: Iterable[int] = () if client is None else (client,)
-    if config.run.job == "rehearsal":
+    rehearsed = config.run.job == "rehearsal"
+    if rehearsed or everybody:
         clients = range(config.federation.clients)
-    return _own(config.data, config.model.weights, tuple(clients))
+    split, client_of = _own(config.data, config.model.weights, tuple(clients))
+    if rehearsed and len(client_of) != config.data.records:
+        raise InputError(
+            f"the clients have {len(client_of)} records together, but data.records is "
+            f"{config.data.records}, by which sums are divided; rehearse with data.records = "
+            f"{len(client_of)}"
+        )
+    return split, client_of
 
 
 def dataset(config: Config) -> Dataset:
@@ -150,6 +159,12 @@ def dataset(config: Config) -> Dataset:
 
 def _own(source: DataConfig, weights: str, clients: tuple[int, ...]) -> tuple[Split, Ints]:
     """Return the own records of some clients as D, and the public ones as held out and pool."""
+    if len(clients) > 1 and not source.root:
+        raise InputError(
+            "data.root is empty, for each client has its records on its own machine, where fedsim "
+            "deploy check looks at them; on a machine that may read all, set "
+            f"data.root=FOLDER/client-{CLIENT}.csv"
+        )
     paths = tuple(source.root.replace(CLIENT, str(client)) for client in clients)
     if len(clients) > 1 and len(set(paths)) < len(paths):
         raise InputError(
@@ -160,11 +175,6 @@ def _own(source: DataConfig, weights: str, clients: tuple[int, ...]) -> tuple[Sp
     found = own_records.dataset(text, paths, source.public_root, directory)
     sizes = [own_records.count(text, path, directory) for path in paths]
     own = sum(sizes)
-    if len(clients) > 1 and own != source.records:
-        raise InputError(
-            f"the clients have {own} records together, but data.records is {source.records}, by "
-            f"which sums are divided; rehearse with data.records = {own}"
-        )
     generator = np.random.Generator(np.random.Philox(key=source.seed))
     public = own + generator.permutation(len(found.train) - own)
     split = Split(found, np.arange(own), public[: source.held_out], public[source.held_out :])

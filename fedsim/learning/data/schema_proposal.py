@@ -51,9 +51,13 @@ class Proposal:
     discloses: str = ""
 
     def with_range(self, least: float, largest: float) -> "Proposal":
-        """Return the proposal with a range from public knowledge."""
+        """Return the proposal with a range from public knowledge, outside of which none is kept.
+
+        A value outside, such as an age of 999, stands for no age. Its record is left out, and
+        `fedsim deploy check` lists it, in the table of each client.
+        """
         _, _, rest = self.rule.partition("]")
-        rule = f"{{ range = [{least:g}, {largest:g}]{rest}"
+        rule = f'{{ range = [{least:g}, {largest:g}], outside = "drop"{rest}'
         return replace(self, kind="numbers", rule=rule, discloses="")
 
 
@@ -64,6 +68,12 @@ def propose(path: str, label: str) -> tuple[list[str], list[Proposal]]:
     label: the column of the labels.
     Raises InputError if it is no table with such a column, or has not two classes.
     """
+    if Path(path).suffix == ".txt":
+        raise InputError(
+            f"'{path}' holds texts, one a line, and no table; of texts a schema has a [text] table "
+            "that you write yourself, with length = 64 tokens for example: docs/how-to/train.md, "
+            "Fine-tuning"
+        )
     columns = own_records.columns(path)
     if label not in columns:
         raise InputError(

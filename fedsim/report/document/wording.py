@@ -36,8 +36,9 @@ def unless_learnt(accuracy: float | None, majority: float, fault: str = "") -> s
     if accuracy is not None and accuracy <= majority:
         return (
             "The model has learnt nothing: it is no more often right than one that always answers "
-            "with the most frequent class. Leave training.learning-rate out, so that the default "
-            "optimiser needs none, or allow less noise."
+            "with the most frequent class. Leave training.learning-rate out, for the default "
+            "optimiser needs none. If it is out, try more training.rounds, model.name = "
+            '"linear", or less noise.'
         )
     if not fault:
         return ""

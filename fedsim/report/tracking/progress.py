@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.progress import (
@@ -92,6 +92,8 @@ class Bar:
     config: Config
     name = "the progress bar"
     from_the_beginning = False
+    absent: set[str] = field(default_factory=set)
+    """Why clients are missing, as far as it was said already."""
 
     def see(self, event: Event, course: Course) -> None:
         """Show one line of the run's events."""
@@ -105,6 +107,8 @@ class Bar:
             self.bar.console.print(f"still waiting for {event['waiting']}{why}", markup=False)
         elif event.get("busy"):
             self.bar.console.print(f"no answer yet from {course.busy_text}", markup=False)
+        elif event.get("dropped") is not None:
+            self._miss(event)
         elif "uncompared" in event:
             clients = ", ".join(map(str, event["uncompared"]))
             warning = (
@@ -116,6 +120,13 @@ class Bar:
             self._advance(event, course)
         elif "phase" in event:  # else it is of a client or an auditor
             self.bar.update(self.task, description=event["phase"])
+
+    def _miss(self, event: Event) -> None:
+        """Say that a client is missing, and not again in each round that it stays away."""
+        reason = event["reason"].rstrip(".")
+        if reason not in self.absent:
+            self.absent.add(reason)
+            self.bar.console.print(f"{reason}; {event['of']} goes on without it", markup=False)
 
     def leave(self, finished: bool) -> None:
         """The bar goes with its `with`."""

@@ -133,3 +133,30 @@ def test_what_a_run_left_is_not_replaced(fedsim: Command, experiment: Path, tmp_
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "holds a run or a report" in err
     assert [(path.name, path.read_text()) for path in run.iterdir()] == [("report.json", "{}")]
+
+
+OWN = """
+[data]
+name = "own"
+public-schema = "schema.toml"
+records = 60
+[federation]
+clients = 2
+"""
+
+
+def test_clients_own_records_are_counted_where_one_machine_may_read_all(
+    fedsim: Command, tmp_path: Path
+) -> None:
+    schema = 'classes = ["no", "yes"]\n[columns]\nage = [0, 110]\n'
+    (tmp_path / "schema.toml").write_text(schema)
+    (tmp_path / "own.toml").write_text(OWN)
+    (tmp_path / "client-0.csv").write_text("age,label\n" + "30,no\n40,yes\n" * 10)
+    (tmp_path / "client-1.csv").write_text("age,label\n" + "50,no\n" * 10)
+    root = f"data.root={tmp_path}/client-{{client}}.csv"
+    status, out, err = fedsim(tmp_path / "own.toml", "--json", "--set", root)
+    assert (status, err) == (0, "")
+    assert [client["labels"] for client in json.loads(out)["clients"]] == [[10, 10], [10, 0]]
+    status, out, err = fedsim(tmp_path / "own.toml")
+    assert (status, out) == (2, "")
+    assert "each client has its records on its own machine" in err

@@ -1,6 +1,7 @@
 """`fedsim schema` as a user types it: a proposal that the project itself reads back."""
 
 import csv
+import io
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -81,8 +82,24 @@ def test_its_owner_answers_for_each_column(
     agreed = schema.load(str(out))
     assert status == 0
     assert list(agreed.columns) == ["age", "ward"]
-    assert agreed.columns["age"] == Numbers(range=[0, 120], missing="category")
+    assert agreed.columns["age"] == Numbers(range=[0, 120], missing="category", outside="drop")
     assert agreed.identifiers == ["patient id", "weight"]
+
+
+def test_a_range_that_everybody_knows_leaves_typing_errors_out(
+    fedsim: Command, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = table.read_text().splitlines()
+    content[9] = content[9].replace(content[9].split(",")[1], "999", 1)
+    table.write_text("\n".join(content) + "\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n0,120\n" + "\n" * 9))
+    out = tmp_path / "schema.toml"
+    status, _, err = fedsim("schema", table, "--label", "readmitted", "--out", out)
+    assert status == 0
+    assert "0,120" in err.split(), "an answer from a file is shown"
+    found = own_records.inspect(str(table), schema.load(str(out)))
+    assert found.refused == ()
+    assert ["999" in str(each) for each in found.problems] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -90,6 +107,7 @@ def test_its_owner_answers_for_each_column(
     [
         (["patients.csv"], "has no column 'label'; name the labels' with --label"),
         (["nowhere.csv"], "there is no table"),
+        (["reviews.txt"], "of texts a schema has a [text] table"),
         (["patients.csv", "--label", "patient id"], "different labels"),
         (["patients.csv", "--label", "note"], "0 different labels"),
         (["patients.csv", "--out", "patients.csv"], "is there already"),

@@ -111,6 +111,9 @@ def test_who_starts_the_apps_is_known_until_it_ends(
     (apps,) = started
     try:
         assert supernode.starts_apps(place)
+        # By which the app of a run says that the server does not wait for it so long.
+        own = Path(f"/proc/{apps.pid}/environ").read_bytes().split(b"\0")
+        assert f"FEDSIM_DEADLINE={kit.deadline(place)}".encode() in own
     finally:
         apps.kill()
         apps.wait()

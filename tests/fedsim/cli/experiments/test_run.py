@@ -518,6 +518,19 @@ def test_the_progress_bar_is_full_at_the_end_of_a_training_that_stops_early(
     assert worded(course, training=True).endswith("ε 0.75")
 
 
+def test_a_client_that_stays_away_is_named_once_where_no_bar_is_shown(
+    small: Callable[..., Config],
+) -> None:
+    said = StringIO()
+    progress = Progress(console=Console(file=said, width=200), disable=True)
+    bar = Bar(progress, progress.add_task("", total=9, rounds=9), small())
+    for round in (4, 5):
+        away = {"dropped": 2, "of": f"round {round}", "reason": "client 2 failed: it is gone."}
+        bar.see({"time": 0.0, **away}, Course())
+    bar.see({"time": 0.0, "dropped": None, "of": "round 5", "reason": "a stranger"}, Course())
+    assert said.getvalue() == "client 2 failed: it is gone; round 4 goes on without it\n"
+
+
 def test_runs_are_compared_by_trust_and_vantage(
     fedsim: Command, experiment: Path, tmp_path: Path
 ) -> None:

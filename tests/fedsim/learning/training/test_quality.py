@@ -59,6 +59,17 @@ def test_one_logit_has_the_area_of_two_and_one_class_has_none() -> None:
     assert quality.areas_under_curve(logits, torch.zeros_like(labels)) is None
 
 
+def test_a_model_that_says_the_same_of_every_record_tells_no_classes_apart() -> None:
+    """Whatever single precision makes of log p and log(1 - p)."""
+    labels = torch.tensor([0, 1, 1, 2] * 50)
+    for sure in (0.3, 3.7, 30.0):
+        for classes, some in ((2, labels.clamp(max=1)), (3, labels)):
+            logits = torch.full((1, 200, classes), sure) * torch.arange(classes)
+            area = quality.areas_under_curve(logits, some)
+            assert area is not None
+            assert float(area) == 0.5
+
+
 def test_a_class_without_records_counts_in_no_mean() -> None:
     draw = torch.Generator().manual_seed(3)
     labels = torch.tensor([0, 2] * 20)
