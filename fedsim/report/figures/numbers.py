@@ -107,7 +107,7 @@ class _Panel:
         joined: dict[str, tuple[list[Place], list[float]]] = {}
         for name, at, values in self._found():
             places, numbers = joined.setdefault(name, ([], []))
-            places += [self._place(place) for place in at]
+            places += [self.names.get(round(float(place), 9), _rounded(place)) for place in at]
             numbers += [_rounded(value) for value in values]
         title = "".join(self.axes.get_title(loc) for loc in ("left", "center", "right"))
         labels = self.axes.get_xlabel(), self.axes.get_ylabel()
@@ -189,9 +189,6 @@ class _Panel:
     def _points(line: Line2D) -> Points:
         """Return the points of a line, [n, 2], NaN where it has gaps."""
         return np.asarray(line.get_xydata(), np.float64)
-
-    def _place(self, at: float) -> Place:
-        return self.names.get(round(float(at), 9), _rounded(at))
 
 
 def _ends(name: str, at: Sequence[float] | Points, values: Points) -> Iterator[Found]:

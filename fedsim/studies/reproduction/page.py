@@ -20,7 +20,7 @@ from fedsim.report.document.blocks import (
 )
 from fedsim.report.document.markdown import render as markdown_of
 from fedsim.report.document.wording import DASH, number, span
-from fedsim.studies.reproduction.findings import Number, agreement
+from fedsim.studies.reproduction.findings import agreement
 from fedsim.studies.reproduction.registry import SOURCES
 from fedsim.studies.reproduction.session import Made
 
@@ -75,16 +75,12 @@ def rows(item: Made) -> list[tuple[str, ...]]:
         (
             one.name,
             ", ".join(f"{number(ref.value)} {ref.origin}" for ref in one.references) or DASH,
-            _with_interval(one),
+            number(one.ours) + (f" ({span(one.interval, number)})" if one.interval else ""),
             number(one.closed_form),
             agreement(one).text,
         )
         for one in item.finding.numbers
     ]
-
-
-def _with_interval(one: Number) -> str:
-    return number(one.ours) + (f" ({span(one.interval, number)})" if one.interval else "")
 
 
 def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:

@@ -54,7 +54,9 @@ def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
         begun = time.perf_counter()
         finding = item.make(means)
         if item.needs and means.smoke:
-            finding = _of_other_data(finding)
+            # The source's numbers are of other data and more trials.
+            numbers = tuple(replace(one, references=()) for one in finding.numbers)
+            finding = replace(finding, numbers=numbers)
         made = Made(
             source=item.source,
             name=item.name,
@@ -68,11 +70,6 @@ def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
         )
         private_files.write(_place(item, means), adapter().dump_json(made, indent=1))
         yield made
-
-
-def _of_other_data(finding: Reproduced) -> Reproduced:
-    """Return a finding without the source's numbers, which are of other data and more trials."""
-    return replace(finding, numbers=tuple(replace(one, references=()) for one in finding.numbers))
 
 
 def read(item: Item, means: Means) -> Made | None:

@@ -141,7 +141,9 @@ def compared(means: Means, data: str) -> Reproduced:
         }
         config = configured(means, data, changes)
         studies[name] = sensitivity_study.study(config, 1, COMPARED[means.scale])
-    ordered = _correlations(next(iter(studies.values())))
+    comparison = next(iter(studies.values())).views[0].comparison
+    found = comparison.correlations if comparison else {}
+    ordered = dict(sorted(found.items(), key=lambda entry: -entry[1].rho))
     numbers = [
         Number(f"rank correlation, {_measure(name)}", one.rho, (one.low, one.high))
         for name, one in ordered.items()
@@ -178,13 +180,6 @@ def better(ours: str, other: str, correlations: Mapping[str, RankCorrelation]) -
     if second.low > first.high:
         return f"{said}; here it is the other way round: {values}, intervals apart."
     return f"{said}; no difference is seen here: {values}, and their intervals overlap."
-
-
-def _correlations(study: Study) -> dict[str, RankCorrelation]:
-    """Return the rank correlations at the first model, the highest first."""
-    comparison = study.views[0].comparison
-    found = comparison.correlations if comparison else {}
-    return dict(sorted(found.items(), key=lambda entry: -entry[1].rho))
 
 
 def _measure(measure: str) -> str:
