@@ -47,8 +47,7 @@ def lookup(registry: Mapping[str, Entry], name: str, key: str) -> Entry:
         return _objects[name]
     prefix = name.partition(":")[0] + ":"  # a registry may have one of its own, as torchvision:
     if is_code(name) and not any(known.startswith(prefix) for known in registry):
-        found: Entry = _imported(name, key)
-        return found
+        return _imported(name, key)
     near = difflib.get_close_matches(name, registry, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(registry)}"
     raise InputError(f"{key} is '{name}', which is not known; {hint}")

@@ -40,8 +40,7 @@ class Score:
         Args:
             features: [T, features].
         """
-        found: Floats = features @ np.array(self.weights) - self.threshold
-        return found
+        return features @ np.array(self.weights) - self.threshold
 
 
 def separation(worlds: Bools, features: Floats) -> float:

@@ -101,8 +101,7 @@ def assemble(
         "seconds": seconds,
         "versions": {"fedsim": fedsim.__version__},
     }
-    finite: dict[str, Any] = strict_json(report)
-    return finite
+    return strict_json(report)
 
 
 def _tried(

@@ -47,8 +47,7 @@ def assemble(study: Study) -> dict[str, Any]:
         "peak_memory_bytes": study.peak_memory,
         "versions": {"fedsim": fedsim.__version__},
     }
-    finite: dict[str, Any] = strict_json(report)
-    return finite
+    return strict_json(report)
 
 
 def _candidate(study: Study, candidate: Candidate) -> dict[str, Any]:
