@@ -156,10 +156,8 @@ def largest_mus(canaries: int, sums: Ints, alpha: float) -> Floats:
         for multiple in np.unique(middle[unsure]).tolist():
             here = unsure & (middle == multiple)
             refuted[here] = p_values(canaries, multiple * STEP)[sums[here]] <= alpha
-        low, high = (
-            np.where(unsure & refuted, middle, low),
-            np.where(unsure & ~refuted, middle, high),
-        )
+        low = np.where(unsure & refuted, middle, low)
+        high = np.where(unsure & ~refuted, middle, high)
     return np.asarray(low * STEP, np.float64)
 
 

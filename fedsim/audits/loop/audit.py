@@ -88,7 +88,6 @@ class LoopAudit(Judged):
 
     @property
     def judgement(self) -> Judgement:
-        """What the audit concludes about the claim, and why it does not judge it."""
         if self.claim is None:
             return judge(None, Evidence())
         # Right as it is configured; what was really added is measured.

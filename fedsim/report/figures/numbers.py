@@ -67,7 +67,6 @@ class Numbers:
 
 
 def read(figure: Figure) -> Numbers:
-    """Return the numbers behind a figure."""
     panels = [axes for axes in figure.axes if axes.get_label() != "<colorbar>"]
     series = tuple(one for axes in panels for one in _Panel(axes).series())
     return Numbers(series, bool(series) and all(_Panel(axes).flat() for axes in panels))
@@ -103,7 +102,6 @@ class _Panel:
         self.names = _named_ticks((axes.xaxis, axes.yaxis)[self.across])
 
     def series(self) -> list[Series]:
-        """Return its series, those of one name joined."""
         joined: dict[str, tuple[list[Place], list[float]]] = {}
         for name, at, values in self._found():
             places, numbers = joined.setdefault(name, ([], []))
@@ -217,5 +215,4 @@ def _named_ticks(axis: Axis) -> dict[float, str]:
 
 
 def _rounded(value: float) -> float:
-    """Return a number with six significant digits."""
     return float(f"{value:.6g}")

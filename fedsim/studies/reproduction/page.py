@@ -38,7 +38,6 @@ CHANCE = "Intervals are of 95 % each: of many numbers a few depart by chance alo
 
 
 def counted(made: Sequence[Made]) -> str:
-    """Return in a sentence how many numbers are the sources'."""
     kinds = [agreement(one).kind for item in made for one in item.finding.numbers]
     return (
         f"{len(made)} items with {len(kinds)} numbers: {kinds.count('agrees')} agree with the "
@@ -115,7 +114,6 @@ def _section(item: Made) -> Iterator[Block]:
 
 
 def markdown(made: Sequence[Made]) -> str:
-    """Return the items as Markdown, without pictures."""
     parts = [
         Part(SOURCES[source], [block for item in items for block in _item(item)])
         for source, items in by_source(made)

@@ -85,7 +85,6 @@ def read(item: Item, means: Means) -> Made | None:
 
 
 def command(item: Item, means: Means) -> str:
-    """Return the command that makes one item alone."""
     data = " --data-root DIR" if item.needs and not means.smoke else ""
     return f"fedsim reproduce {item.source} {item.name} --scale {means.scale.value}{data}"
 

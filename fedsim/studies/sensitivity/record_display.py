@@ -26,8 +26,6 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Differences:
-    """Where two records differ."""
-
     attributes: tuple[Attribute, ...]
     differing: int
 

@@ -63,7 +63,6 @@ class Size:
 
     @property
     def rate(self) -> float:
-        """The sampling rate."""
         return self.batch / self.records
 
     @property
@@ -114,7 +113,6 @@ class Setting:
 
     @cached_property
     def structure(self) -> nn.Module:
-        """The network."""
         inputs, hidden = self.features.shape[1], self.size.hidden
         if not hidden:
             return nn.Sequential(nn.Linear(inputs, 2))
