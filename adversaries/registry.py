@@ -39,11 +39,15 @@ def lookup(registry: Mapping[str, Entry], name: str, key: str) -> Entry:
     if name in registry:
         return registry[name]
     if name.startswith(GIVEN):
-        return _taken(name, key)
+        if name not in _objects:
+            raise InputError(
+                f"{key} is '{name}', which was given to the Python API of another process; give it "
+                "again there, or write it into a module and name it package.module:name"
+            )
+        return _objects[name]
     prefix = name.partition(":")[0] + ":"  # a registry may have one of its own, as torchvision:
     if is_code(name) and not any(known.startswith(prefix) for known in registry):
-        found: Entry = _imported(name, key)
-        return found
+        return _imported(name, key)
     near = difflib.get_close_matches(name, registry, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(registry)}"
     raise InputError(f"{key} is '{name}', which is not known; {hint}")
@@ -66,15 +70,6 @@ def give(entry: Any, title: str, digest: str) -> str:
     name = f"{GIVEN}{title if title.isidentifier() else 'own'}_{digest[:16]}"
     _objects[name] = entry
     return name
-
-
-def _taken(name: str, key: str) -> Any:
-    if name not in _objects:
-        raise InputError(
-            f"{key} is '{name}', which was given to the Python API of another process; give it "
-            "again there, or write it into a module and name it package.module:name"
-        )
-    return _objects[name]
 
 
 def allow(names: Iterable[str]) -> None:

@@ -94,8 +94,7 @@ def yeom_challenge(
             "and [T, n]"
         )
     _check_finite(challenge)
-    decisions: Bools = challenge <= _threshold(losses, weights)
-    return decisions
+    return challenge <= _threshold(losses, weights)
 
 
 def membership_advantage(
@@ -230,5 +229,4 @@ def _threshold(losses: Floats, weights: Floats) -> Floats:
     """
     smallest = losses.min(axis=1, keepdims=True)
     distance = np.where(weights > 0, losses - smallest, 0.0)
-    threshold: Floats = smallest[:, 0] + np.average(distance, axis=1, weights=weights)
-    return threshold
+    return smallest[:, 0] + np.average(distance, axis=1, weights=weights)

@@ -71,8 +71,7 @@ def mean_loss(targets: Observations, shadows: Observations | None) -> Floats:
     smallest = targets.losses.min(axis=1, keepdims=True)
     distances = targets.losses - smallest
     threshold = (distances * targets.inclusion).sum(axis=1) / inside
-    score: Floats = threshold[:, None] - distances
-    return score
+    return threshold[:, None] - distances
 
 
 def bounded_loss(targets: Observations, shadows: Observations | None) -> Floats:
@@ -104,8 +103,7 @@ def gaussian_error(targets: Observations, shadows: Observations | None) -> Float
     inside, outside = (
         np.maximum(_mean_square(targets, shadows, world), 1e-24) for world in (True, False)
     )
-    score: Floats = (np.log(outside / inside) + errors**2 * (1 / outside - 1 / inside)) / 2
-    return score
+    return (np.log(outside / inside) + errors**2 * (1 / outside - 1 / inside)) / 2
 
 
 def _mean_square(targets: Observations, shadows: Observations | None, world: bool) -> Floats:
@@ -119,8 +117,7 @@ def _mean_square(targets: Observations, shadows: Observations | None, world: boo
         squares, counts = squares - own, counts - count
     if not counts.all():
         raise InputError("all shadow models were trained on the same records; train more models")
-    mean: Floats = squares / counts
-    return mean
+    return squares / counts
 
 
 def calibrated_loss(targets: Observations, shadows: Observations | None) -> Floats:
@@ -225,8 +222,7 @@ def rmia_offline(targets: Observations, shadows: Observations | None) -> Floats:
     """
 
     def corrected(usual: Floats) -> Floats:
-        mean: Floats = (1 + OFFLINE_SHARE) / 2 * usual + (1 - OFFLINE_SHARE) / 2
-        return mean
+        return (1 + OFFLINE_SHARE) / 2 * usual + (1 - OFFLINE_SHARE) / 2
 
     outside = _of(targets, shadows, _probability, False).mean
     return _beaten(targets, shadows, corrected(outside), corrected)
@@ -277,8 +273,7 @@ def trajectory(targets: Observations, shadows: Observations | None) -> Floats:
     believed = common + varies / (varies + chance) * (effect - common)
     towards = np.linalg.solve(covariance, believed)
     middle = (laws[0].mean + laws[1].mean) / 2
-    score: Floats = ((along(targets) - middle) * towards).sum(axis=1)
-    return score
+    return ((along(targets) - middle) * towards).sum(axis=1)
 
 
 def _probability(seen: Observations) -> Floats:
@@ -308,16 +303,14 @@ def _log_ratio(
     for law in (inside, outside):
         spread = variance(law)
         logs.append(-((seen - law.mean) ** 2 / spread + np.log(spread)) / 2)
-    score: Floats = logs[0] - logs[1]
-    return score
+    return logs[0] - logs[1]
 
 
 def _deviation(
     targets: Observations, shadows: Observations | None, variance: Callable[[Moments], Floats]
 ) -> Floats:
     outside = _of(targets, shadows, _confidence, False)
-    score: Floats = (_confidence(targets) - outside.mean) / np.sqrt(variance(outside))
-    return score
+    return (_confidence(targets) - outside.mean) / np.sqrt(variance(outside))
 
 
 def _beaten(

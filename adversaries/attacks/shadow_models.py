@@ -111,8 +111,7 @@ def confidence(losses: Floats) -> Floats:
         Carlini et al., "Membership inference attacks from first principles", 2022, section IV.C.
     """
     loss = np.maximum(losses, LEAST_LOSS)
-    scaled: Floats = -(loss + np.log(-np.expm1(-loss)))
-    return scaled
+    return -(loss + np.log(-np.expm1(-loss)))
 
 
 def moments(values: Floats, inclusion: Bools, world: bool, leave_one_out: bool) -> Moments:
@@ -172,8 +171,7 @@ def pooled_covariance(values: Floats, inclusion: Bools, leave_one_out: bool) -> 
         scaled = total / np.sqrt(count)[:, None, :]
         scatter = scatter + outer - scaled @ scaled.swapaxes(1, 2)
         degrees = degrees + (count - 1).sum(axis=1)
-    covariance: Floats = scatter / degrees[:, None, None]
-    return covariance
+    return scatter / degrees[:, None, None]
 
 
 def check_enough(count: Floats, world: bool) -> None:
@@ -196,5 +194,4 @@ def check_enough(count: Floats, world: bool) -> None:
 
 def _positive(variance: Floats) -> Floats:
     """Return a variance that can be divided by: of losses in nats, 1e-12 is rounding."""
-    floored: Floats = np.maximum(variance, 1e-12)
-    return floored
+    return np.maximum(variance, 1e-12)

@@ -108,8 +108,7 @@ def rank_clients(
     """
     of_records = _sums_to_others(features, client_of, measure, progress, columns, threads)
     sums, sizes = np.bincount(client_of, of_records), np.bincount(client_of)
-    means: npt.NDArray[np.float64] = sums / (sizes * (len(features) - sizes))
-    return means
+    return sums / (sizes * (len(features) - sizes))
 
 
 def _sums_to_others(

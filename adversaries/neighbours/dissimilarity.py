@@ -301,15 +301,13 @@ def _differing(x: Distances, y: Distances, weights: Distances | None = None) -> 
 def _cityblock(x: Distances, y: Distances) -> Distances:
     # Several times slower on arrays that hold one feature after another.
     x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
-    distances: Distances = cdist(x, y, "cityblock")
-    return distances
+    return cdist(x, y, "cityblock")
 
 
 def _is_binary(features: Features) -> npt.NDArray[np.bool_]:
     """Return which features [size] are 0 or 1 in every record."""
     flat = features.reshape(len(features), -1)
-    binary: npt.NDArray[np.bool_] = ((flat == 0) | (flat == 1)).all(axis=0)
-    return binary
+    return ((flat == 0) | (flat == 1)).all(axis=0)
 
 
 def euclidean(a: Features, b: Features) -> Distances:
@@ -331,8 +329,7 @@ def euclidean(a: Features, b: Features) -> Distances:
     squares *= NEAR
     near = np.flatnonzero(distances <= squares)
     if len(near) > MANY * distances.size:
-        exact: Distances = cdist(x, y, "euclidean")
-        return exact
+        return cdist(x, y, "euclidean")
     distances.ravel()[near] = 0
     np.sqrt(distances, out=distances)
     for part in _slices(len(near), max(1, BLOCK_VALUES // max(1, x.shape[1]))):

@@ -216,13 +216,11 @@ def weighted_rhos(groups: Mapping[str, Groups], truth: Groups, weights: Floats) 
         scores = _scores(heuristic, weights)
         scale = deviations * (weights @ (scores * scores))
         rhos[i] = weights @ (scores * true_scores) / np.sqrt(scale) if scale > 0 else np.nan
-    clipped: Floats = np.clip(rhos, -1, 1)
-    return clipped
+    return np.clip(rhos, -1, 1)
 
 
 def _scores(groups: Groups, weights: Floats) -> Floats:
     """Return each value's mean rank in the weighted sample, less the mean of all ranks."""
     held = np.bincount(groups, weights)
     middles = np.cumsum(held) - held / 2
-    centred: Floats = (middles - weights.sum() / 2)[groups]
-    return centred
+    return (middles - weights.sum() / 2)[groups]

@@ -134,8 +134,7 @@ def _rounded(distances: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the distances to DIGITS bits, and as many behind the point if they are below 1."""
     _, exponent = np.frexp(distances)
     quantum = np.maximum(exponent, 1) - 1 - DIGITS
-    rounded: npt.NDArray[np.float64] = np.ldexp(np.round(np.ldexp(distances, -quantum)), quantum)
-    return rounded
+    return np.ldexp(np.round(np.ldexp(distances, -quantum)), quantum)
 
 
 Exactly = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float64]]

@@ -61,8 +61,7 @@ def pair_scores(worlds: Bools, scores: Scores) -> Scores:
             'the trials are not in pairs of opposite worlds, as those of trials.pairing = "common" '
             "are; the transcript is of another run than its configuration"
         )
-    sums: Scores = scores[::2] + scores[1::2]
-    return sums
+    return scores[::2] + scores[1::2]
 
 
 def paired_interval(worlds: Bools, scores: Scores, confidence: float) -> Interval:

@@ -225,8 +225,7 @@ def _log_e(successes: int, trials: int, most: Floats) -> Floats:
     paid = np.log1p(most * np.expm1(theta))
     logs = theta * successes - trials * paid
     largest = logs.max(axis=0)
-    found: Floats = largest + np.log(np.exp(logs - largest).mean(axis=0))
-    return found
+    return largest + np.log(np.exp(logs - largest).mean(axis=0))
 
 
 def _private(epsilon: float, delta: float) -> Curve:

@@ -83,8 +83,7 @@ def trial_mu(sensitivities: Floats, noise_std: Floats) -> Floats:
     Raises:
         InputError: unless both arrays are [T, k] and nowhere negative or NaN.
     """
-    mu: Floats = np.sqrt(np.square(_ratios(sensitivities, noise_std)).sum(axis=1))
-    return mu
+    return np.sqrt(np.square(_ratios(sensitivities, noise_std)).sum(axis=1))
 
 
 def predict(sensitivities: Floats, noise_std: Floats, prior: float = 0.5) -> Prediction:
@@ -303,10 +302,7 @@ def _check_shape(losses: Floats, ratios: Floats) -> None:
 
 def _joined(standard: Floats, ratios: Floats) -> Floats:
     informative = (ratios > 0).any(axis=1)
-    joined: Floats = np.where(
-        informative, standard.sum(axis=1) / math.sqrt(standard.shape[1]), np.nan
-    )
-    return joined
+    return np.where(informative, standard.sum(axis=1) / math.sqrt(standard.shape[1]), np.nan)
 
 
 @dataclass(frozen=True)
@@ -367,8 +363,7 @@ def _mixed(ratio: Floats, sampling_rate: float) -> Floats:
     """Return log(1 - q + q e^s) of a record that joins with probability q."""
     if sampling_rate == 1:
         return ratio
-    mixture: Floats = np.logaddexp(math.log1p(-sampling_rate), math.log(sampling_rate) + ratio)
-    return mixture
+    return np.logaddexp(math.log1p(-sampling_rate), math.log(sampling_rate) + ratio)
 
 
 def _correlated_noise(
@@ -396,8 +391,7 @@ def _ratios(norms: npt.ArrayLike, noise_std: npt.ArrayLike) -> Floats:
             "a sensitivity or noise_std is negative or not a number; give them all >= 0"
         )
     unhidden = np.where(norms > 0, np.inf, 0.0)
-    ratios: Floats = np.divide(norms, noise_std, out=unhidden, where=noise_std > 0)
-    return ratios
+    return np.divide(norms, noise_std, out=unhidden, where=noise_std > 0)
 
 
 def _distance_from_normal(standard: Floats) -> GoodnessOfFit | None:

@@ -156,10 +156,8 @@ def largest_mus(canaries: int, sums: Ints, alpha: float) -> Floats:
         for multiple in np.unique(middle[unsure]).tolist():
             here = unsure & (middle == multiple)
             refuted[here] = p_values(canaries, multiple * STEP)[sums[here]] <= alpha
-        low, high = (
-            np.where(unsure & refuted, middle, low),
-            np.where(unsure & ~refuted, middle, high),
-        )
+        low = np.where(unsure & refuted, middle, low)
+        high = np.where(unsure & ~refuted, middle, high)
     return np.asarray(low * STEP, np.float64)
 
 
@@ -195,8 +193,7 @@ def p_values(canaries: int, mu: float) -> Floats:
     with_it[:, :-1] += (1 - at[:, None]) * single
     masses = weights @ fftconvolve(doubled, with_it, axes=1)
     # From below, so that what lies outside of the integrals counts as refuting nothing.
-    found: Floats = 1 - np.concatenate([[0.0], np.cumsum(masses)[:-1]])
-    return found
+    return 1 - np.concatenate([[0.0], np.cumsum(masses)[:-1]])
 
 
 def _order_statistic(a: int, b: int) -> tuple[Floats, Floats]:
@@ -223,5 +220,4 @@ def _binomial(trials: int, shares: Floats) -> Floats:
     counts = np.arange(trials + 1)
     ways = gammaln(trials + 1) - gammaln(counts + 1) - gammaln(trials - counts + 1)
     shares = np.clip(shares, 0.0, 1.0)[:, None]
-    found: Floats = np.exp(ways + xlogy(counts, shares) + xlog1py(trials - counts, -shares))
-    return found
+    return np.exp(ways + xlogy(counts, shares) + xlog1py(trials - counts, -shares))

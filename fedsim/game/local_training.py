@@ -120,7 +120,6 @@ def trained(seen: KnownRound, clients: Sequence[int]) -> Tensor:
 
 
 def planned(rules: GameRules, client: int, game: RoundGame, records: int) -> npt.NDArray[np.int64]:
-    """Return the `schedule` of a client in a round."""
     streams = rules.trials.streams(game.trials)
     return schedule(rules.scheme.training, rules.seed, streams, game.round, client, records)
 

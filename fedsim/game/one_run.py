@@ -156,7 +156,11 @@ def scores(
     """
     if rules.canaries.score == "loss":
         assert after is not None
-        return _lowered(rules, federation, parameters, after)
+        records = _records(rules, federation)
+        assert federation is not None
+        return (
+            federation.evaluate(parameters, *records)[0] - federation.evaluate(after, *records)[0]
+        )
     released = released.double()
     if rules.canaries.known_data:
         assert federation is not None
@@ -314,15 +318,6 @@ def _wrong_records(rules: GameRules, federation: Federation) -> tuple[Tensor, Te
 def _texts(rules: GameRules, federation: Federation) -> tuple[Tensor, Tensor]:
     found = texts(rules.seed, rules.canaries.count, federation).to(federation.device)
     return found, torch.zeros(len(found), dtype=torch.int64, device=found.device)
-
-
-def _lowered(
-    rules: GameRules, federation: Federation | None, before: Tensor, after: Tensor
-) -> Tensor:
-    """Return by how much the loss of each canary fell, float64 [T, m]."""
-    records = _records(rules, federation)
-    assert federation is not None
-    return federation.evaluate(before, *records)[0] - federation.evaluate(after, *records)[0]
 
 
 def _records(rules: GameRules, federation: Federation | None) -> tuple[Tensor, Tensor]:

@@ -114,13 +114,11 @@ class Releases:
         return replace(self, rounds=tuple(kept))
 
     def repeated(self, times: int) -> "Releases":
-        """Return the same rounds so many times."""
         rounds = (replace(alike, count=alike.count * times) for alike in self.rounds)
         return replace(self, rounds=tuple(rounds))
 
     @property
     def count(self) -> int:
-        """The number of rounds."""
         return sum(alike.count for alike in self.rounds)
 
 

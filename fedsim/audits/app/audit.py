@@ -99,7 +99,6 @@ class AppAudit(Judged):
 
     @property
     def judgement(self) -> Judgement:
-        """What the audit concludes about the claim, and why it does not judge it."""
         strategies = " > ".join(self.configuration.strategies)
         evidence = Evidence(
             incomparable=self.training_unseen,

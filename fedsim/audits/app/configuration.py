@@ -69,7 +69,6 @@ class LocalNoise:
 
     @property
     def std(self) -> float:
-        """The standard deviation of the noise on every coordinate."""
         if self.epsilon == 0 or not 0 < self.delta < 1.25:
             return math.inf if self.epsilon == 0 else 0.0
         return self.sensitivity * math.sqrt(2 * math.log(1.25 / self.delta)) / self.epsilon

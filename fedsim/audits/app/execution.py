@@ -63,7 +63,6 @@ class AuditedApp:
 
     @property
     def name(self) -> str:
-        """The app's name."""
         return self._app.name
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:
@@ -242,7 +241,6 @@ class _Recorder:
         return AppFailedError(why + missing(why, app.described))
 
     def replied(self, message: Message, partition: int, reply: Message) -> None:
-        """Note what a client sent in answer to a model."""
         if reply.has_error():
             raise AppFailedError(self._failed)
         if not self._replies:  # all clients of a round get the same model

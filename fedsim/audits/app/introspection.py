@@ -100,7 +100,6 @@ def configuration_findings(
 
 
 def local_noise(mod: LocalDpMod) -> LocalNoise:
-    """Return the parameters of a LocalDpMod."""
     values = (mod.clipping_norm, mod.sensitivity, mod.epsilon, mod.delta)
     return LocalNoise(*(float(value) for value in values))
 

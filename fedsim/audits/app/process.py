@@ -155,7 +155,6 @@ class AppProcess:
         self.name = channel.ask(order, ANSWER).name or ""
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:
-        """Return what one run of the app in its process showed."""
         answer = self._channel.ask(Request(seed, script), ANSWER)
         if answer.execution is None:
             raise self._channel.no_measurement()

@@ -88,7 +88,6 @@ class LoopAudit(Judged):
 
     @property
     def judgement(self) -> Judgement:
-        """What the audit concludes about the claim, and why it does not judge it."""
         if self.claim is None:
             return judge(None, Evidence())
         # Right as it is configured; what was really added is measured.
@@ -191,7 +190,16 @@ def audited(
     """
     seeds = _Seeds(order.seed)
     pair, learnt = _betraying(loop, seeds)
-    observation = _observed(loop, pair, seeds, order.records, neighbouring)
+    honest = seeds.next(HONEST)
+    observation = Observation(
+        present=loop.observed(pair, "present", honest),
+        absent=loop.observed(pair, "absent", honest[:WITHOUT]),
+        twin=loop.observed(pair, "twin", honest[:WITHOUT]),
+        stranger=loop.observed(pair, "stranger", honest[:WITHOUT]),
+        records=order.records,
+        neighbouring=neighbouring,
+        changed=loop.changed(pair, honest[0]),
+    )
     claim = claim or _said(observation)
     delta = ASSUMED if claim is None else claim.delta
     learning = max(40, trials // 4)
@@ -294,21 +302,6 @@ def _betraying(loop: LoopProcess, seeds: _Seeds) -> tuple[int, Learnt]:
         apart.append(max(learnt[-1].distance, measured - CHANCE))
     best = int(np.argmax(apart))
     return best, learnt[best]
-
-
-def _observed(
-    loop: LoopProcess, pair: int, seeds: _Seeds, records: int, neighbouring: Neighbouring
-) -> Observation:
-    honest = seeds.next(HONEST)
-    return Observation(
-        present=loop.observed(pair, "present", honest),
-        absent=loop.observed(pair, "absent", honest[:WITHOUT]),
-        twin=loop.observed(pair, "twin", honest[:WITHOUT]),
-        stranger=loop.observed(pair, "stranger", honest[:WITHOUT]),
-        records=records,
-        neighbouring=neighbouring,
-        changed=loop.changed(pair, honest[0]),
-    )
 
 
 def _measured(

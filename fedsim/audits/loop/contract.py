@@ -198,7 +198,6 @@ def carried(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _integers(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the integer tensors of a state dict."""
     state = getattr(value, "state_dict", None)
     if callable(state) and not hasattr(value, "shape"):
         value = state()

@@ -112,7 +112,6 @@ class Observation:
 
     @property
     def runs(self) -> tuple[Seen, ...]:
-        """All honest runs."""
         return (*self.present, *self.absent, *self.twin, *self.stranger)
 
     @cached_property

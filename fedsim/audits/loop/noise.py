@@ -95,7 +95,6 @@ def summed(steps: Iterable[StepSeen]) -> NoiseSums:
 
 
 def total(parts: Iterable[NoiseSums]) -> NoiseSums:
-    """Return the sums over all of the parts."""
     return reduce(NoiseSums.__add__, parts, NoiseSums())
 
 

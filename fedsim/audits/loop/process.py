@@ -128,7 +128,6 @@ class LoopProcess:
     def features(
         self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]
     ) -> tuple[Features, ...]:
-        """Return what is measured of a run in each of the worlds."""
         self.runs += len(seeds)
         asked = Request("measure", pair, tuple(seeds), worlds=tuple(map(bool, worlds)))
         answer = self._channel.ask(asked, ANSWER)

@@ -261,5 +261,4 @@ RULES: tuple[Callable[[Observation], Finding | None], ...] = (
 
 
 def findings(seen: Observation) -> tuple[Finding, ...]:
-    """Return what the rules object to."""
     return tuple(found for rule in RULES if (found := rule(seen)) is not None)

@@ -40,8 +40,7 @@ class Score:
         Args:
             features: [T, features].
         """
-        found: Floats = features @ np.array(self.weights) - self.threshold
-        return found
+        return features @ np.array(self.weights) - self.threshold
 
 
 def separation(worlds: Bools, features: Floats) -> float:
@@ -131,7 +130,6 @@ def _weighted(name: str, weights: Floats) -> tuple[str, tuple[float, ...]]:
 
 
 def _candidates(worlds: Bools, features: Floats) -> list[tuple[str, Floats]]:
-    """Return names and weights of what is tried."""
     with_it, without = features[worlds].mean(axis=0), features[~worlds].mean(axis=0)
     signs = np.where(with_it >= without, 1.0, -1.0)
     found = [

@@ -43,11 +43,9 @@ class Data:
         return len(self.labels)
 
     def without(self, place: int) -> "Data":
-        """Return the records but one."""
         return Data(np.delete(self.features, place, 0), np.delete(self.labels, place, 0))
 
     def with_record(self, place: int, feature: npt.ArrayLike, label: Any) -> "Data":
-        """Return the records with one replaced."""
         features, labels = self.features.copy(), self.labels.copy()
         features[place], labels[place] = feature, label
         return Data(features, labels)

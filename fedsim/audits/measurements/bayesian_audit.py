@@ -69,13 +69,21 @@ def bayesian_report(
     dearest = math.inf
     if training.clipping:
         dearest = float(bayesian.epsilons(worst.sum(axis=1), bayesian.ORDERS, delta)[0].max())
+    shown = _shown(mean.shape[1], training.sampling_rate)
     return replace(
         stated,
         epsilon=_over_trials(mean[:, -1]),
         epsilon_at_percentile=_over_trials(each[:, -1]),
         orders=(int(last_orders.min()), int(last_orders.max())),
         worst_case_epsilon=dearest,
-        by_round=_by_round(vantage, training.sampling_rate, mean, each, delta, releases),
+        by_round=BayesianByRound(
+            rounds=shown.tolist(),
+            epsilon=mean[:, shown - 1].mean(axis=0).tolist(),
+            epsilon_at_percentile=each[:, shown - 1].mean(axis=0).tolist(),
+            dp_epsilon=[
+                PLD.epsilon(releases.first(int(count)).towards(vantage), delta) for count in shown
+            ],
+        ),
         note=_note(
             neighbouring,
             training.sampling_rate,
@@ -122,26 +130,6 @@ def _spent(
     # A sum over some of the rounds bounds their loss too: the exponents of Theorem 1 need not add
     # up to 1, since the expectation of a power below 1 is at most that power of the expectation.
     return costs.cumsum(axis=1), worst
-
-
-def _by_round(
-    vantage: Vantage,
-    record_rate: float,
-    mean: Floats,
-    each: Floats,
-    delta: float,
-    releases: Releases,
-) -> BayesianByRound:
-    """Return the epsilons so far after some rounds: over records, at the percentile, of DP."""
-    shown = _shown(mean.shape[1], record_rate)
-    return BayesianByRound(
-        rounds=shown.tolist(),
-        epsilon=mean[:, shown - 1].mean(axis=0).tolist(),
-        epsilon_at_percentile=each[:, shown - 1].mean(axis=0).tolist(),
-        dp_epsilon=[
-            PLD.epsilon(releases.first(int(count)).towards(vantage), delta) for count in shown
-        ],
-    )
 
 
 def _shown(rounds: int, sampling_rate: float) -> npt.NDArray[np.int64]:

@@ -22,7 +22,6 @@ class Check:
 
 
 def alarms(checks: Iterable[Check]) -> dict[str, str]:
-    """Return the alarms by the names of their checks."""
     return {check.name: check.alarm for check in checks if check.alarm}
 
 

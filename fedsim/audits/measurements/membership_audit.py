@@ -112,8 +112,7 @@ def _points(models: int, trials: int) -> npt.NDArray[np.intp]:
 def of_shadows(worlds: Bools) -> Bools:
     """Return which trials are shadows, bool [T]: every second one of each world."""
     order = np.where(worlds, np.cumsum(worlds), np.cumsum(~worlds))
-    shadows: Bools = order % 2 == 1
-    return shadows
+    return order % 2 == 1
 
 
 def decisions(attack: Attack, seen: Observations, shadows: Bools) -> tuple[Floats, Bools]:

@@ -133,8 +133,7 @@ def _density(simulation: forecast.Simulation, prior: float) -> Density:
 
     def heights(sample: Floats) -> list[float]:
         counts, _ = np.histogram(sample, edges)
-        densities: list[float] = (counts / (sample.size * np.diff(edges))).tolist()
-        return densities
+        return (counts / (sample.size * np.diff(edges))).tolist()
 
     return Density(
         edges=(edges + logit(prior)).tolist(),

@@ -116,16 +116,9 @@ def prediction(
     predicted = forecast.predict(seen["sensitivities"], seen["noise_stds"], prior)
     advantage, method = predicted.advantage, "linearised"
     if noiseless:
-        advantage, method = (
-            _caught(
-                participation,
-                neighbouring,
-                prior,
-                seen,
-                two_sided(seen["worlds"]),
-            ),
-            "closed form",
-        )
+        both = two_sided(seen["worlds"])
+        advantage = _caught(participation, neighbouring, prior, seen, both)
+        method = "closed form"
     return Prediction(
         mu=predicted.mu,
         advantage=advantage,

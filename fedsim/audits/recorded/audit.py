@@ -65,7 +65,6 @@ class Auditor:
             self._vantage = ParticipantRounds(self._notes, facts.node or 0)
 
     def observe(self, observed: ObservedRound) -> None:
-        """Take in the next round."""
         self._mechanism |= {
             # Strict JSON has no NaN.
             name: str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -70,7 +70,6 @@ class SvtRounds:
         self._epsilon = 0.0
 
     def observe(self, observed: ObservedRound) -> None:
-        """Take in a round."""
         mechanism = observed.mechanism
         gamma, steps = number(mechanism, "svt_gamma"), number(mechanism, "filter_steps") or 1.0
         release = number(mechanism, "svt_epsilon_release")

@@ -155,7 +155,6 @@ def seen_below(level: NoiseLevel, releases: Sequence[Release]) -> float | None:
 
 
 def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[Finding]:
-    """Return what is wrong with the size of the noise."""
     sure = level.sure
     if level.verdict == "hidden":
         return [Finding("caution", "", HIDDEN)]

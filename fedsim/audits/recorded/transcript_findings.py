@@ -22,7 +22,6 @@ class Notes:
         self._rounds.setdefault((severity, text), []).append(round)
 
     def findings(self) -> list[Finding]:
-        """Return all findings so far, in the order in which they were first noted."""
         return [
             Finding(severity, "", text, rounds=tuple(rounds))
             for (severity, text), rounds in self._rounds.items()

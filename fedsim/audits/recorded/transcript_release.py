@@ -91,7 +91,6 @@ def measured(
 
 
 def _claimed(releases: Sequence[Release]) -> bool:
-    """Whether noise was configured in every round."""
     return all(release.claimed_std for release in releases)
 
 

@@ -2,14 +2,64 @@
 
 from collections.abc import Mapping
 
+import torch
+
 from adversaries.errors import InputError
 from adversaries.registry import lookup
 from fedsim.config.objects import Scheme
-from fedsim.game.mechanisms import vantages
-from fedsim.game.observers.curious_server import CuriousServer
-from fedsim.game.observers.oracle import Oracle
-from fedsim.game.observers.seat import Seat
+from fedsim.game import federation as data
+from fedsim.game.known_round import KnownRound
+from fedsim.game.mechanisms.step import Step
+from fedsim.game.mechanisms.vantages import EXACT
+from fedsim.game.observers.seat import Seat, Seen
 from fedsim.privacy.trust.model import Vantage
+
+
+class CuriousServer(Seat):
+    """The server itself, beside a participant who keeps a belief of its own."""
+
+    vantages = (Vantage.SERVER,)
+    follows = True
+
+    def observe(self, seen: Seen) -> Mapping[Vantage, Step]:
+        if Vantage.SERVER not in seen.unknown_noise:
+            return {}
+        # A client asks the class alone, and leaves out what concludes.
+        from fedsim.game.observers.server_adversary import conclude  # noqa: PLC0415
+
+        config, game = seen.config, seen.game
+        known, target = data.load(config), game.target_client
+        message, within = seen.total, seen.participants
+        if not config.federation.trust.model.summed_securely:
+            message, within = seen.message(target), (target,)
+        model = torch.tensor(seen.model).to(known.device)
+        of_round = KnownRound.drawn(config.game, known, game, model)
+        noise_std = seen.unknown_noise[Vantage.SERVER].noise_std.to(known.device)
+        step = conclude(of_round, within, noise_std, torch.tensor(message).to(known.device))
+        return {Vantage.SERVER: step}
+
+
+class Oracle(Seat):
+    """Whoever is handed the noise, at every vantage that sees the rounds."""
+
+    vantages = EXACT
+    reads_noise = True
+
+    def observe(self, seen: Seen) -> Mapping[Vantage, Step]:
+        # A client asks the class alone, and leaves out what concludes.
+        from fedsim.game.observers import disclosed_noise  # noqa: PLC0415
+
+        measured = seen.measured()
+        return disclosed_noise.measure(
+            measured.present,
+            measured.absent,
+            measured.noises,
+            measured.worlds,
+            measured.participation,
+            seen.unknown_noise,
+            seen.config.participation.rate,
+        )
+
 
 SEATS: Mapping[str, type[Seat]] = {
     "participant": CuriousServer,
@@ -37,7 +87,7 @@ def is_exact(local_steps: int, adversary_rounds: str, audit_mode: str, vantage: 
     audit_mode: how the belief is computed: as the "participant" must, from what it receives and
     knows, or by an "oracle" from the noise, which the auditor of a campaign reads.
     """
-    exact = vantage in vantages.EXACT and local_steps == 1
+    exact = vantage in EXACT and local_steps == 1
     if vantage is Vantage.PARTICIPANT and adversary_rounds == "own":
         return False
     return exact and seat(audit_mode).exact

@@ -160,10 +160,8 @@ def sums(
     parameters: float32 [T, P], the models that the round begins with.
     Returns: float64 [T, P], three times; of a sampled target a share q of what it would add.
     """
-    seen, rate = (
-        KnownRound.drawn(rules, federation, game, parameters),
-        rules.scheme.participation.rate,
-    )
+    seen = KnownRound.drawn(rules, federation, game, parameters)
+    rate = rules.scheme.participation.rate
     known = common_part(seen, range(rules.scheme.federation.clients))
     present, absent = challenge_contributions(seen)
     return known, rate * present, rate * absent

@@ -172,8 +172,7 @@ def predicted_density(log_odds: Floats, mu: Floats, world: bool) -> Floats:
     drawn = ordered[stride // 2 :: stride]
     positive = drawn[drawn > 0, None]
     centre = np.where(world, 0.5, -0.5) * positive**2
-    total: Floats = norm.pdf(log_odds, centre, positive).sum(axis=0) / len(drawn)
-    return total
+    return norm.pdf(log_odds, centre, positive).sum(axis=0) / len(drawn)
 
 
 def client_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats]) -> Figure:

@@ -146,7 +146,6 @@ def quantile_band(
 
 
 def level_line(axes: Axes, value: float, label: str, colour: str, line: str) -> None:
-    """Draw a horizontal line."""
     axes.axhline(value, color=colour, linewidth=1.2, linestyle=line, label=label)
 
 

@@ -67,7 +67,6 @@ class Numbers:
 
 
 def read(figure: Figure) -> Numbers:
-    """Return the numbers behind a figure."""
     panels = [axes for axes in figure.axes if axes.get_label() != "<colorbar>"]
     series = tuple(one for axes in panels for one in _Panel(axes).series())
     return Numbers(series, bool(series) and all(_Panel(axes).flat() for axes in panels))
@@ -103,11 +102,10 @@ class _Panel:
         self.names = _named_ticks((axes.xaxis, axes.yaxis)[self.across])
 
     def series(self) -> list[Series]:
-        """Return its series, those of one name joined."""
         joined: dict[str, tuple[list[Place], list[float]]] = {}
         for name, at, values in self._found():
             places, numbers = joined.setdefault(name, ([], []))
-            places += [self._place(place) for place in at]
+            places += [self.names.get(round(float(place), 9), _rounded(place)) for place in at]
             numbers += [_rounded(value) for value in values]
         title = "".join(self.axes.get_title(loc) for loc in ("left", "center", "right"))
         labels = self.axes.get_xlabel(), self.axes.get_ylabel()
@@ -190,9 +188,6 @@ class _Panel:
         """Return the points of a line, [n, 2], NaN where it has gaps."""
         return np.asarray(line.get_xydata(), np.float64)
 
-    def _place(self, at: float) -> Place:
-        return self.names.get(round(float(at), 9), _rounded(at))
-
 
 def _ends(name: str, at: Sequence[float] | Points, values: Points) -> Iterator[Found]:
     """Yield the lowest and the highest of some values at one place, as two series."""
@@ -220,5 +215,4 @@ def _named_ticks(axis: Axis) -> dict[float, str]:
 
 
 def _rounded(value: float) -> float:
-    """Return a number with six significant digits."""
     return float(f"{value:.6g}")

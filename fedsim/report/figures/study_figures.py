@@ -50,7 +50,6 @@ def frontier(
     chosen: tuple[float, float] | None,
     min_accuracy: float | None,
 ) -> Figure:
-    """Return the figure."""
     with canvas.panel("the adversary is right in at most … % (a coin: 50 %)", "accuracy, %") as (
         figure,
         axes,

@@ -230,8 +230,7 @@ def most_true_positives(described: Mechanism, rates: Floats) -> Floats:
     column = rates[:, None]
     above = np.exp(epsilons) * column + deltas
     below = 1 - np.exp(-epsilons) * (1 - column - deltas)
-    most: Floats = np.clip(np.minimum(above, below).min(axis=1), rates, 1.0)
-    return most
+    return np.clip(np.minimum(above, below).min(axis=1), rates, 1.0)
 
 
 def _check_memory(memory_limit: int | None, data: DataConfig, rounds: int, count: int) -> None:
@@ -287,8 +286,7 @@ def observed_rounds(rounds: int) -> tuple[int, ...]:
 
 
 def _losses(known: Federation, theta: Tensor, records: tuple[Tensor, Tensor]) -> Floats:
-    found: Floats = known.evaluate(theta, *records)[0].cpu().numpy()
-    return found
+    return known.evaluate(theta, *records)[0].cpu().numpy()
 
 
 def _released(

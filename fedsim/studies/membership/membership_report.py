@@ -101,8 +101,7 @@ def assemble(
         "seconds": seconds,
         "versions": {"fedsim": fedsim.__version__},
     }
-    finite: dict[str, Any] = strict_json(report)
-    return finite
+    return strict_json(report)
 
 
 def _tried(
@@ -218,7 +217,6 @@ def _span(value: float, row: Report) -> str:
 
 
 def headings(report: Report) -> list[str]:
-    """Return the headings of the table of attacks."""
     row: Report = next(iter(report["attacks"].values()), {"true_positive_at": []})
     rates = [at["false_positive_rate"] for at in row["true_positive_at"]]
     return ["attack", "advantage", "AUC", *(f"TPR at FPR {percent(rate)}" for rate in rates)]
@@ -248,7 +246,6 @@ def _with(estimate: Report, wording: Any) -> str:
 
 
 def summary(report: Report) -> RenderableType:
-    """Return what the terminal shows."""
     table = terminal.table(tabulated(headings(report), rows(report)), dense=True)
     return terminal.shown(*map(Prose, verdict(report)), table, Prose(LABEL))
 
@@ -300,7 +297,6 @@ def render_html(report: Report) -> str:
 
 
 def roc(report: Report) -> Drawing:
-    """Return the figure of every attack's ROC curve, beside what the noise allows."""
     curves = {
         row["title"]: (row["roc"]["false_positive"], row["roc"]["true_positive"])
         for row in report["attacks"].values()

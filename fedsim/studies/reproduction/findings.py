@@ -55,8 +55,6 @@ class Number:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of words."""
-
     title: str
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -64,8 +62,6 @@ class Grid:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure."""
-
     name: str
     caption: str
     svg: str
@@ -155,7 +151,6 @@ class Means:
         return self.scale is Scale.SMOKE
 
     def data(self, name: str) -> Path:
-        """Return where a data set is."""
         if not self.has(name):
             raise InputError(f"no data of {name}: {DATA[name]}")
         assert self.data_root is not None

@@ -20,7 +20,7 @@ from fedsim.report.document.blocks import (
 )
 from fedsim.report.document.markdown import render as markdown_of
 from fedsim.report.document.wording import DASH, number, span
-from fedsim.studies.reproduction.findings import Number, agreement
+from fedsim.studies.reproduction.findings import agreement
 from fedsim.studies.reproduction.registry import SOURCES
 from fedsim.studies.reproduction.session import Made
 
@@ -38,7 +38,6 @@ CHANCE = "Intervals are of 95 % each: of many numbers a few depart by chance alo
 
 
 def counted(made: Sequence[Made]) -> str:
-    """Return in a sentence how many numbers are the sources'."""
     kinds = [agreement(one).kind for item in made for one in item.finding.numbers]
     return (
         f"{len(made)} items with {len(kinds)} numbers: {kinds.count('agrees')} agree with the "
@@ -75,16 +74,12 @@ def rows(item: Made) -> list[tuple[str, ...]]:
         (
             one.name,
             ", ".join(f"{number(ref.value)} {ref.origin}" for ref in one.references) or DASH,
-            _with_interval(one),
+            number(one.ours) + (f" ({span(one.interval, number)})" if one.interval else ""),
             number(one.closed_form),
             agreement(one).text,
         )
         for one in item.finding.numbers
     ]
-
-
-def _with_interval(one: Number) -> str:
-    return number(one.ours) + (f" ({span(one.interval, number)})" if one.interval else "")
 
 
 def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:
@@ -119,7 +114,6 @@ def _section(item: Made) -> Iterator[Block]:
 
 
 def markdown(made: Sequence[Made]) -> str:
-    """Return the items as Markdown, without pictures."""
     parts = [
         Part(SOURCES[source], [block for item in items for block in _item(item)])
         for source, items in by_source(made)

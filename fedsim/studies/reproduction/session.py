@@ -54,7 +54,9 @@ def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
         begun = time.perf_counter()
         finding = item.make(means)
         if item.needs and means.smoke:
-            finding = _of_other_data(finding)
+            # The source's numbers are of other data and more trials.
+            numbers = tuple(replace(one, references=()) for one in finding.numbers)
+            finding = replace(finding, numbers=numbers)
         made = Made(
             source=item.source,
             name=item.name,
@@ -70,11 +72,6 @@ def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
         yield made
 
 
-def _of_other_data(finding: Reproduced) -> Reproduced:
-    """Return a finding without the source's numbers, which are of other data and more trials."""
-    return replace(finding, numbers=tuple(replace(one, references=()) for one in finding.numbers))
-
-
 def read(item: Item, means: Means) -> Made | None:
     """Return an item as it was kept; None where it was not, or by another version or scale."""
     place = _place(item, means)
@@ -88,7 +85,6 @@ def read(item: Item, means: Means) -> Made | None:
 
 
 def command(item: Item, means: Means) -> str:
-    """Return the command that makes one item alone."""
     data = " --data-root DIR" if item.needs and not means.smoke else ""
     return f"fedsim reproduce {item.source} {item.name} --scale {means.scale.value}{data}"
 

@@ -129,7 +129,8 @@ def pair_sensitivities(
     """
     if not pairs:
         return np.empty((len(parameters), 0))
-    check_pairs(known, pairs, _kind(pairs[0]))
+    neighbouring = Neighbouring.ADD_REMOVE if pairs[0][1] is None else Neighbouring.REPLACE
+    check_pairs(known, pairs, neighbouring)
     records, replacements = zip(*pairs, strict=True)
     kept, rows = np.unique(np.asarray(records, dtype=np.intp), return_inverse=True)
     features, labels = known.members(kept)
@@ -242,10 +243,6 @@ def _counted(
     norms = torch.from_numpy(record_sensitivities(known, parameters[None], progress)[0])
     column = norms.to(known.device)[:, None]
     yield counter.count(slice(0, len(column)), slice(0, 1), column)
-
-
-def _kind(pair: Pair) -> Neighbouring:
-    return Neighbouring.ADD_REMOVE if pair[1] is None else Neighbouring.REPLACE
 
 
 def check_pairs(known: Federation, pairs: Sequence[Pair], neighbouring: Neighbouring) -> None:

@@ -26,8 +26,6 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Differences:
-    """Where two records differ."""
-
     attributes: tuple[Attribute, ...]
     differing: int
 
@@ -46,8 +44,7 @@ def picture(features: Pixels) -> Pixels:
         return features
     if len(features) == 3:
         return np.moveaxis(features, 0, -1)
-    mean: Pixels = features.mean(axis=0)
-    return mean
+    return features.mean(axis=0)
 
 
 def differences(split: Split, pair: Pair) -> Differences:

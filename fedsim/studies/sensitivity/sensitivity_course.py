@@ -21,10 +21,9 @@ from fedsim.config.federation import FederationConfig
 from fedsim.config.objects import GameRules
 from fedsim.game import federation
 from fedsim.game.client import noise, noise_sources
-from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import privacy
 from fedsim.learning.training.optimizers import ServerOptimizer
-from fedsim.privacy.mechanism import Neighbouring, sensitivity
+from fedsim.privacy.mechanism import sensitivity
 from fedsim.studies.sensitivity.gradient_sensitivity import (
     Pair,
     Progress,
@@ -112,7 +111,8 @@ def follow(
         for round in range(1, rounds + 1):
             found[rows, round - 1] = pair_sensitivities(known, theta, pairs)
             if first == 0 and round in checkpoints:
-                seen.append(_look(config.privacy.neighbouring, known, theta[0], pairs, round))
+                truth = largest(known, theta[0], config.privacy.neighbouring, of=pairs)
+                seen.append(Checkpoint(round, theta[0].clone(), truth))
             scale = np.full(len(part), bound)
             if config.privacy.sensitivity == "local":
                 scale = found[rows, round - 1, 0]
@@ -186,11 +186,3 @@ def _noise(
     for source in sources:
         total += noise(noise_seed, streams, round, source, each, theta.shape[1])
     return total, std * np.sqrt(len(sources))
-
-
-def _look(
-    neighbouring: Neighbouring, known: Federation, model: Tensor, pairs: Sequence[Pair], round: int
-) -> Checkpoint:
-    """Compare all records and all pairs at one model [P]."""
-    truth = largest(known, model, neighbouring, of=pairs)
-    return Checkpoint(round, model.clone(), truth)

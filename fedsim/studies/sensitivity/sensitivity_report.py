@@ -62,7 +62,6 @@ def _one(report: Report) -> str:
 
 
 def _standing(report: Report, i: int) -> str:
-    """Word where the challenge stands in a view."""
     view, seen = report["views"][i], report["pairs"][0]["seen"][i]
     median = min(1.0, view["quantiles"]["0.5"] / view["largest"]["sensitivity"])
     return (
@@ -126,15 +125,12 @@ def _compared(report: Report) -> str:
 
 
 def headings(report: Report) -> list[str]:
-    """Return the headings of the table of pairs."""
     record = "record → by" if report["neighbouring"] == "replace" else "record"
     views = [text for view in report["views"] for text in (f"LS {view['step']}", "rank")]
     return ["pair", record, "label", "client", "d", *views, "RMS LS"]
 
 
 def rows(report: Report) -> list[list[str]]:
-    """Return the pairs as texts, a row each."""
-
     def rank(place: int) -> str:
         return f"{place:,}" if place < 10_000 else percent(place / report["pairs_in_all"])
 
@@ -176,7 +172,6 @@ def measures(report: Report) -> list[list[str]]:
 
 
 def summary(report: Report) -> RenderableType:
-    """Return what the terminal shows."""
     steps = [f"LS in step {view['step']}" for view in report["views"]]
     shown, without = [], []
     for name, *cells in measures(report):
@@ -187,10 +182,8 @@ def summary(report: Report) -> RenderableType:
             known = (DASH if no else cell for no, cell in zip(refused, cells, strict=True))
             shown.append([name, *known])
     explained = f"No correlation, as the page explains: {', '.join(without)}."
-    pairs, correlations = (
-        tabulated(headings(report), rows(report)),
-        tabulated(["dissimilarity", *steps], shown),
-    )
+    pairs = tabulated(headings(report), rows(report))
+    correlations = tabulated(["dissimilarity", *steps], shown)
     return terminal.shown(
         *map(Prose, verdict(report)),
         terminal.table(pairs, "Pairs, and their local sensitivity (LS)", dense=True),
@@ -262,7 +255,6 @@ def render_html(study: Study, report: Report) -> str:
 
 
 def _pictures(study: Study) -> list[Block]:
-    """Return a figure of the pairs of each choice, with its caption."""
     drawn: list[Block] = []
     for choice in dict.fromkeys(candidate.choice for candidate in study.candidates):
         candidates = study.of(choice)
@@ -283,7 +275,6 @@ def _pictures(study: Study) -> list[Block]:
 
 
 def _courses(study: Study, report: Report) -> list[Block]:
-    """Return the distribution of local sensitivity for pairs, and its course for the challenge."""
     bound, names = report["global_sensitivity"], map(_name, report["pairs"])
     followed = [
         Followed(name, one.pair.distance, one.choice, one.course)

@@ -47,8 +47,7 @@ def assemble(study: Study) -> dict[str, Any]:
         "peak_memory_bytes": study.peak_memory,
         "versions": {"fedsim": fedsim.__version__},
     }
-    finite: dict[str, Any] = strict_json(report)
-    return finite
+    return strict_json(report)
 
 
 def _candidate(study: Study, candidate: Candidate) -> dict[str, Any]:
@@ -88,6 +87,8 @@ def _view(view: View, chosen: Ranked) -> dict[str, Any]:
     found = {} if view.comparison is None else asdict(view.comparison)
     correlations = found.pop("correlations", {})
     order = sorted(correlations, key=lambda name: -correlations[name]["rho"])
+    reached = view.truth.by_record
+    equal = ROUNDING * view.truth.bound
     return {
         "step": view.step,
         "largest": asdict(view.truth.largest[0]),
@@ -95,15 +96,8 @@ def _view(view: View, chosen: Ranked) -> dict[str, Any]:
         "quantiles": {f"{share:g}": view.truth.quantile(share) for share in SHARES},
         # The largest that each record of D reaches, alone or with any replacement.
         "by_record": view.truth.by_record.tolist(),
-        "record_rank": _rank_of_record(view, chosen),
+        "record_rank": 1 + int(np.count_nonzero(reached > reached[chosen.record] + equal)),
         "measures": {name: correlations[name] for name in order}
         | {name: {"refusal": reason} for name, reason in view.refusals.items()},
         "comparison": found or None,
     }
-
-
-def _rank_of_record(view: View, chosen: Ranked) -> int:
-    """Return how many records reach more than the chosen one does, and one."""
-    reached = view.truth.by_record
-    equal = ROUNDING * view.truth.bound
-    return 1 + int(np.count_nonzero(reached > reached[chosen.record] + equal))

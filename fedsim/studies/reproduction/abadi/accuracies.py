@@ -104,7 +104,6 @@ SEED = 8
 
 
 def private(means: Means) -> Reproduced:
-    """Return accuracy against epsilon, with components and without."""
     train, test = _records(means)
     steps = round(EPOCHS[means.scale] / RATE)
     numbers: list[Number] = []
@@ -119,7 +118,6 @@ def private(means: Means) -> Reproduced:
 
 
 def concluded(numbers: Sequence[Number]) -> str:
-    """Return what the accuracies show."""
     ours = {one.name: one.ours for one in numbers}
     reduced, whole = (
         [ours[f"{_setting(epsilon, inputs)}: accuracy"] for epsilon in PRINTED]

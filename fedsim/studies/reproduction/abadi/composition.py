@@ -77,7 +77,6 @@ COMPOSITIONS: Mapping[str, Composition] = {
 
 
 def compared(means: Means) -> Reproduced:
-    """Return epsilon against epochs by every composition."""
     epochs = EPOCHS[means.scale]
     curves = {}
     for name, epsilon in COMPOSITIONS.items():

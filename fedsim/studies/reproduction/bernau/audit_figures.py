@@ -153,7 +153,10 @@ def _numbers(data: str, belief: float, scaled: str, run: Run) -> list[Number]:
     if scaled == "local" and (attack := report.membership_inference.get("yeom")) is not None:
         assert attack.advantage is not None
         known = MEMBERSHIP.get(data)
-        references = () if known is None else (_membership(known[place]),)
+        references: tuple[Reference, ...] = ()
+        if known is not None:
+            value = known[place]
+            references = (Reference(value, (value - 0.0005, value + 0.0005), "recorded"),)
         numbers.append(
             Number(
                 f"{at}: advantage of membership inference",
@@ -164,10 +167,6 @@ def _numbers(data: str, belief: float, scaled: str, run: Run) -> list[Number]:
             )
         )
     return numbers
-
-
-def _membership(value: float) -> Reference:
-    return Reference(value, (value - 0.0005, value + 0.0005), "recorded")
 
 
 def _from_belief(data: str, at: str, scaled: str, place: int, run: Run) -> Number:

@@ -85,24 +85,19 @@ def play(means: Means, cell: Cell) -> Run:
 
 def play_with(means: Means, cell: Cell, changes: Mapping[str, Scalar], name: str) -> Run:
     """Return the run of a cell with changes, which is taken up where it was left."""
-    own: dict[str, Scalar] = {
-        "privacy.sensitivity": cell.sensitivity,
-        "privacy.neighbouring": cell.neighbouring,
-        "privacy.rho-beta": cell.rho_beta,
-        # Every experiment has coins of its own: no two share an unlucky draw.
-        "run.seed": _seed(cell),
-        "run.out": str(means.folder / "runs" / f"{means.scale.value}-{name}"),
-    }
-    config = configured(means, cell.data, own | dict(changes))
-    means.say(f"{config.trials.count} trainings of {name}")
-    return load(in_process(prepare(config), Console(quiet=True)).path)
-
-
-def _seed(cell: Cell) -> int:
-    """Return a seed that no other cell has."""
     kinds = (
         ("local", "global").index(cell.sensitivity),
         ("replace", "add-remove").index(cell.neighbouring),
     )
     data = list(BELIEFS).index(cell.data)
-    return round(1000 * cell.rho_beta) + 1000 * kinds[0] + 2000 * kinds[1] + 4000 * data
+    own: dict[str, Scalar] = {
+        "privacy.sensitivity": cell.sensitivity,
+        "privacy.neighbouring": cell.neighbouring,
+        "privacy.rho-beta": cell.rho_beta,
+        # Every experiment has coins of its own: no two share an unlucky draw.
+        "run.seed": round(1000 * cell.rho_beta) + 1000 * kinds[0] + 2000 * kinds[1] + 4000 * data,
+        "run.out": str(means.folder / "runs" / f"{means.scale.value}-{name}"),
+    }
+    config = configured(means, cell.data, own | dict(changes))
+    means.say(f"{config.trials.count} trainings of {name}")
+    return load(in_process(prepare(config), Console(quiet=True)).path)

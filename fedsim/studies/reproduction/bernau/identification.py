@@ -184,7 +184,6 @@ def trained(means: Means) -> Reproduced:
 
 
 def concluded(numbers: Sequence[Number]) -> str:
-    """Return what the accuracies of the four kinds of noise show."""
     low, high = (pick(numbers, key=lambda one: one.ours) for pick in (min, max))
     return (
         "With a hundred times the records and Adam the model learns in 30 steps: accuracy is "

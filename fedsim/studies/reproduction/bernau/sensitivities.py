@@ -34,14 +34,16 @@ def followed(means: Means, data: str) -> Reproduced:
     """Return Figures 4 and 5 of a data set."""
     studies = {neighbouring: _study(means, data, neighbouring) for neighbouring in WORDS}
     bounded = studies["replace"]
+    ends = *bounded.of("max"), *bounded.of("min")
     numbers = [
         _rms(f"RMS LS, bounded, {_name(one)}", one, data if one.choice == "max" else "")
-        for one in (*bounded.of("max"), *bounded.of("min"))
+        for one in ends
     ]
     numbers += [
         _rms(f"RMS LS, unbounded, {_name(one)}", one)
         for one in (*studies["add-remove"].of("max"), *studies["add-remove"].of("min"))
     ]
+    pairs = [Followed(_name(one), one.pair.distance, one.choice, one.course) for one in ends]
     highest, lowest = bounded.of("max")[0], bounded.of("min")[0]
     relations = [
         Relation(WORDS[name], study.of("max")[0].course, _bound(study))
@@ -57,7 +59,7 @@ def followed(means: Means, data: str) -> Reproduced:
                 f"figure-4-{data}",
                 f"Local sensitivity of {TITLES[data]}'s most and least dissimilar pairs in all "
                 "steps of all trainings: median and the range of 90 %, bounded.",
-                canvas.to_svg(study_figures.by_pair(_followed(bounded), _bound(bounded))),
+                canvas.to_svg(study_figures.by_pair(pairs, _bound(bounded))),
             ),
             Picture(
                 f"figure-5-{data}",
@@ -74,13 +76,6 @@ def _study(means: Means, data: str, neighbouring: str) -> Study:
     means.say(f"{trainings} trainings of {data}, {neighbouring}")
     config = configured(means, data, {"privacy.neighbouring": neighbouring})
     return sensitivity_study.study(config, TOP[means.scale], trainings)
-
-
-def _followed(study: Study) -> list[Followed]:
-    return [
-        Followed(_name(one), one.pair.distance, one.choice, one.course)
-        for one in (*study.of("max"), *study.of("min"))
-    ]
 
 
 def _name(one: Candidate) -> str:
@@ -141,7 +136,9 @@ def compared(means: Means, data: str) -> Reproduced:
         }
         config = configured(means, data, changes)
         studies[name] = sensitivity_study.study(config, 1, COMPARED[means.scale])
-    ordered = _correlations(next(iter(studies.values())))
+    comparison = next(iter(studies.values())).views[0].comparison
+    found = comparison.correlations if comparison else {}
+    ordered = dict(sorted(found.items(), key=lambda entry: -entry[1].rho))
     numbers = [
         Number(f"rank correlation, {_measure(name)}", one.rho, (one.low, one.high))
         for name, one in ordered.items()
@@ -178,13 +175,6 @@ def better(ours: str, other: str, correlations: Mapping[str, RankCorrelation]) -
     if second.low > first.high:
         return f"{said}; here it is the other way round: {values}, intervals apart."
     return f"{said}; no difference is seen here: {values}, and their intervals overlap."
-
-
-def _correlations(study: Study) -> dict[str, RankCorrelation]:
-    """Return the rank correlations at the first model, the highest first."""
-    comparison = study.views[0].comparison
-    found = comparison.correlations if comparison else {}
-    return dict(sorted(found.items(), key=lambda entry: -entry[1].rho))
 
 
 def _measure(measure: str) -> str:

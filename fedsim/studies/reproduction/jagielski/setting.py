@@ -63,7 +63,6 @@ class Size:
 
     @property
     def rate(self) -> float:
-        """The sampling rate."""
         return self.batch / self.records
 
     @property
@@ -114,7 +113,6 @@ class Setting:
 
     @cached_property
     def structure(self) -> nn.Module:
-        """The network."""
         inputs, hidden = self.features.shape[1], self.size.hidden
         if not hidden:
             return nn.Sequential(nn.Linear(inputs, 2))
@@ -256,8 +254,12 @@ class Played:
     accuracy: float
 
     def bound(self, copies: int, confidence: float) -> float:
-        """Return epsilon of one record, at least."""
-        return _bound(self.clean, self.poisoned[copies], copies, confidence)
+        """Return epsilon of one record, at least, at delta = 0 (Algorithm 2)."""
+        poisoned = self.poisoned[copies]
+        worlds = np.repeat([True, False], [len(poisoned), len(self.clean)])
+        scores = np.concatenate([poisoned, self.clean])
+        found = per_record(clopper_pearson_split(worlds, scores, 0.0, confidence), copies)
+        return found.epsilon
 
     def best(self, paid: bool) -> float:
         """Return the largest bound over k.
@@ -357,11 +359,3 @@ def _sample(
         else:
             weights[:, records : records + copies] = taken
     return weights
-
-
-def _bound(clean: Floats, poisoned: Floats, copies: int, confidence: float) -> float:
-    """Return what scores of both worlds prove of one record at delta = 0 (Algorithm 2)."""
-    worlds = np.repeat([True, False], [len(poisoned), len(clean)])
-    scores = np.concatenate([poisoned, clean])
-    found = per_record(clopper_pearson_split(worlds, scores, 0.0, confidence), copies)
-    return found.epsilon

@@ -43,7 +43,6 @@ def estimated(ones: npt.ArrayLike, zeros: npt.ArrayLike, gamma: npt.ArrayLike) -
 
 
 def _zeros() -> Grid:
-    """Return what the estimator says of 100 zeros."""
     rows = [
         (f"{gamma:g}", f"{float(estimated(0, RECORDS, gamma)):.6g}", f"{closed_form(gamma):.6g}")
         for gamma in GAMMAS
@@ -147,20 +146,7 @@ def gamma_divergence(shape: float, ratio: float) -> Floats:
     return np.where(mixed > 0, found, np.inf)
 
 
-def _own_numbers() -> list[Number]:
-    """Return epsilon of some sample sizes."""
-    return [
-        Number(
-            f"own cost under the assumed laws, record {moved:g} deviations away, n = {n}: ε",
-            epsilon(n, moved),
-        )
-        for moved in MOVES
-        for n in SHOWN
-    ]
-
-
 def _own_concluded() -> str:
-    """Return what the _own_numbers say."""
     few, many = (epsilon(n, MOVES[1]) for n in (SHOWN[0], SHOWN[-1]))
     return (
         "The estimator's own leakage falls with the number of samples, as the source says, when "
@@ -172,7 +158,6 @@ def _own_concluded() -> str:
 
 
 def _own_picture() -> Picture:
-    """Return epsilon against n."""
     with canvas.panel("samples n", "ε") as (figure, axes):
         for moved, colour in zip(MOVES, (canvas.BLUE, canvas.VERMILION), strict=True):
             curve = [epsilon(int(n), moved) for n in OWN_SAMPLES]
@@ -236,7 +221,14 @@ def examined(means: Means) -> Reproduced:
         ),
         *coverage.values(),
         extreme,
-        *_own_numbers(),
+        *(
+            Number(
+                f"own cost under the assumed laws, record {moved:g} deviations away, n = {n}: ε",
+                epsilon(n, moved),
+            )
+            for moved in MOVES
+            for n in SHOWN
+        ),
     )
     normal, heavy = coverage["normal", 50].ours, coverage["log-normal, s = 3", 50].ours
     return Reproduced(
@@ -248,8 +240,7 @@ def examined(means: Means) -> Reproduced:
         f"near 1. Theorem 4 holds for normal e^L: {normal:.3f} at n = 50. It does not hold in "
         f"general: of heavy-tailed e^L it overestimates in {heavy:.3f}, and in {extreme.ours:.3f} "
         "even at γ = 1e-16, so that γ is no probability of failure unless e^L is bounded or nearly "
-        "normal, and T steps make its tail T times longer in the exponent. "
-        f"{_own_concluded()}",
+        "normal, and T steps make its tail T times longer in the exponent. " + _own_concluded(),
         numbers,
         (
             Picture(

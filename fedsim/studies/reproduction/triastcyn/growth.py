@@ -199,7 +199,6 @@ def _last(epsilons: Floats) -> float:
 
 
 def _rate(epsilons: Floats) -> float:
-    """Return how much epsilon grows in a step of the second half."""
     half = epsilons.shape[1] // 2
     return float((epsilons[:, -1] - epsilons[:, half]).mean() / (epsilons.shape[1] - 1 - half))
 

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 
-from fedsim.api import Run
 from fedsim.audits.results.theory import Bayesian
 from fedsim.game import federation
 from fedsim.studies.reproduction.findings import Grid, Means, Number, Reproduced, averaged
@@ -29,7 +28,18 @@ def made(means: Means, data: str) -> Reproduced:
         stated = run.report.bayesian
         assert stated is not None
         reached = averaged(f"C = {norm:g}: accuracy", run.transcript["accuracies"][-1])
-        numbers += [reached, *_epsilons(run, stated, norm)]
+        longest = run.transcript["bayesian_distances"].max(axis=-1)
+        numbers += [
+            reached,
+            Number(f"C = {norm:g}: DP ε, privacy loss distribution", stated.dp_epsilon),
+            Number(f"C = {norm:g}: DP ε, moments at integer orders", _worst(stated)),
+            Number(f"C = {norm:g}: BDP ε, mean of trainings", _mean(stated)),
+            Number(f"C = {norm:g}: BDP ε for 99 % of records", _strict(stated)),
+            averaged(
+                f"C = {norm:g}: share of steps in which a sampled gradient has the length C",
+                np.asarray((longest > 0.999 * norm).mean(axis=1)),
+            ),
+        ]
         found.append((norm, stated))
         accuracies.append(reached.ours)
         rows.append(_row(norm, reached.ours, stated))
@@ -62,20 +72,6 @@ def _baseline(means: Means, data: str) -> Number:
     _, correct = known.evaluate(theta, *known.held_out())
     values = correct.double().mean(dim=1).cpu().numpy()
     return averaged(f"C = {norm:g}: accuracy without noise", values)
-
-
-def _epsilons(run: Run, stated: Bayesian, norm: float) -> list[Number]:
-    longest = run.transcript["bayesian_distances"].max(axis=-1)
-    return [
-        Number(f"C = {norm:g}: DP ε, privacy loss distribution", stated.dp_epsilon),
-        Number(f"C = {norm:g}: DP ε, moments at integer orders", _worst(stated)),
-        Number(f"C = {norm:g}: BDP ε, mean of trainings", _mean(stated)),
-        Number(f"C = {norm:g}: BDP ε for 99 % of records", _strict(stated)),
-        averaged(
-            f"C = {norm:g}: share of steps in which a sampled gradient has the length C",
-            np.asarray((longest > 0.999 * norm).mean(axis=1)),
-        ),
-    ]
 
 
 def _row(norm: float, reached: float, stated: Bayesian) -> tuple[str, ...]:

@@ -70,7 +70,6 @@ SETTINGS = {
 
 
 def configured(means: Means, data: str, changes: Mapping[str, Scalar]) -> Config:
-    """Return the federation of a data set."""
     setting = SETTINGS[data]
     values: dict[str, Scalar] = {
         "data.name": data,

@@ -83,7 +83,6 @@ def clustered(means: Means) -> Reproduced:
 
 
 def all_images(means: Means) -> Records:
-    """Return all images, training and test."""
     if means.smoke:
         return everything(data.load("digits"))
     return everything(data.load("mnist", str(means.data("mnist")), download=means.download))

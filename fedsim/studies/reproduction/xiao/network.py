@@ -116,7 +116,9 @@ def _trained(
                 optimizer.zero_grad()
                 _loss(weights, features[batch], labels[batch], mask[:, batch]).backward()
                 optimizer.step()
-        yield _flat(weights)
+        trainings = len(weights[0])
+        parts = [one.detach().reshape(trainings, -1) for one in weights]
+        yield np.asarray(torch.cat(parts, dim=1).double().numpy())
 
 
 def _tensors(pool: Records) -> tuple[Tensor, Tensor]:
@@ -151,12 +153,6 @@ def _loss(weights: list[Tensor], features: Tensor, labels: Tensor, mask: Tensor)
     )
     each = each.view(len(logits), -1) * mask
     return (each.sum(1) / mask.sum(1).clamp(min=1)).sum()
-
-
-def _flat(weights: list[Tensor]) -> Floats:
-    trainings = len(weights[0])
-    parts = [one.detach().reshape(trainings, -1) for one in weights]
-    return np.asarray(torch.cat(parts, dim=1).double().numpy())
 
 
 def _accuracies(pool: Records, inside: np.ndarray, results: Floats) -> Floats:
