@@ -4,7 +4,6 @@ Flower may start a process for every message, on cores that others use too. An a
 computes nothing, so that what computes is only imported where a client's node needs it.
 """
 
-import logging
 import math
 from collections.abc import Callable
 
@@ -14,8 +13,6 @@ from flwr.clientapp import ClientApp
 from fedsim.audits.live import app as auditor
 from fedsim.federation.protocol import messages, patience, versions
 from fedsim.federation.protocol.consent import discreet
-
-log = logging.getLogger(__name__)
 
 
 def same_version(
@@ -51,9 +48,7 @@ def identify(message: Message, context: Context) -> Message:
         message: as received.
         context: of the node.
     """
-    timeout = float(context.run_config.get("federation.timeout", math.inf))
-    if warning := patience.unheard(timeout):
-        log.warning(warning)
+    patience.warn(float(context.run_config.get("federation.timeout", math.inf)))
     if auditor.is_auditor(context):
         return messages.reply(message, messages.AUDITOR)
     return messages.reply(message, messages.partition(context))

@@ -1,22 +1,20 @@
 """How long a node may compute an answer, beside how long the server waits for it."""
 
+import logging
 import os
 
 NODE = "FEDSIM_DEADLINE"
 """The DEADLINE of a deployed node's settings.env, in the environment of its processes."""
 
 
-def unheard(timeout: float) -> str:
-    """Return a warning if this node may compute longer than the server waits; "" otherwise.
+def warn(timeout: float) -> None:
+    """Log a warning if this node may compute longer than the server waits.
 
-    Args:
-        timeout: seconds that the server waits, `federation.timeout`.
+    timeout: seconds that the server waits, `federation.timeout`.
     """
-    deadline = float(os.environ.get(NODE, "0"))
-    if deadline <= timeout:
-        return ""
-    return (
-        f"DEADLINE is {deadline:g} s in this node's settings.env, but the server waits for "
-        f"federation.timeout = {timeout:g} s: after that this node computes an answer that the "
-        f"server does not read; set DEADLINE={timeout:g}"
-    )
+    if (deadline := float(os.environ.get(NODE, "0"))) > timeout:
+        logging.getLogger(__name__).warning(
+            f"DEADLINE is {deadline:g} s in this node's settings.env, but the server waits for "
+            f"federation.timeout = {timeout:g} s: after that this node computes an answer that the "
+            f"server does not read; set DEADLINE={timeout:g}"
+        )
