@@ -1,6 +1,6 @@
 """Three hospitals, from their files to a card; then one is late, one starved, and one leaves.
 
-    python tests/deployment/hospitals.py FOLDER [--adult ../shared/data/adult] [--rounds 20]
+    python tests/deployment/hospitals.py FOLDER [--adult ../shared/data/adult] [--rounds 30]
 
 Plays an administrator who edits settings and no code. All machines are this one: TLS on loopback,
 authenticated nodes, a folder for each machine. Prints every command with the machine that it is
@@ -40,9 +40,6 @@ held-out = 3000
 clients = 3
 trust = "local"
 vantage = "server"
-
-[model]
-name = "linear"
 
 [training]
 rounds = {rounds}
@@ -257,7 +254,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--adult", default=str(HERE.parents[2] / "shared" / "data" / "adult"))
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--disturbed-rounds", type=int, default=6)
     options = parser.parse_args()
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
