@@ -1,6 +1,7 @@
 """Texts without labels: a file with one a line, or a table with a column of them."""
 
 import numpy as np
+import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.learning.data import own_records, tokens
@@ -12,20 +13,31 @@ COLUMN = "text"
 
 
 def own(source: Source) -> Dataset:
-    """Return the texts of a file as tokens; all have the label 0.
+    """Return the texts of a file as tokens; all have the label 0. Raises InputError as `read`."""
+    texts, blank = _texts(str(source.file))
+    features = tokens.numbers(texts, source.length, source.tokenizer)
+    labels = np.zeros(len(texts), dtype=np.int64)
+    return Dataset(source.name, Records(features, labels), None, 1, "tabular", dropped=blank)
 
-    Raises InputError if it has no texts, or the directory of model.weights has no tokenizer.
+
+def read(path: str, length: int, tokenizer: str) -> npt.NDArray[np.float32]:
+    """Return the texts of a file as tokens, [N, length].
+
+    tokenizer: the directory of it.
+    Raises InputError if the file has no texts, or the directory has no tokenizer.
     """
-    columns = own_records.columns(str(source.file))
+    return tokens.numbers(_texts(path)[0], length, tokenizer)
+
+
+def _texts(path: str) -> tuple[list[str], int]:
+    """Return the texts of a file, and the number of blank ones, which are left out."""
+    columns = own_records.columns(path)
     if COLUMN not in columns:
         raise InputError(
-            f"'{source.file}' has no column '{COLUMN}', it has {', '.join(columns)}; name the "
-            "column of the texts so"
+            f"'{path}' has no column '{COLUMN}', it has {', '.join(columns)}; name the column of "
+            "the texts so"
         )
     texts = [text for text in columns[COLUMN] if text.strip()]
     if not texts:
-        raise InputError(f"'{source.file}' has no text; give one a line")
-    features = tokens.numbers(texts, source.length, source.tokenizer)
-    labels = np.zeros(len(texts), dtype=np.int64)
-    dropped = len(columns[COLUMN]) - len(texts)
-    return Dataset(source.name, Records(features, labels), None, 1, "tabular", dropped=dropped)
+        raise InputError(f"'{path}' has no text; give one a line")
+    return texts, len(columns[COLUMN]) - len(texts)

@@ -20,7 +20,7 @@ from adversaries.errors import InputError
 from fedsim.common import private_files, reading
 from fedsim.common.tables import Table, explain
 from fedsim.config.training import ModelConfig
-from fedsim.learning.data import Dataset, own_records
+from fedsim.learning.data import Dataset, own_records, texts
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.loaders import npz
 from fedsim.learning.data.loaders.dataset import finite
@@ -243,13 +243,15 @@ def read(directory: Path, path: str) -> Tensor:
 
     directory: of the model, as of `load`.
     path: of the records; as of `own_records` where the model has a schema, else an .npz with
-    `features` as the network takes them.
+    `features` as the network takes them, or texts where it was trained on a file of them.
     Raises InputError if they are others.
     """
     taken = describe(directory).input
     if taken.public_schema:
         schema, place = schemas.parse(taken.public_schema), str(_place(directory))
         return torch.tensor(own_records.records(path, schema, False, place).features)
+    if taken.data == "texts" and Path(path).suffix != ".npz":
+        return torch.tensor(texts.read(path, taken.shape[0], str(_place(directory))))
     try:
         found = npz.arrays(Path(path)).get(own_records.FEATURES)
     except OSError as error:

@@ -244,6 +244,16 @@ def test_the_model_that_is_kept_is_transformers_own(
 
 
 @pytest.mark.slow
+def test_a_model_of_a_file_of_texts_predicts_another_file(game: Config, tmp_path: Path) -> None:
+    values = to_run_config(game) | {"run.job": "training", "canaries.count": 0}
+    public = fedsim.train(from_run_config(JOBS["training"](values))) / "public"
+    assert len(fedsim.predict(public, tmp_path / "0.txt").tokens) == 30
+    (tmp_path / "blank.txt").write_text("\n\n")
+    with pytest.raises(InputError, match="has no text; give one a line"):
+        fedsim.predict(public, tmp_path / "blank.txt")
+
+
+@pytest.mark.slow
 def test_the_game_is_played_on_texts(game: Config) -> None:
     config = game
     run = fedsim.run(config)
