@@ -4,8 +4,8 @@ For the owner of one node, on its machine. Nothing of it may leave: what it says
 is hidden by no noise.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -21,7 +21,7 @@ from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.config import Config, Scalar
 from fedsim.config.federation import OWN
-from fedsim.federation.client import admission, client_ledger, seen_models
+from fedsim.federation.client import admission, client_ledger, holding_back, seen_models
 from fedsim.federation.client.client_ledger import Answer
 from fedsim.federation.client.seen_models import SeenTraining
 from fedsim.federation.protocol import consent
@@ -58,9 +58,11 @@ class Node:
     """A client's node as its owner configured it.
 
     Attributes:
-        terms: what its owner agreed to; its state is the absolute path of the ledger's folder.
+        values: of its node.toml, with the absolute path of the ledger's folder.
+        terms: what its owner agreed to, as these say.
     """
 
+    values: Mapping[str, Scalar]
     terms: Terms
     partition: int
     data: str
@@ -86,8 +88,9 @@ class Node:
         if data and not registry.is_code(data):
             data = str((work / data).resolve())
         state = (work / terms.state).resolve()
-        agreed = Terms(terms.kinds, terms.max_trials, terms.epsilon_limit, terms.delta_limit, state)
-        return cls(agreed, int(values["partition-id"]), data, str(values.get(consent.CODE, "")))
+        absolute = values | {consent.STATE: str(state)}
+        partition, code = int(values["partition-id"]), str(values.get(consent.CODE, ""))
+        return cls(absolute, replace(terms, state=state), partition, data, code)
 
 
 def assemble(node: Node, others: str = "", model: Path | None = None) -> Report:
@@ -132,12 +135,12 @@ def _runs(answers: Sequence[Answer], delta: float) -> Iterator[Report]:
             "name": mine[0].name,
             "first": mine[0].time,
             "last": mine[-1].time,
-            "rounds": len({answer.round for answer in mine}),
+            "rounds": len({answer.round for answer in mine if not answer.measured}),
             "trials": len({trial for answer in mine for trial in answer.trial_numbers}),
             "noise_multiplier": mine[0].noise_multiplier,
             "unit": mine[0].unit,
             "records": mine[-1].records,
-            "charged": any(answer.charged for answer in mine),
+            "charged": any(answer.costs for answer in mine),
             "epsilon": client_ledger.epsilon(mine, delta),
             "epsilon_after": client_ledger.epsilon(seen, delta),
         }
@@ -183,8 +186,14 @@ def _records_of(node: Node, config: Config, digest: str) -> Federation | None:
         known = federation.load(config, node.partition if config.data.name == OWN else None)
     except InputError:
         return None
-    same = admission.records_digest(known, node.partition) == digest
-    return known if same else None
+    if admission.records_digest(known, node.partition) != digest:
+        return None
+    # Those held back to measure the model were in no round.
+    share = config.federation.measures_share
+    try:
+        return holding_back.trained_on(known, node.partition, node.values, share, config.run.seed)
+    except RefusedError as error:
+        raise InputError(f"node.toml: {error}") from None
 
 
 def _attack(
