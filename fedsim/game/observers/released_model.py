@@ -114,9 +114,16 @@ def attack(
     """
     rounds = game.round
     theta = initial_parameters(rules, federation, game.trials).to(released.device)
-    answers = responses(rules.scheme.training, rules.scheme.participation, rounds)
+    participation = rules.scheme.participation
+    answers = responses(rules.scheme.training, participation, rounds)
     weights, bridge = answers[-1], shares(answers)
-    path = _path(rules, federation, game, theta)
+    # The models from theta_0 on without noise, halfway between the two worlds.
+    path = [theta]
+    optimizer = ServerOptimizer(rules.scheme.training, participation.divisor)
+    for round in range(1, rounds + 1):
+        known, present, absent = sums(rules, federation, game.at(round), path[-1])
+        middle = (known + (present + absent) / 2).float()
+        path.append(optimizer.step(path[-1], middle, round))
     # Bent to end at the model that was released, and each round's sums at the bent models.
     surprise = released.double() - path[-1].double()
     observed = theta.double() - released.double()
@@ -139,17 +146,6 @@ def attack(
     last = Step(score, norm, variance.sqrt() / scale, norm, nothing)
     before = Step(nothing, nothing, last.noise_stds, nothing, nothing)
     return join([*[before.learnt] * (rounds - 1), last.learnt])
-
-
-def _path(rules: GameRules, federation: Federation, game: RoundGame, theta: Tensor) -> list[Tensor]:
-    """Return the models from theta_0 on without noise, halfway between the two worlds."""
-    path = [theta]
-    optimizer = ServerOptimizer(rules.scheme.training, rules.scheme.participation.divisor)
-    for round in range(1, game.round + 1):
-        known, present, absent = sums(rules, federation, game.at(round), theta)
-        theta = optimizer.step(theta, (known + (present + absent) / 2).float(), round)
-        path.append(theta)
-    return path
 
 
 def sums(
