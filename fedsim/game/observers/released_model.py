@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adversaries.attacks.poisoning import logit_gain
 from adversaries.errors import InputError
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.training import TrainingConfig
@@ -179,3 +180,35 @@ def noise_std(scheme: Scheme, nominal: float, difference: Tensor, round: int) ->
         return multiplier * difference.norm(dim=-1) / scheme.training.sampling_rate
     bound = summing.sensitivity(scheme, nominal, difference.shape[1])
     return torch.full_like(difference[:, 0], multiplier * bound)
+
+
+def poison_scores(
+    rules: GameRules, federation: Federation, trials: range, released: Tensor
+) -> Floats | None:
+    """Return the score of every released model: of the adversary that crafted the challenge.
+
+    It looks at what the challenge was crafted to move. The higher the score, the likelier the model
+    was trained on D; where the threshold lies is for the auditor to find out.
+
+    By challenge.kind: of "clipbkd" (f(x_p) - f(0)) . y_p (CLIPBKDTEST); of "gradient" <theta_0 -
+    theta_k, u>, how far the model went down the vector u; of other records the negative loss
+    (BACKDOORTEST, which prints the loss with the sign of a model that was not trained on it).
+
+    released: theta_k, float32 [T, P].
+    Returns: float64 [T]; None where nothing was crafted.
+    Source: Jagielski, Ullman and Oprea, 2020.
+    """
+    crafted = federation.crafted
+    if crafted is None:
+        return None
+    if crafted.direction is not None:
+        start = initial_parameters(rules, federation, trials).to(released.device)
+        moved = start.double() - released.double()
+        return (moved @ crafted.direction.to(moved)).cpu().numpy()
+    features, labels = federation.members(np.asarray([crafted.record]))
+    if rules.challenge.kind == "clipbkd":
+        pair = torch.cat([features, torch.zeros_like(features)])
+        found = federation.logits(released, pair).double().cpu().numpy()
+        return logit_gain(found[:, 0], found[:, 1], int(labels[0]))
+    losses, _ = federation.evaluate(released, features, labels)
+    return -losses[:, 0].cpu().numpy()
