@@ -125,12 +125,19 @@ def clean_sum(
         # The record where the world is D, and the replacement, one column more, where it is D'.
         taking_part = federation.copies * weights[:, column]
         weights[:, column] = taking_part * worlds
+        features, labels = _and_replacement(federation, features, labels, replacement)
         if replacement is not None:
-            other_features, other_labels = federation.pool([replacement])
-            features = torch.cat([features, other_features])
-            labels = torch.cat([labels, other_labels])
             weights = torch.cat([weights, (taking_part * ~worlds)[:, None]], dim=1)
     return federation.clipper.clipped_sum(parameters, features, labels, weights)
+
+
+def _and_replacement(
+    federation: Federation, features: Tensor, labels: Tensor, replacement: int | None
+) -> tuple[Tensor, Tensor]:
+    if replacement is None:
+        return features, labels
+    others = federation.pool([replacement])
+    return torch.cat([features, others[0]]), torch.cat([labels, others[1]])
 
 
 def candidate_masks(
@@ -175,11 +182,8 @@ def candidate_sums(
     replacement: position in the pool of the record of the last column, None for none.
     Returns: float64 [T, m, P].
     """
-    features, labels = federation.members(federation.owned_by(client))
-    if replacement is not None:
-        other_features, other_labels = federation.pool([replacement])
-        features = torch.cat([features, other_features])
-        labels = torch.cat([labels, other_labels])
+    records = federation.members(federation.owned_by(client))
+    features, labels = _and_replacement(federation, *records, replacement)
     on_device = torch.from_numpy(masks).to(parameters.device)
     return federation.clipper.clipped_sums(parameters, features, labels, on_device)
 
@@ -203,11 +207,8 @@ def challenge_gradients(
         vector = federation.clipper.clipping_norm * federation.direction
         present = (federation.copies * vector).expand(parameters.shape)
         return present, -present if federation.crafted.opposed else torch.zeros_like(present)
-    features, labels = federation.members(np.asarray([record]))
-    if replacement is not None:
-        other_features, other_labels = federation.pool([replacement])
-        features = torch.cat([features, other_features])
-        labels = torch.cat([labels, other_labels])
+    records = federation.members(np.asarray([record]))
+    features, labels = _and_replacement(federation, *records, replacement)
     gradients = federation.clipper.clipped_gradients(parameters, features, labels)
     longest, bound = float(gradients.norm(dim=-1).max()), federation.clipper.clipping_norm
     if longest > bound * (1 + 1e-5):

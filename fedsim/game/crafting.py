@@ -69,23 +69,21 @@ class Planted(Split):
 
     Attributes:
         crafted: the record and its position.
-        replaced: whether the original is in the pool, at its end, because D' has it.
     """
 
     crafted: Crafted
-    replaced: bool
 
     @classmethod
     def of(cls, split: Split, crafted: Crafted, replaced: bool) -> "Planted":
         """Return a split with a crafted record in it.
 
-        replaced: whether D' has the original.
+        replaced: whether D' has the original, which is then at the end of the pool.
         """
         inherited = {field.name: getattr(split, field.name) for field in fields(Split)}
         if replaced:
             original = split.members[[crafted.record]]
             inherited["pool"] = np.concatenate([split.pool, original])
-        return cls(**inherited, crafted=crafted, replaced=replaced)
+        return cls(**inherited, crafted=crafted)
 
     @cached_property
     def members_records(self) -> Records:
@@ -197,19 +195,11 @@ def _clipbkd(rules: GameRules, split: Split, record: int) -> Image:
     return point.reshape(members.shape[1:]).astype(np.float32)
 
 
-def _mislabelled(rules: GameRules, split: Split, record: int) -> Image:
-    return split.members_records.features[record].copy()
-
-
-def _blank(rules: GameRules, split: Split, record: int) -> Image:
-    return np.zeros_like(split.members_records.features[record])
-
-
 KINDS: dict[str, Callable[[GameRules, Split, int], Image]] = {
     "backdoor": _backdoor,
     "clipbkd": _clipbkd,
-    "mislabelled": _mislabelled,
-    "blank": _blank,
+    "mislabelled": lambda rules, split, record: split.members_records.features[record].copy(),
+    "blank": lambda rules, split, record: np.zeros_like(split.members_records.features[record]),
 }
 """By challenge.kind: a function of rules, split and position -> features [*shape]."""
 

@@ -48,14 +48,12 @@ class Game:
 
     Attributes:
         worlds: bool [T]; True where the target sent its update, in half of the trials.
-        ratios: float64 [T, k], log-likelihood ratio of each round; where `piloted`, how far the
-            round moved along the direction, less the threshold.
-        piloted: whether `PILOTS` trials of their own, rather than theory, placed the threshold.
+        ratios: float64 [T, k], log-likelihood ratio of each round; where theory does not know it,
+            how far the round moved along the direction, less the threshold of `PILOTS` trials.
     """
 
     worlds: Bools
     ratios: Floats
-    piloted: bool
 
     def scores(self, scope: Scope) -> tuple[Bools, Floats]:
         """Return worlds and scores of independent observations, each [T], or [T k] for a round.
@@ -176,7 +174,7 @@ def play(
         else:
             ratios[trial] = shifts - middle
         progress(trial + 1)
-    return Game(worlds, ratios, not known)
+    return Game(worlds, ratios)
 
 
 class _Player:

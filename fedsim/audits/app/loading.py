@@ -68,7 +68,13 @@ def loaded(
     """
     root = directory.expanduser().resolve()
     described = _read(root)
-    run_config = _run_config(described, overrides)
+    run_config = dict(flatten(described["tool"]["flwr"]["app"].get("config", {})))
+    for key in overrides:
+        if key not in run_config:
+            near = difflib.get_close_matches(key, run_config, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(run_config)}"
+            raise InputError(f"the app declares no run configuration key '{key}'; {hint}")
+    run_config |= overrides
     with _importable(root), _observed_clients(innermost) as (mods, trained):
         server_app = _component(root, described, "serverapp", ServerApp)
         client_app = _component(root, described, "clientapp", ClientApp)
@@ -93,16 +99,6 @@ def _read(root: Path) -> dict[str, Any]:
             "clientapp"
         )
     return described
-
-
-def _run_config(described: Mapping[str, Any], overrides: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    run_config = dict(flatten(described["tool"]["flwr"]["app"].get("config", {})))
-    for key in overrides:
-        if key not in run_config:
-            near = difflib.get_close_matches(key, run_config, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(run_config)}"
-            raise InputError(f"the app declares no run configuration key '{key}'; {hint}")
-    return run_config | dict(overrides)
 
 
 def _component(root: Path, described: Mapping[str, Any], kind: str, type_: type) -> Any:

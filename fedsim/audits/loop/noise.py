@@ -36,9 +36,6 @@ SEEN = 0.95
 TOLERANCE = 1e-3
 """A shortfall of noise that is nobody's mistake: float32 and generators round."""
 
-LARGEST = 10**9
-"""Runs that nobody makes."""
-
 
 @dataclass(frozen=True)
 class NoiseSums:

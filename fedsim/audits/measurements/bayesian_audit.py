@@ -69,7 +69,9 @@ def bayesian_report(
     dearest = math.inf
     if training.clipping:
         dearest = float(bayesian.epsilons(worst.sum(axis=1), bayesian.ORDERS, delta)[0].max())
-    shown = _shown(mean.shape[1], training.sampling_rate)
+    # Epsilon is stated after all rounds, if that is cheap.
+    count = min(rounds, 200) if training.sampling_rate == 1 else min(rounds, SAMPLED_ROUNDS)
+    shown = np.unique(np.linspace(1, rounds, count).round().astype(np.int64))
     return replace(
         stated,
         epsilon=_over_trials(mean[:, -1]),
@@ -130,12 +132,6 @@ def _spent(
     # A sum over some of the rounds bounds their loss too: the exponents of Theorem 1 need not add
     # up to 1, since the expectation of a power below 1 is at most that power of the expectation.
     return costs.cumsum(axis=1), worst
-
-
-def _shown(rounds: int, sampling_rate: float) -> npt.NDArray[np.int64]:
-    """Return the rounds after which epsilon is stated: all of them, if that is cheap."""
-    count = min(rounds, 200) if sampling_rate == 1 else min(rounds, SAMPLED_ROUNDS)
-    return np.unique(np.linspace(1, rounds, count).round().astype(np.int64))
 
 
 def _over_trials(epsilons: Floats) -> OverTrials:

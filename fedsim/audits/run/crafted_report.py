@@ -1,7 +1,7 @@
 """What a crafted target, or a group of copies, proves about one record.
 
 Two adversaries of the same trials side by side: the one of identification, and that of Jagielski et
-al., which sees the released model alone (`fedsim.game.observers.poison_scores`).
+al., which sees the released model alone (`fedsim.game.observers.released_model`).
 """
 
 from dataclasses import asdict, replace

@@ -21,7 +21,6 @@ from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms import vantages
 from fedsim.game.observers import at_server, own_rounds, participant, released_model
 from fedsim.game.observers.memory import LOSS_TRAJECTORY, POISON_SCORES, Memory
-from fedsim.game.observers.poison_scores import poison_scores
 from fedsim.privacy.trust.model import Vantage
 
 MEMORY = "adversary-memory"
@@ -161,7 +160,8 @@ def _attack_losses(received: Received) -> dict[str, npt.NDArray[Any]]:
     attack = participant.infer_membership(known, _target(received), model, losses=losses)
     if _follows_losses(received) and (watched := _watch_losses(received, model)) is not None:
         attack[LOSS_TRAJECTORY] = watched
-    if (scores := poison_scores(config.game, known, trials, model)) is not None:
+    scores = released_model.poison_scores(config.game, known, trials, model)
+    if scores is not None:
         attack[POISON_SCORES] = scores
     return attack
 

@@ -3,8 +3,8 @@
 - The participant, a curious client: `participant`, functions that its node calls in every round. An
   auditor's node, which sends nothing, calls the same.
 - The server, honest but curious: `at_server.CuriousServer`, a `Seat`.
-- Whoever has the released model alone: `released_model` and, where the challenge is crafted,
-  `poison_scores`, functions that the participant's node calls after the last round.
+- Whoever has the released model alone: `released_model`, functions that the participant's node
+  calls after the last round.
 - The oracle audit, which is handed the noise: `at_server.Oracle`, a `Seat`; it computes with
   `disclosed_noise`.
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adversaries.attacks.poisoning import logit_gain
 from adversaries.errors import InputError
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.training import TrainingConfig
@@ -114,9 +115,16 @@ def attack(
     """
     rounds = game.round
     theta = initial_parameters(rules, federation, game.trials).to(released.device)
-    answers = responses(rules.scheme.training, rules.scheme.participation, rounds)
+    participation = rules.scheme.participation
+    answers = responses(rules.scheme.training, participation, rounds)
     weights, bridge = answers[-1], shares(answers)
-    path = _path(rules, federation, game, theta)
+    # The models from theta_0 on without noise, halfway between the two worlds.
+    path = [theta]
+    optimizer = ServerOptimizer(rules.scheme.training, participation.divisor)
+    for round in range(1, rounds + 1):
+        known, present, absent = sums(rules, federation, game.at(round), path[-1])
+        middle = (known + (present + absent) / 2).float()
+        path.append(optimizer.step(path[-1], middle, round))
     # Bent to end at the model that was released, and each round's sums at the bent models.
     surprise = released.double() - path[-1].double()
     observed = theta.double() - released.double()
@@ -139,17 +147,6 @@ def attack(
     last = Step(score, norm, variance.sqrt() / scale, norm, nothing)
     before = Step(nothing, nothing, last.noise_stds, nothing, nothing)
     return join([*[before.learnt] * (rounds - 1), last.learnt])
-
-
-def _path(rules: GameRules, federation: Federation, game: RoundGame, theta: Tensor) -> list[Tensor]:
-    """Return the models from theta_0 on without noise, halfway between the two worlds."""
-    path = [theta]
-    optimizer = ServerOptimizer(rules.scheme.training, rules.scheme.participation.divisor)
-    for round in range(1, game.round + 1):
-        known, present, absent = sums(rules, federation, game.at(round), theta)
-        theta = optimizer.step(theta, (known + (present + absent) / 2).float(), round)
-        path.append(theta)
-    return path
 
 
 def sums(
@@ -183,3 +180,35 @@ def noise_std(scheme: Scheme, nominal: float, difference: Tensor, round: int) ->
         return multiplier * difference.norm(dim=-1) / scheme.training.sampling_rate
     bound = summing.sensitivity(scheme, nominal, difference.shape[1])
     return torch.full_like(difference[:, 0], multiplier * bound)
+
+
+def poison_scores(
+    rules: GameRules, federation: Federation, trials: range, released: Tensor
+) -> Floats | None:
+    """Return the score of every released model: of the adversary that crafted the challenge.
+
+    It looks at what the challenge was crafted to move. The higher the score, the likelier the model
+    was trained on D; where the threshold lies is for the auditor to find out.
+
+    By challenge.kind: of "clipbkd" (f(x_p) - f(0)) . y_p (CLIPBKDTEST); of "gradient" <theta_0 -
+    theta_k, u>, how far the model went down the vector u; of other records the negative loss
+    (BACKDOORTEST, which prints the loss with the sign of a model that was not trained on it).
+
+    released: theta_k, float32 [T, P].
+    Returns: float64 [T]; None where nothing was crafted.
+    Source: Jagielski, Ullman and Oprea, 2020.
+    """
+    crafted = federation.crafted
+    if crafted is None:
+        return None
+    if crafted.direction is not None:
+        start = initial_parameters(rules, federation, trials).to(released.device)
+        moved = start.double() - released.double()
+        return (moved @ crafted.direction.to(moved)).cpu().numpy()
+    features, labels = federation.members(np.asarray([crafted.record]))
+    if rules.challenge.kind == "clipbkd":
+        pair = torch.cat([features, torch.zeros_like(features)])
+        found = federation.logits(released, pair).double().cpu().numpy()
+        return logit_gain(found[:, 0], found[:, 1], int(labels[0]))
+    losses, _ = federation.evaluate(released, features, labels)
+    return -losses[:, 0].cpu().numpy()

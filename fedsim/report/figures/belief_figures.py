@@ -21,11 +21,8 @@ from fedsim.report.figures.canvas import (
     Bools,
     Floats,
     bin_count,
-    legend_above,
     level_line,
-    new_axes,
     note,
-    page_style,
     panel,
     quantile_band,
     rounds_axis,
@@ -84,8 +81,7 @@ def log_odds_histogram(
         density: drawn instead of what mu predicts, as heights `world_d` and `world_d_prime` [n]
             between `edges` [n + 1]; None for that of mu.
     """
-    with page_style():
-        figure, axes = new_axes()
+    with panel("final log-odds Λ for D", "density", above=0.06) as (figure, axes):
         finite = np.isfinite(final)
         bins = np.histogram_bin_edges(final[finite], bins=bin_count(final[finite]))
         reach = 0.0
@@ -115,12 +111,9 @@ def log_odds_histogram(
             axes.axvline(limit, color=INK, linewidth=1.2, linestyle="--", label="_ε")
             note(axes, limit, f" ε = {epsilon:.4g}", "left")
         axes.set_xlim(grid[0], grid[-1])
-        axes.set_xlabel("final log-odds Λ for D")
-        axes.set_ylabel("density")
         if not finite.all():
             text = f"{(~finite).sum()} of {len(final)} trials ended certain (infinite log-odds)"
             axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", color=MUTED)
-        legend_above(axes, above=0.06)
     return figure
 
 
@@ -132,8 +125,7 @@ def poison_scores(worlds: Bools, scores: Floats, threshold: float | None) -> Fig
         scores: [T].
         threshold: from which on a score decides for D; None leaves it out.
     """
-    with page_style():
-        figure, axes = new_axes()
+    with panel("score of the released model", "density", above=0.06) as (figure, axes):
         bins = np.histogram_bin_edges(scores, bins=bin_count(scores))
         for world, colour, label in WORLDS:
             chosen = scores[worlds == world]
@@ -146,9 +138,6 @@ def poison_scores(worlds: Bools, scores: Floats, threshold: float | None) -> Fig
         if threshold is not None:
             axes.axvline(threshold, color=INK, linewidth=1.2, linestyle="--", label="_threshold")
             note(axes, threshold, "decides D′ ◂ ▸ decides D", "center")
-        axes.set_xlabel("score of the released model")
-        axes.set_ylabel("density")
-        legend_above(axes, above=0.06)
     return figure
 
 

@@ -115,8 +115,12 @@ def new_axes() -> tuple[Figure, Axes]:
 
 
 @contextmanager
-def panel(across: str = "", up: str = "") -> Iterator[tuple[Figure, Axes]]:
-    """Yield a figure and its axes to draw on; then name the axes and put the legend above them."""
+def panel(across: str = "", up: str = "", above: float = 0.0) -> Iterator[tuple[Figure, Axes]]:
+    """Yield a figure and its axes to draw on; then name the axes and put the legend above them.
+
+    Args:
+        above: as of `legend_above`.
+    """
     with page_style():
         figure, axes = new_axes()
         yield figure, axes
@@ -124,7 +128,7 @@ def panel(across: str = "", up: str = "") -> Iterator[tuple[Figure, Axes]]:
             axes.set_xlabel(across)
         if up:
             axes.set_ylabel(up)
-        legend_above(axes)
+        legend_above(axes, above)
 
 
 def quantile_band(

@@ -138,13 +138,11 @@ def clipped_share(rounds: npt.NDArray[np.int64], share: Floats) -> Figure:
         rounds: [k].
         share: [k], in [0, 1].
     """
-    with page_style():
-        figure, axes = new_axes()
+    with panel("", "gradients that were cut") as (figure, axes):
         marker = "o" if len(rounds) == 1 else None
         axes.plot(rounds, share, color=BLUE, marker=marker, label="_share")
         axes.set_ylim(-0.02, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        axes.set_ylabel("gradients that were cut")
         rounds_axis(axes, rounds)
     return figure
 

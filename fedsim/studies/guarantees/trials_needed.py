@@ -143,7 +143,6 @@ def document(expected: Expected, halfwidth: float, share: float) -> dict[str, An
 def _needed(
     name: str, advantage: float, halfwidth: float, level: float, batch: int
 ) -> dict[str, Any]:
-    """Return how many trials one design needs."""
     pairing, stops = DESIGNS[name]
     common = pairing == "common"
 

@@ -66,11 +66,6 @@ class Course:
     bound: float
     checkpoints: tuple[Checkpoint, ...]
 
-    def rms(self) -> Floats:
-        """Return the root mean square over trials and rounds of every pair, [m]."""
-        squares: Floats = np.square(self.sensitivities)
-        return np.sqrt(squares.mean(axis=(0, 1)))
-
 
 def follow(
     config: Config,

@@ -300,9 +300,8 @@ def _ranked(
     return ranked + [("client", client, pair) for client, pair in enumerate(clients)]
 
 
-def _among(target_client: int, known: Federation) -> npt.NDArray[np.intp]:
+def _among(client: int, known: Federation) -> npt.NDArray[np.intp]:
     """Return the positions of the records that the challenge is chosen from."""
-    client = target_client
     return np.arange(len(known.client_of)) if client < 0 else known.owned_by(client)
 
 

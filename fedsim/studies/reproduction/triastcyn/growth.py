@@ -108,7 +108,10 @@ def followed(means: Means) -> Reproduced:
         means.say(f"noise at the {quantile:g} quantile")
         curves[quantile] = grown(drawn, quantile, clip=False)
     clipped = grown(drawn, QUANTILES[0], clip=True)
-    ours = _moments(steps)
+    # The moments accountant, of gradients clipped to C: the noise is their distance.
+    at, count = ORDERS[ORDERS == FIXED], np.arange(1, steps + 1)
+    found = [[moments_epsilon(1.0, int(one), orders) for one in count] for orders in (at, ORDERS)]
+    ours = Growth(np.array(found[:1]), np.array(found[1:]))
     numbers = [
         Number(f"moments accountant, λ = {FIXED}, {steps} steps: ε", float(ours.fixed[0, -1])),
         Number(f"moments accountant, λ searched, {steps} steps: ε", float(ours.searched[0, -1])),
@@ -154,13 +157,6 @@ def grown(drawn: list[Floats], quantile: float, clip: bool) -> Growth:
         fixed.append(epsilons_so_far(costs[:, at], orders[at]))
         searched.append(epsilons_so_far(costs))
     return Growth(np.array(fixed), np.array(searched))
-
-
-def _moments(steps: int) -> Growth:
-    """Return the moments accountant's, of gradients clipped to C: the noise is their distance."""
-    at, count = ORDERS[ORDERS == FIXED], np.arange(1, steps + 1)
-    found = [[moments_epsilon(1.0, int(one), orders) for one in count] for orders in (at, ORDERS)]
-    return Growth(np.array(found[:1]), np.array(found[1:]))
 
 
 def _numbers(name: str, growth: Growth) -> list[Number]:

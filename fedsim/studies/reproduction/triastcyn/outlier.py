@@ -53,6 +53,17 @@ def attacked(means: Means) -> Reproduced:
             exact,
         )
     )
+    rows = [
+        (
+            f"{one:g}",
+            f"{accuracy(one):.5f}",
+            f"{laplace_accuracy(one):.5f}",
+            f"{found:.3g}",
+            f"{accuracy(found):.4f}",
+        )
+        for one, found in zip(EPSILONS, bdp, strict=True)
+    ]
+    headings = ("DP ε", "Equation 1", "Laplace mean", "BDP ε of a resident", "Equation 1 of it")
     return Reproduced(
         f"Holds: at ε = 2, 5 and 10 Equation 1 lets an attacker be right with probability "
         f"{accuracy(2):.4f}, {accuracy(5):.4f} and {accuracy(10):.5f} about the outlier. The bound "
@@ -70,7 +81,7 @@ def attacked(means: Means) -> Reproduced:
                 _drawn(dp, bdp),
             ),
         ),
-        (_grid(bdp),),
+        (Grid("An attacker's accuracy at equal noise.", headings, tuple(rows)),),
     )
 
 
@@ -123,21 +134,6 @@ def exact_rest(distances: Floats, noise: float) -> float:
         return float(stats.norm.sf(epsilon / ratios - ratios / 2).mean()) - DELTA
 
     return float(optimize.brentq(excess, 1e-12, 100.0, xtol=1e-14, rtol=1e-10))
-
-
-def _grid(bdp: Floats) -> Grid:
-    rows = [
-        (
-            f"{one:g}",
-            f"{accuracy(one):.5f}",
-            f"{laplace_accuracy(one):.5f}",
-            f"{found:.3g}",
-            f"{accuracy(found):.4f}",
-        )
-        for one, found in zip(EPSILONS, bdp, strict=True)
-    ]
-    headings = ("DP ε", "Equation 1", "Laplace mean", "BDP ε of a resident", "Equation 1 of it")
-    return Grid("An attacker's accuracy at equal noise.", headings, tuple(rows))
 
 
 def _drawn(dp: Floats, bdp: Floats) -> str:

@@ -42,7 +42,10 @@ def made(means: Means, data: str) -> Reproduced:
         ]
         found.append((norm, stated))
         accuracies.append(reached.ours)
-        rows.append(_row(norm, reached.ours, stated))
+        epsilons = (stated.dp_epsilon, _worst(stated), _mean(stated), _strict(stated))
+        attacks = (accuracy(stated.dp_epsilon), accuracy(_mean(stated)))
+        cells = [f"{norm:g}", f"{reached.ours:.3f}", *(f"{one:.3g}" for one in epsilons)]
+        rows.append((*cells, *(f"{one:.3f}" for one in attacks)))
     return Reproduced(
         _concluded(setting.title, accuracies, found) + _remembered(data),
         tuple(numbers),
@@ -72,17 +75,6 @@ def _baseline(means: Means, data: str) -> Number:
     _, correct = known.evaluate(theta, *known.held_out())
     values = correct.double().mean(dim=1).cpu().numpy()
     return averaged(f"C = {norm:g}: accuracy without noise", values)
-
-
-def _row(norm: float, reached: float, stated: Bayesian) -> tuple[str, ...]:
-    epsilons = (stated.dp_epsilon, _worst(stated), _mean(stated), _strict(stated))
-    attacks = (accuracy(stated.dp_epsilon), accuracy(_mean(stated)))
-    return (
-        f"{norm:g}",
-        f"{reached:.3f}",
-        *(f"{one:.3g}" for one in epsilons),
-        *(f"{one:.3f}" for one in attacks),
-    )
 
 
 def _concluded(title: str, reached: list[float], found: list[tuple[float, Bayesian]]) -> str:

@@ -26,15 +26,27 @@ DRAWS = {"smoke": 20_000, "full": 1_000_000}
 LogDensity = Callable[[Floats, int], Floats]
 """log f_k(s) of the sum s of k records."""
 
+Draw = Callable[[np.random.Generator, tuple[int, ...]], Floats]
+
 
 def estimated(means: Means) -> Reproduced:
     """Return the information in the mean of Gaussian and of Laplace records, against theory.
 
     The factor 1/n cancels: MI(x; mean) = h(S_n) - h(S_(n-1)) for the sums S.
     """
-    laws = (
-        ("Gaussian", _log_gaussian, np.random.Generator.standard_normal, _gaussian_information),
-        ("Laplace", _log_laplace, _laplace, _laplace_information),
+    laws: tuple[tuple[str, LogDensity, Draw, Callable[[int], float]], ...] = (
+        (
+            "Gaussian",
+            lambda sums, k: np.asarray(stats.norm.logpdf(sums, scale=math.sqrt(k))),
+            np.random.Generator.standard_normal,
+            lambda n: 0.5 * math.log1p(1 / (n - 1)),
+        ),
+        (
+            "Laplace",
+            _log_laplace,
+            lambda draw, shape: draw.laplace(size=shape),
+            lambda n: _entropy(n) - _entropy(n - 1),
+        ),
     )
     numbers = [
         _number(f"{law}, n = {n}", log_density, draw, theory(n), n, DRAWS[means.scale])
@@ -58,15 +70,6 @@ def estimated(means: Means) -> Reproduced:
     )
 
 
-def _gaussian_information(records: int) -> float:
-    return 0.5 * math.log1p(1 / (records - 1))
-
-
-def _laplace_information(records: int) -> float:
-    """Return h(S_n) - h(S_(n-1)) by quadrature."""
-    return _entropy(records) - _entropy(records - 1)
-
-
 def _entropy(count: int) -> float:
     """Return the differential entropy of a sum of Laplace records, in nats."""
 
@@ -78,10 +81,6 @@ def _entropy(count: int) -> float:
     end = 40 * math.sqrt(2 * count)
     found = integrate.quad(loss, 0, end, limit=400, points=(math.sqrt(2 * count),))
     return 2 * float(found[0])
-
-
-def _log_gaussian(sums: Floats, count: int) -> Floats:
-    return np.asarray(stats.norm.logpdf(sums, scale=math.sqrt(count)))
 
 
 def _log_laplace(sums: Floats, count: int) -> Floats:
@@ -99,14 +98,10 @@ def _log_laplace(sums: Floats, count: int) -> Floats:
     return np.asarray(order * np.log(size) + bessel - scale)
 
 
-def _laplace(draw: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-    return draw.laplace(size=shape)
-
-
 def _number(
     name: str,
     log_density: LogDensity,
-    draw: Callable[[np.random.Generator, tuple[int, ...]], Floats],
+    draw: Draw,
     theory: float,
     records: int,
     draws: int,

@@ -11,7 +11,7 @@ from fedsim.config import Config
 from fedsim.game import federation
 from fedsim.game.challenge import choose
 from fedsim.game.federation import initial_parameters
-from fedsim.game.observers.poison_scores import poison_scores
+from fedsim.game.observers.released_model import poison_scores
 
 Make = Callable[..., Config]
 
