@@ -445,14 +445,14 @@ def _of_transcript(path: Path, options: AuditOptions) -> Audit:
 def configured(
     config: Path | str | Config | Mapping[str, Any],
     overrides: Mapping[str, Any],
-    job: str = "experiment",
+    job: str | None = "experiment",
 ) -> Config:
     """Return the configuration that a function of the API was given.
 
     Args:
         config: an experiment's file, a configuration, or dotted keys over the defaults.
         overrides: dotted keys that are otherwise, with scalars or what `fedsim.game.given` takes.
-        job: what it is for, a key of `fedsim.config.JOBS`.
+        job: what it is for, a key of `fedsim.config.JOBS`; None for what it says itself.
 
     Raises:
         InputError: what does not do.
@@ -466,7 +466,7 @@ def configured(
         config = configuration.to_run_config(config)
     values = given.values(dict(configuration.flatten(config)))
     values = configuration.overlaid(values, overrides)
-    return configuration.from_run_config(configuration.JOBS[job](values))
+    return configuration.from_run_config(values if job is None else configuration.JOBS[job](values))
 
 
 def console(progress: bool | None) -> "Console":

@@ -87,7 +87,7 @@ def data(
     directory = None if out is None else Path(out)
     if directory is not None:
         report_directory.check_new(directory)
-    report, page = pages.assemble(configured(config, overrides or {})), None
+    report, page = pages.assemble(configured(config, overrides or {}, None)), None
     if directory is not None:
         with report_directory.refusing(directory):
             page = pages.write(report, directory)
@@ -208,11 +208,12 @@ def trials(
     from fedsim.studies.guarantees import trials_needed  # noqa: PLC0415
     from fedsim.studies.guarantees.trials_needed import Expected  # noqa: PLC0415
 
+    name = "the configuration" if isinstance(source, Config | Mapping) else str(source)
     if source is None and advantage is None:
         raise InputError("which advantage is expected? Give a configuration, or --advantage")
     if source is not None and advantage is not None:
         raise InputError(
-            f"'{source}' and --advantage both say which advantage is expected; drop one of them"
+            f"'{name}' and --advantage both say which advantage is expected; drop one of them"
         )
     if advantage is not None and not 0 <= advantage < 1:
         raise InputError(
@@ -226,7 +227,6 @@ def trials(
         run = RunDirectory.open(Path(source))
         expected = trials_needed.expected(Expected(config=run.config), str(source), run)
     else:
-        name = "the configuration" if isinstance(source, Config | Mapping) else str(source)
         expected = trials_needed.expected(Expected(config=configured(source, {})), name)
     if confidence is not None:
         expected = replace(expected, level=confidence)

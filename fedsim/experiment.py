@@ -33,6 +33,13 @@ def in_process(plan: "Plan", console: Console) -> RunDirectory:
     Raises:
         InputError: the run cannot be begun or continued.
     """
+    run, federation = plan.config.run, plan.config.federation
+    # A deployed client has a share of its own in node.toml.
+    if run.job == "training" and federation.measures_epsilon and not federation.measures_share:
+        raise InputError(
+            "federation.measures-epsilon is given, but federation.measures-share is 0, so that no "
+            "record is held back to measure the model on; give a share, such as 0.2"
+        )
     with preparing(console) as searched:
         directory = plan.begin(searched)
     if not directory.finished:

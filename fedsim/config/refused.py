@@ -101,11 +101,14 @@ REFUSED = (
     ),
     # --- What clients say of a model
     Need(
+        what=(above("federation.measures-share", 0),),
+        needs=(above("federation.measures-epsilon", 0),),
+        why="where clients hold records back to say how the model answers for them",
+        instead="federation.measures-share = 0",
+    ),
+    Need(
         what=(above("federation.measures-epsilon", 0),),
-        needs=(
-            equals("privacy.unit", "record"),
-            equals("model.task", "classification"),
-        ),
+        needs=(equals("privacy.unit", "record"), equals("model.task", "classification")),
         why="where each record is in one cell of a client's confusion matrix",
         instead="federation.measures-epsilon = 0",
     ),

@@ -183,8 +183,8 @@ epsilon-limit = 2.2
 delta-limit = 1e-5
 
 # Plants made-up records among yours, each in a training or not by a coin, for an auditor who knows
-# this seed; it needs "canaries" above. Draw your own, and tell nobody else:
-# docs/how-to/live-audit.md.
+# this seed; it needs "canaries" above. Draw a new one for each training, since a seed plants the
+# same again, and tell nobody else: docs/how-to/live-audit.md.
 # canary-seed = 0
 # canary-count = 100
 # canary-kind = "text"      # of a decoder: texts of random tokens

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -71,6 +71,8 @@ def write(
     config, model = directory.config, saved_model.describe(directory.path)
     content = (directory.path / saved_model.PUBLIC / saved_model.VALUES).read_bytes()
     rounds = [event for event, _ in directory.events() if "round" in event]
+    asked, answers = client_measures.read(directory)
+    cost = asked * config.federation.measures_epsilon
     card = ModelCard(
         name=config.run.name,
         purpose=config.run.purpose,
@@ -84,7 +86,9 @@ def write(
         parameters=parameters,
         rounds=rounds[-1]["round"],
         optimizer=config.training.optimizer,
-        privacy=privacy_of(config, noise_multiplier, ledger.verified(directory)),
+        privacy=replace(
+            privacy_of(config, noise_multiplier, ledger.verified(directory)), measures_epsilon=cost
+        ),
         utility=_utility(
             rounds, public_records, saved_model.class_names(model.input), model.input.target
         ),
@@ -93,7 +97,8 @@ def write(
         limits=[limit.format(unit=config.privacy.unit) for limit in LIMITS],
         task=model.network.task,
         client_measures=_by_client(
-            *client_measures.read(directory),
+            asked,
+            answers,
             config.federation.measures_epsilon,
             config.privacy.neighbouring,
             saved_model.class_names(model.input),
@@ -119,12 +124,25 @@ def summary(card: ModelCard) -> RenderableType:
         [row.vantage, *(number(row.epsilon.get(name)) for name in names)] for row in privacy.towards
     ]
     by_name = tabulated(["towards", *(f"ε by {name}" for name in names)], rows)
-    said = [Text(f"At δ = {privacy.delta:g}, for one {privacy.unit}.")]
+    said = [Text(f"At δ = {privacy.delta:g}, for one {privacy.unit}.{_besides(privacy)}")]
     if not privacy.guaranteed:
         said.insert(0, Text(f"No guarantee of differential privacy. {privacy.note}", "bold"))
     if card.utility is not None:
         said.append(Text(learning(card.utility, card.task)))
     return terminal.shown(terminal.table(by_name, title=card.name), *said)
+
+
+def _besides(privacy: Privacy) -> str:
+    """Return what else a record may lose than the rounds' epsilon, as a sentence; "" if nothing."""
+    if not privacy.measures_epsilon:
+        return ""
+    cost = f"ε = {number(privacy.measures_epsilon)} (δ = 0)"
+    if privacy.neighbouring == Neighbouring.ADD_REMOVE:
+        return f" A record that its client held back from the rounds loses {cost} instead."
+    return (
+        f" Records that clients held back from the rounds lose {cost}. Of a record and the one in "
+        "its place, one may be in the rounds and the other held back: then add both."
+    )
 
 
 def privacy_of(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> Privacy:
@@ -302,11 +320,11 @@ def learning(found: Utility, task: str = "classification") -> str:
         "held-out records."
     )
     fault = fault_of(found.confusion, found.loss, found.loss_before)
-    sentences = [said, words.unless_learnt(measured, fault), _clipping(found.clipped)]
+    sentences = [said, words.unless_learnt(measured, fault), _clipping(found.clipped, task)]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def _clipping(share: float | None) -> str:
+def _clipping(share: float | None, task: str) -> str:
     """Return a hint where the clipping norm is far from the length of gradients; "" otherwise."""
     if share is None or SELDOM < share < NEARLY_ALWAYS:
         return ""
@@ -315,12 +333,12 @@ def _clipping(share: float | None) -> str:
     )
     if share <= SELDOM:
         return (
-            f"{longer}, and the noise is proportional to it: a smaller one may learn more. fedsim "
-            "tune tries some on public records."
+            f"{longer}, and the noise is proportional to it: a smaller one may learn more."
+            + " fedsim tune tries some on public records." * (task == "classification")
         )
     return (
-        f"{longer}: the model is far from fitting them. Try more training.rounds, a larger "
-        "training.clipping-norm, or no training.learning-rate."
+        f"{longer}: the model is far from fitting them. Try more training.rounds, or a "
+        "larger training.clipping-norm."
     )
 
 
@@ -342,21 +360,19 @@ def _at_clients(card: ModelCard) -> Iterator[Block]:
         low, high = found.interval
         return "cannot tell" if high - low > WIDE else quality_blocks.share(found)
 
-    epsilon, privacy = card.client_measures[0].epsilon, card.privacy
-    apart = (
-        "A record that was held back took part in no round, and a record of the rounds is in no "
-        "such count: in this training no record loses both."
-        if privacy.neighbouring == Neighbouring.ADD_REMOVE
-        else "Of a record and the one in its place, one may be in the rounds and the other held "
-        "back, so that both losses may add up."
+    cost = number(card.privacy.measures_epsilon)
+    yield Prose(
+        "These clients held back a share of their own records from the training, and counted how "
+        "the model answers for them. Each count has discrete Laplace noise."
     )
     yield Prose(
-        "These clients held back a share of their own records from the training, and counted once "
-        "how the model answers for them. Each count has discrete Laplace noise. A client's counts "
-        f"cost a record that was held back ε = {number(epsilon)} (δ = 0, {privacy.neighbouring}), "
-        f"and its ledger adds that to what the rounds cost. {apart} Intervals at "
-        f"{percent(CONFIDENCE)} include the noise; “cannot tell” where they are longer than "
-        f"{percent(WIDE)}."
+        f"An answer costs a record that was held back ε = {cost} (δ = 0, "
+        f"{card.privacy.neighbouring}), and the client's ledger adds that to what the rounds cost. "
+        "A client that is not listed did not answer, and may have paid the same."
+    )
+    yield Prose(
+        f"Intervals at {percent(CONFIDENCE)} include the noise; “cannot tell” where they are "
+        f"longer than {percent(WIDE)}."
     )
     rows = [
         [f"client {one.client}", quoted(each.name), told(each.recall), told(each.precision)]
@@ -402,10 +418,11 @@ def _blocks(card: ModelCard) -> Iterator[Block]:
     whose = "the clients' own records (model.toml has their schema)"
     if card.data != OWN:
         whose = quoted(card.data)
+    less = ", less those that clients held back," * (card.privacy.measures_epsilon > 0)
     yield Prose(
         f"A {quoted(card.network)} with {card.parameters:,} trained parameters, "
         f"{WORDS[card.task].purpose(card.classes)} of {whose}. {card.clients} clients trained it "
-        f"together, on {card.records:,} records, in {card.rounds} rounds ({card.optimizer})."
+        f"together, on {card.records:,} records{less}, in {card.rounds} rounds ({card.optimizer})."
     )
     yield Part("Privacy", list(_privacy(card.privacy)))
     if card.utility is not None:
@@ -413,7 +430,7 @@ def _blocks(card: ModelCard) -> Iterator[Block]:
         said = f"{learning(card.utility, card.task)} The loss is {loss}."
         words = Prose(f"{said} No client trained on these records.")
         yield Part("Quality", [words, *quality_of(card.utility)])
-    if card.client_measures:
+    if card.privacy.measures_epsilon:
         yield Part("At the clients", list(_at_clients(card)))
     if card.rehearsal is not None:
         yield Part("Rehearsed", [Prose(_rehearsed(card.rehearsal))])
@@ -447,5 +464,6 @@ def _privacy(privacy: Privacy) -> Iterator[Block]:
         f"{privacy.noise_multiplier:.4g}, the sampling rate {privacy.sampling_rate:g}. "
         f"{privacy.trust} {privacy.rounds_charged} rounds{local} are accounted for"
         + (f", in {privacy.attempts} attempts." if privacy.attempts > 1 else ".")
+        + _besides(privacy)
     )
     yield from _accounted(privacy)

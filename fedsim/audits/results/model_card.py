@@ -64,6 +64,9 @@ class Privacy:
     """How often the training was begun or gone on with."""
     local_steps: int = 1
     """Noisy steps that a client takes in a round."""
+    measures_epsilon: Real = 0.0
+    """Of a record that its client held back from the rounds, for what the client said of the model
+    about such records, every time it was asked; 0 where no client was."""
 
 
 @dataclass(frozen=True)

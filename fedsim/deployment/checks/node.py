@@ -186,7 +186,7 @@ def budget(terms: Terms, state: Path) -> Iterator[Line]:
     for run, group in groupby(answers, key=lambda answer: answer.run):
         mine = list(group)
         seen += mine
-        charged = any(answer.costs for answer in mine)
+        charged = any(answer.charged or answer.measured for answer in mine)
         after = client_ledger.epsilon(seen, terms.delta_limit)
         rounds = len({answer.round for answer in mine if not answer.measured})
         trials = len({trial for answer in mine for trial in answer.trial_numbers})

@@ -85,11 +85,6 @@ class Answer:
     measured: float = 0.0
 
     @property
-    def costs(self) -> bool:
-        """Whether it is charged."""
-        return self.charged is not None or self.measured > 0
-
-    @property
     def trial_numbers(self) -> range:
         """The trials that shared the message."""
         return range(self.first_trial, self.first_trial + self.trials)

@@ -85,6 +85,9 @@ def _confusion(received: Received, classes: int) -> list[list[int]]:
     # of a hostile server can make it as large as an answer: in blocks, the absence of one record
     # could move others from cell to cell, which the noise does not cover.
     outputs = torch.cat(
-        [evaluation.logits(known.model, received.model, one)[0] for one in features.split(1)]
+        [
+            evaluation.logits(known.model, received.model, one.clone())[0]
+            for one in features.split(1)
+        ]
     )
     return [list(row) for row in quality.confusion(outputs, labels).counts]

@@ -140,7 +140,7 @@ def _runs(answers: Sequence[Answer], delta: float) -> Iterator[Report]:
             "noise_multiplier": mine[0].noise_multiplier,
             "unit": mine[0].unit,
             "records": mine[-1].records,
-            "charged": any(answer.costs for answer in mine),
+            "charged": any(answer.charged or answer.measured for answer in mine),
             "epsilon": client_ledger.epsilon(mine, delta),
             "epsilon_after": client_ledger.epsilon(seen, delta),
         }

@@ -1,5 +1,6 @@
 """A client sees what runs have cost its records, and what is left."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,16 @@ def test_what_every_run_cost_is_listed_and_what_is_left(place: Path) -> None:
         (NOTE, "digits (run 8, records 12ab): rounds 2, trials 1; nothing charged"),
         (OK, "epsilon 1.555 of 2.2 is spent at delta 1e-05, 0.645 is left"),
     ]
+
+
+def test_a_confusion_matrix_is_no_round_and_is_charged(written: Path) -> None:
+    place = written / "clients" / "client-0"
+    terms = Terms(frozenset(), 1, 2.2, 1e-5, place / "state")
+    client_ledger.enter(terms, replace(_answer("9", 4, None), measured=2.0))
+    assert _said(place)[0] == (
+        OK,
+        "digits (run 9, records 12ab): rounds 0, trials 1; epsilon 2 after it",
+    )
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,8 @@ def test_the_card_has_every_client_that_answered(training: Callable[..., Config]
     text = (directory.path / model_card.PAGE).read_text()
     assert "| client 0 | 9 |" in text
     assert "cannot tell" in text
+    assert card.privacy.measures_epsilon == 2
+    assert "held back" in text.partition("At the clients")[0]  # beside the table of epsilons
     assert "ε = 2 (δ = 0, replace)" in text or "ε = 2 (δ = 0, add-remove)" in text
 
 
