@@ -238,7 +238,7 @@ def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDir
             losses.append(mean(loss).cpu().numpy())
             accuracies.append(mean(scores).cpu().numpy())
             utility = {"loss": losses[-1].mean(), "accuracy": accuracies[-1].mean()}
-            utility |= known.baseline() | {"task": task.name}
+            utility |= known.baseline | {"task": task.name}
             if server_round == strategy.last_round:
                 found = known.measures(parameters)
                 final.update({name: each.cpu().numpy() for name, each in found.items()})
@@ -339,7 +339,7 @@ def _facts(plan: Plan, known: Federation, grid: Grid, transcript: Arrays) -> dic
         "label_skew": distribution.hold(known.split, known.client_of, len(clients)).skew_summary(),
         "dataset": known.split.dataset.name,
         "held_out": len(known.split.held_out),
-        **known.baseline(),
+        **known.baseline,
         "class_names": list(schemas.parse(named).classes) if named else [],
         "parameters": models.size(known.model),
         "frozen_parameters": models.frozen_parameters(known.model),

@@ -6,7 +6,7 @@ takes only its own records out of it, and the adversary those that its backgroun
 
 import hashlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -61,18 +61,19 @@ class Federation:
     crafted: "Crafted | None" = None
     copies: int = 1
     start: Tensor | None = None
+    _kept: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
 
     def members(self, positions: npt.NDArray[np.intp]) -> tuple[Tensor, Tensor]:
         """Return features and labels of the records of D at `positions`, on the device."""
-        return self._tensors(self.split.members_records.take(positions))
+        return self._tensors("members_records", positions)
 
     def pool(self, positions: list[int]) -> tuple[Tensor, Tensor]:
         """Return features and labels of the records of the pool at `positions`, on the device."""
-        return self._tensors(self.split.pool_records.take(np.asarray(positions, dtype=np.intp)))
+        return self._tensors("pool_records", np.asarray(positions, dtype=np.intp))
 
     def held_out(self) -> tuple[Tensor, Tensor]:
         """Return features and labels of the records that nobody trains on, on the device."""
-        return self._tensors(self.split.held_out_records)
+        return self._tensors("held_out_records")
 
     def owned_by(self, client: int) -> npt.NDArray[np.intp]:
         """Return the positions in D of a client's records."""
@@ -138,10 +139,11 @@ class Federation:
 
         return evaluation.outputs(self.model, parameters, features, self.clipper.threads)
 
+    @cached_property
     def baseline(self) -> dict[str, float]:
-        """Return what a model reaches that has learnt nothing, of the records held out.
+        """What a model reaches that has learnt nothing, of the records held out.
 
-        Returns: the share that it gets right, and its mean loss where the task compares losses.
+        The share that it gets right, and its mean loss where the task compares losses.
         """
         found = task_of(self.model).baseline(self.model, *self.held_out())
         loss = {} if found.loss is None else {"baseline_loss": found.loss}
@@ -182,10 +184,28 @@ class Federation:
         features, labels = self.members(np.asarray([0]))
         return features[0], labels[0]
 
-    def _tensors(self, records: data.Records) -> tuple[Tensor, Tensor]:
-        # The arrays are shared and read-only; torch wants a copy of its own.
-        features, labels = torch.tensor(records.features), torch.tensor(records.labels)
-        return features.to(self.device), labels.to(self.device)
+    def _tensors(
+        self, name: str, positions: npt.NDArray[np.intp] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return features and labels of records of the split, on the device.
+
+        name: of the split's property.
+        positions: among these records; None for all.
+        """
+        records: data.Records = getattr(self.split, name)
+        if self.device.type == "cpu":
+            some = records if positions is None else records.take(positions)
+            # The arrays are shared and read-only; torch wants a copy of its own.
+            return torch.tensor(some.features), torch.tensor(some.labels)
+        # A GPU keeps all of them, and is sent positions alone in each round.
+        if name not in self._kept:
+            whole = torch.tensor(records.features), torch.tensor(records.labels)
+            self._kept[name] = whole[0].to(self.device), whole[1].to(self.device)
+        features, labels = self._kept[name]
+        if positions is None:
+            return features, labels
+        where = torch.tensor(positions).to(self.device, non_blocking=True)
+        return features[where], labels[where]
 
 
 def digest(config: Config, client: int, records: bool = True) -> str:

@@ -159,7 +159,7 @@ def _measured(known: Federation, parameters: torch.Tensor, last: bool) -> dict[s
     utility: dict[str, object] = {
         name: float(task.mean(model, values, features)) for name, values in means.items()
     }
-    utility |= known.baseline() | {"task": task.name}
+    utility |= known.baseline | {"task": task.name}
     utility |= of_final(task.of_trials(lambda: outputs, labels))
     if last:
         utility |= task.of_model(model, outputs[0], features, labels)
