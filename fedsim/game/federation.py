@@ -17,12 +17,11 @@ from torch import Tensor, nn
 
 from adversaries.errors import InputError
 from fedsim.common import device
-from fedsim.common.memory import readable, spare
+from fedsim.common.memory import spare
 from fedsim.config import Config
 from fedsim.config.federation import OWN
 from fedsim.config.objects import GameRules
 from fedsim.config.training import ModelConfig
-from fedsim.game.mechanisms.vantages import measured
 from fedsim.learning import data
 from fedsim.learning.data import distribution
 from fedsim.learning.training import models
@@ -31,7 +30,6 @@ from fedsim.learning.training.cutting import Cut
 from fedsim.learning.training.models import Tuning
 from fedsim.learning.training.tasks import task_of
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.privacy.trust.model import Vantage
 
 if TYPE_CHECKING:
     from fedsim.game.crafting import Crafted
@@ -283,7 +281,7 @@ def load(config: Config, client: int | None = None) -> Federation:
         if config.training.clipping and config.privacy.unit == "record"
         else math.inf,
         device.threads(config.run.threads) if where.type == "cpu" else 1,
-        _memory(config.run.memory_limit, where) // 2,
+        memory_limit(config.run.memory_limit, where) // 2,
         config.run.precision,
         exact=config.privacy.noise_source == "system",
     )
@@ -344,46 +342,6 @@ def _with_challenge(rules: GameRules, known: Federation) -> Federation:
     return replace(known, split=split, crafted=crafted)
 
 
-def fit_batch(config: Config) -> Config:
-    """Return the experiment with no more trials in a batch than fit in half of the memory.
-
-    The other half is for gradients.
-
-    Raises InputError if not even one trial fits, or a pair where trials come in pairs.
-    """
-    dataset = distribution.dataset(config)
-    model = models.structural_model(partial(build_model, config.game, dataset), config.run.seed)
-    memory = _memory(config.run.memory_limit, device.resolve(config.run.device))
-    # For each parameter: the model, the aggregate and their messages, noise, optimiser, belief and
-    # residuals in float64, and the replies of the clients that are asked, the target and the
-    # adversary among them; under PAC noise also those of all candidates; for the attack on the
-    # released model a whole training, replayed.
-    clients = config.federation.clients
-    several = config.candidates if config.candidates > 1 else 0
-    attacked = measured(config.federation.vantage, config.audit.vantages)
-    replayed = config.training.rounds if Vantage.RELEASED_MODEL in attacked else 0
-    asked = min(math.ceil(config.federation.sampling_rate * clients) + 2, clients)
-    numbers = 160 + 16 * asked + several * (32 + 16 * asked) + 4 * replayed
-    each = models.size(model) * numbers
-    if each > memory // 2:
-        raise InputError(
-            f"one trial of this model takes {readable(each)} between the rounds and as much again "
-            f"for its gradients, but there are {readable(memory)} (run.max-memory); allow more, or "
-            "choose a smaller model"
-        )
-    batch = min(config.trials.batch, config.trials.count, memory // 2 // each)
-    if batch == min(config.trials.batch, config.trials.count):
-        return config
-    if config.trials.in_pairs:
-        if batch < 2:
-            raise InputError(
-                f"two trials of this model, which pairs need, take {readable(2 * each)}, but there "
-                f"are {readable(memory // 2)} for them (half of run.max-memory); allow "
-                'more, or set trials.pairing = "independent" and trials.until-halfwidth = 0'
-            )
-        batch -= batch % 2
-    return config.with_batch(batch)
-
-
-def _memory(limit: int | None, where: torch.device) -> int:
+def memory_limit(limit: int | None, where: torch.device) -> int:
+    """Return the bytes that may be used: as configured, or what the device has left."""
     return spare(where) if limit is None else limit
