@@ -1,0 +1,77 @@
+"""What each kind of result costs on a device, and whether it computes what the CPU computes.
+
+python tests/device [--only NAME ...] [--json]
+
+The device is `accelerator.py`: no GPU is needed. Exit status 1 if a kind fails or differs.
+"""
+
+import argparse
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import runs
+from cases import cases
+
+HEADER = ("kind", "launches", "waits", "MiB moved", "MiB copied", "peak MiB", "equals the CPU")
+
+
+def main() -> int:
+    """Print a row for each kind; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python tests/device", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=list(cases()))
+    parser.add_argument("--json", action="store_true", help="one JSON document a kind and line")
+    options = parser.parse_args()
+    runs.prepare()
+    if not options.json:
+        print("| " + " | ".join(HEADER) + " |\n|" + "---|" * len(HEADER))
+    good = True
+    for name in options.only or cases():
+        outcome = runs.compare(name)
+        found = verdict(outcome)
+        good &= found == "yes"
+        if options.json:
+            print(json.dumps(_document(outcome)), flush=True)
+        else:
+            print("| " + " | ".join((name, *_row(outcome), found)) + " |", flush=True)
+            for line in _details(outcome):
+                print(f"    {line}", file=sys.stderr, flush=True)
+    return 0 if good else 1
+
+
+def verdict(outcome: runs.Outcome) -> str:
+    """Return "yes", or what is wrong."""
+    if outcome.cpu.failed:
+        return "fails on the CPU"
+    if outcome.device.failed:
+        return "fails"
+    if outcome.device.mixes:
+        return "mixes"
+    return f"{len(outcome.apart)} values apart" if outcome.apart else "yes"
+
+
+def _row(outcome: runs.Outcome) -> list[str]:
+    side = outcome.device
+    sizes = (f"{size / 2**20:,.1f}" for size in (side.bytes, side.copied, side.peak))
+    return [f"{side.launches:,}", f"{side.waits:,}", *sizes]
+
+
+def _details(outcome: runs.Outcome) -> list[str]:
+    here, there = outcome.cpu.values, outcome.device.values
+    apart = [f"{key}: {here.get(key)!r}, on the device {there.get(key)!r}" for key in outcome.apart]
+    failed = (outcome.cpu.failed or outcome.device.failed).strip().splitlines()[-12:]
+    return [*failed, *outcome.device.mixes, *apart[:8]]
+
+
+def _document(outcome: runs.Outcome) -> dict[str, object]:
+    side = dataclasses.asdict(outcome.device)
+    del side["values"]
+    return {"kind": outcome.name, "verdict": verdict(outcome), "apart": outcome.apart, **side}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
