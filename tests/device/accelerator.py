@@ -82,7 +82,7 @@ class _Accelerator(backend_registration._DummyBackendModule):  # type: ignore[mi
         self.tally, self.watched = Tally(), ("fedsim", "adversaries")
         self.present = True
         self._alive: dict[int, object] = {}
-        self._bytes = 0
+        self._bytes = self._peak = 0
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -96,10 +96,10 @@ class _Accelerator(backend_registration._DummyBackendModule):  # type: ignore[mi
         return self._bytes
 
     def max_memory_allocated(self, device: object = None) -> int:
-        return self.tally.peak
+        return self._peak
 
     def reset_peak_memory_stats(self, device: object = None) -> None:
-        self.tally.peak = self._bytes
+        self._peak = self._bytes
 
     def mem_get_info(self, device: object = None) -> tuple[int, int]:
         return CAPACITY - self._bytes, CAPACITY
@@ -158,6 +158,7 @@ class _Accelerator(backend_registration._DummyBackendModule):  # type: ignore[mi
 
         self._alive[number] = ref(storage, gone)
         self._bytes += size
+        self._peak = max(self._peak, self._bytes)
         self.tally.peak = max(self.tally.peak, self._bytes)
 
 

@@ -7,6 +7,7 @@ imported, so that neither sees what the other has cached.
 import dataclasses
 import io
 import json
+import math
 import multiprocessing
 import os
 import runpy
@@ -20,12 +21,16 @@ from pathlib import Path
 from typing import Any
 
 import accelerator as device
+import numpy as np
 from cases import ROOT, cases
 
 PINS = ROOT / "tests" / "pins"
 sys.path.insert(0, str(ROOT))
 
-from fingerprints import Values, of_directory  # noqa: E402
+from fingerprints import of_directory  # noqa: E402
+
+CLOSE = 1e-6
+"""Relative difference up to which numbers are those of other sums in another order."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +38,8 @@ class Side:
     """What the commands of a kind did on a device.
 
     Attributes:
-        values: of the files that they left.
-        failed: the traceback or message of the command that failed; "" if none did.
+        statuses: exit statuses of the commands.
+        said: what the commands wrote on standard error, if one did not end with 0.
         launches: kernels.
         waits: how often the host waited for the device.
         bytes: that the kernels read and wrote.
@@ -45,8 +50,8 @@ class Side:
         waiting: the lines that waited most, as "times x reason, line".
     """
 
-    values: Values
-    failed: str
+    statuses: list[int]
+    said: str
     launches: int
     waits: int
     bytes: int
@@ -65,19 +70,26 @@ class Outcome:
         name: of the kind.
         cpu: on the CPU.
         device: on the accelerator.
+        apart: largest relative difference between numbers; 0 if all are equal to the bit.
+        unlike: what else differs, as "key: here, on the device there".
     """
 
     name: str
     cpu: Side
     device: Side
+    apart: float
+    unlike: list[str]
 
     @property
-    def apart(self) -> list[str]:
-        """Return the keys whose values differ between the devices."""
-        keys = {**self.cpu.values, **self.device.values}
-        here, there = self.cpu.values, self.device.values
-        keys = {key: None for key in keys if not key.endswith(": device")}  # its name
-        return [key for key in keys if json.dumps(here.get(key)) != json.dumps(there.get(key))]
+    def verdict(self) -> str:
+        """Return "yes" if the device gives what the CPU gives, or what is wrong."""
+        if self.cpu.statuses != self.device.statuses:
+            return "fails"
+        if self.device.mixes:
+            return "mixes"
+        if self.unlike:
+            return f"{len(self.unlike)} values differ"
+        return f"to {self.apart:.0e}" if self.apart else "yes"
 
 
 def prepare() -> None:
@@ -96,13 +108,17 @@ def prepare() -> None:
 
 def compare(name: str) -> Outcome:
     """Run the commands of a kind on both devices."""
-    return Outcome(name, _side(name, False), _side(name, True))
+    with tempfile.TemporaryDirectory() as temporary:
+        places = [Path(temporary) / side for side in ("cpu", "device")]
+        sides = [_side(name, place) for place in places]
+        return Outcome(name, *sides, *_differences(*places))
 
 
-def _side(name: str, on_device: bool) -> Side:
+def _side(name: str, directory: Path) -> Side:
+    directory.mkdir()
     fork = multiprocessing.get_context("fork")
     here, there = fork.Pipe(duplex=False)
-    child = fork.Process(target=_play, args=(there, name, on_device))
+    child = fork.Process(target=_play, args=(there, name, directory))
     child.start()
     there.close()
     try:
@@ -113,52 +129,82 @@ def _side(name: str, on_device: bool) -> Side:
         child.join()
 
 
-def _play(out: Any, name: str, on_device: bool) -> None:
-    device.accelerator.present = on_device
-    tally = device.start()
-    with tempfile.TemporaryDirectory() as directory:
-        os.chdir(directory)
-        failed = ""
-        for command in cases()[name].commands:
-            if failed := _failure([_placed(word) for word in command]):
-                break
-        values = of_directory(Path(directory), {directory: "DIR", str(ROOT): "TREE"})
-        side = Side(
-            values,
-            failed,
-            tally.launches,
-            tally.waits.total(),
-            tally.bytes,
-            tally.copied.total(),
-            tally.peak,
-            [", ".join(key) for key in tally.mixes],
-            [", ".join(key) for key in tally.draws],
-            [f"{times} x {', '.join(key)}" for key, times in tally.waits.most_common(20)],
-        )
-        out.send_bytes(json.dumps(dataclasses.asdict(side)).encode())
+def _play(out: Any, name: str, directory: Path) -> None:
+    os.chdir(directory)
+    device.accelerator.present = directory.name == "device"
+    tally, said = device.start(), io.StringIO()
+    with redirect_stdout(io.StringIO()), redirect_stderr(said):
+        statuses = [_status([*map(_placed, command)]) for command in cases()[name].commands]
+    side = Side(
+        statuses,
+        said.getvalue() if any(statuses) else "",
+        tally.launches,
+        tally.waits.total(),
+        tally.bytes,
+        tally.copied.total(),
+        tally.peak,
+        [", ".join(key) for key in tally.mixes],
+        [", ".join(key) for key in tally.draws],
+        [f"{times} x {', '.join(key)}" for key, times in tally.waits.most_common(20)],
+    )
+    out.send_bytes(json.dumps(dataclasses.asdict(side)).encode())
+
+
+def _differences(here: Path, there: Path) -> tuple[float, list[str]]:
+    """Return the largest relative difference of the numbers of two directories, and the rest."""
+    values = [of_directory(each, {str(each): "DIR", str(ROOT): "TREE"}) for each in (here, there)]
+    apart, unlike = 0.0, []
+    for key in dict.fromkeys([*values[0], *values[1]]):
+        pair = [side.get(key) for side in values]
+        if json.dumps(pair[0]) == json.dumps(pair[1]) or key.endswith(": device"):
+            continue
+        file, _, name = key.partition(": ")
+        if file.endswith(".npz") and None not in pair:
+            pair = [_array(each / file, name) for each in (here, there)]
+        apart = max(apart, difference := _relative(*pair))
+        if difference > CLOSE:
+            unlike.append(f"{key}: {pair[0]!r}, on the device {pair[1]!r}")
+    return apart, unlike
+
+
+def _array(file: Path, name: str) -> Any:
+    with np.load(file, allow_pickle=False) as arrays:
+        return arrays[name] if name in arrays.files else name
+
+
+def _relative(here: Any, there: Any) -> float:
+    """Return the largest difference, relative to the largest number; infinite without numbers."""
+    if not all(isinstance(each, float | np.ndarray) for each in (here, there)):
+        return math.inf
+    here, there = np.asarray(here), np.asarray(there)
+    if here.dtype.kind != "f" or here.shape != there.shape:
+        return math.inf
+    finite = np.isfinite(here)
+    if not np.array_equal(here[~finite], there[~finite], equal_nan=True):
+        return math.inf
+    return float(np.abs(here - there)[finite].max() / max(np.abs(here[finite]).max(), 1e-300))
 
 
 def _placed(word: str) -> str:
     return word.replace("{tree}", str(ROOT)).replace("run.device=cpu", "run.device=auto")
 
 
-def _failure(command: list[str]) -> str:
-    """Run a command in this process; return what it says if it fails, else ""."""
+def _status(command: list[str]) -> int:
+    """Run a command in this process and return its exit status; -1 after a traceback."""
     from fedsim.cli.main import main  # noqa: PLC0415
 
-    said = io.StringIO()
-    with redirect_stdout(io.StringIO()), redirect_stderr(said), _arguments(command):
-        try:
+    try:
+        with _arguments(command):
             if command[0].endswith(".py"):
                 runpy.run_path(str(PINS / command[0]), run_name="__main__")
             else:
                 main(command)
-        except SystemExit as end:
-            # Verdicts and refusals have exit statuses of their own, from 2 on.
-            return said.getvalue() if end.code == 1 else ""
-        except BaseException:
-            return traceback.format_exc()
-    return ""
+    except SystemExit as end:
+        return int(end.code or 0)
+    except BaseException:
+        traceback.print_exc()
+        return -1
+    return 0
 
 
 @contextmanager

@@ -12,6 +12,9 @@ HERE = Path(__file__).parent
 DEFAULT = ("vantages",)
 """Kinds that the default tests run."""
 
+OTHER_BLOCKS = ("one-run",)
+"""Kinds whose sums a device adds up in larger blocks, so that they round differently."""
+
 
 @pytest.mark.device
 @pytest.mark.parametrize(
@@ -28,8 +31,9 @@ def test_a_device_computes_what_the_cpu_computes(name: str) -> None:
     )
     assert done.stdout, done.stderr
     found = json.loads(done.stdout)
-    assert not found["failed"], found["failed"]
+    assert found["verdict"] != "fails", found["said"]
     assert not found["mixes"], "an operator met tensors of the CPU"
     assert not found["draws"], "random numbers come from the seed, never from the device"
-    assert found["verdict"] == "yes", found["apart"]
+    equal = found["verdict"] == "yes"
+    assert equal or (name in OTHER_BLOCKS and found["verdict"].startswith("to ")), found["unlike"]
     assert found["launches"] > 0, "nothing was computed on the device"
