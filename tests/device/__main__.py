@@ -50,7 +50,7 @@ def _row(outcome: runs.Outcome) -> list[str]:
 
 
 def _details(outcome: runs.Outcome) -> list[str]:
-    said = outcome.device.said.splitlines()[-12:] if outcome.verdict == "fails" else []
+    said = outcome.device.said.splitlines()[-12:] if outcome.verdict in ("fails", "refused") else []
     return [*said, *outcome.device.mixes, *outcome.unlike[:8]]
 
 

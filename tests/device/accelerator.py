@@ -324,6 +324,23 @@ def _convolution_backward(
     return tuple(None if each is None else _on_device(each) for each in gradients)
 
 
+HALVED = ("linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "conv1d", "conv2d", "conv3d")
+"""Operators that autocast computes in bfloat16, as on CUDA."""
+
+
+def _halved(operator: Any) -> Callable[..., Any]:
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+
+    def cast(x: object) -> object:
+        return x.to(torch.bfloat16) if _here(x) and x.dtype == torch.float32 else x
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(keys):
+            return operator(*tree_map(cast, args), **tree_map(cast, kwargs))
+
+    return run
+
+
 _registered: list[torch.library.Library] = []
 
 
@@ -348,6 +365,8 @@ def install() -> torch.device:
             "convolution_backward_overrideable": _convolution_backward,
         }
         _register("PrivateUse1", _run, own)
+        halved = {name: _halved(getattr(torch.ops.aten, name).default) for name in HALVED}
+        _register("AutocastPrivateUse1", torch.library.fallthrough_kernel, halved)
     return torch.device(NAME)
 
 
