@@ -365,6 +365,8 @@ def install() -> torch.device:
             "convolution_backward_overrideable": _convolution_backward,
         }
         _register("PrivateUse1", _run, own)
+        # So that tied parameters stay tied when a module moves, as they do on CUDA.
+        torch.__future__.set_swap_module_params_on_conversion(True)
         halved = {name: _halved(getattr(torch.ops.aten, name).default) for name in HALVED}
         _register("AutocastPrivateUse1", torch.library.fallthrough_kernel, halved)
     return torch.device(NAME)
