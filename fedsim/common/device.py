@@ -58,6 +58,17 @@ def single_threaded_kernels() -> None:
     torch.set_num_threads(1)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run kernels inside on one thread, so that other machines compute the same to the bit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 Precision = Literal["float32", "tf32", "bf16"]
 """Of forward and backward passes alone: clipping norms, sums and beliefs are never reduced."""
 

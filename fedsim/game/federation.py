@@ -4,6 +4,7 @@ Nothing here knows Flower. In a simulation every process can read the whole data
 takes only its own records out of it, and the adversary those that its background knowledge covers.
 """
 
+import copy
 import hashlib
 import math
 from dataclasses import dataclass, field, replace
@@ -72,6 +73,15 @@ class Federation:
     def held_out(self) -> tuple[Tensor, Tensor]:
         """Return features and labels of the records that nobody trains on, on the device."""
         return self._tensors("held_out_records")
+
+    def on_cpu(self) -> "Federation":
+        """Return the same federation with its model and records on the CPU.
+
+        What a server and its clients each compute, and must agree on, is computed there: a CPU and
+        a GPU round differently.
+        """
+        cpu = torch.device("cpu")
+        return replace(self, model=copy.deepcopy(self.model).to(cpu), device=cpu)
 
     def owned_by(self, client: int) -> npt.NDArray[np.intp]:
         """Return the positions in D of a client's records."""
@@ -295,7 +305,7 @@ def initial_parameters(rules: GameRules, known: Federation, trials: range) -> Te
     Returns: float32 [T, P], on the CPU.
     """
     if known.start is not None:
-        return known.start.cpu().expand(len(trials), -1).contiguous()
+        return known.start.expand(len(trials), -1).contiguous()
     return models.initial_parameters(
         partial(build_model, rules, known.split.dataset), rules.seed, rules.trials.streams(trials)
     )
@@ -316,12 +326,14 @@ def _with_challenge(rules: GameRules, known: Federation) -> Federation:
         record = crafting.place(
             challenge, rules.scheme.federation.adversary, rules.data_seed, client_of
         )
-    theta = initial_parameters(rules, known, range(1))[0].to(known.device)
+    theta = initial_parameters(rules, known, range(1))[0]
+    host = known.on_cpu()
     if rules.model.initialisation == "worst-case":
         from fedsim.learning.training import fitting  # noqa: PLC0415  (an audit's alone)
 
         others = np.delete(np.arange(len(client_of)), record)
-        theta = fitting.fitted(known.model, theta, *known.members(others))
+        with device.one_thread():
+            theta = fitting.fitted(host.model, theta, *host.members(others))
     if rules.model.initialisation != "random":
         known = replace(known, start=theta)
     if challenge.kind == "record":
@@ -333,8 +345,8 @@ def _with_challenge(rules: GameRules, known: Federation) -> Federation:
         return replace(known, crafted=direction)
 
     def outputs(features: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        rows = torch.tensor(features)[None].to(known.device)
-        return known.logits(theta[None], rows)[0, 0].double().cpu().numpy()
+        with device.one_thread():
+            return host.logits(theta[None], torch.tensor(features)[None])[0, 0].double().numpy()
 
     crafted = crafting.craft(rules, known.split, record, outputs)
     replaced = neighbouring is Neighbouring.REPLACE

@@ -1,0 +1,39 @@
+"""An accelerator gives every kind of result that the CPU gives, and mixes nothing of the CPU in."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cases import cases
+
+HERE = Path(__file__).parent
+DEFAULT = ("vantages",)
+"""Kinds that the default tests run."""
+
+OTHER_SUMS = ("one-run", "convolutions", "decoder", "decoder-adapters", "text-canaries")
+"""Kinds whose sums a device adds up in larger blocks or by other kernels, and rounds differently."""
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.slow) for name in cases()],
+)
+def test_a_device_computes_what_the_cpu_computes(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, HERE, "--only", name, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    found = json.loads(done.stdout)
+    assert found["verdict"] != "fails", found["said"]
+    assert not found["mixes"], "an operator met tensors of the CPU"
+    assert not found["draws"], "random numbers come from the seed, never from the device"
+    equal = found["verdict"] == "yes"
+    assert equal or (name in OTHER_SUMS and found["verdict"].startswith("to ")), found["unlike"]
+    assert found["launches"] > 0, "nothing was computed on the device"
