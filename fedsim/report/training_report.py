@@ -101,8 +101,8 @@ def render_html(report: Report, card: ModelCard) -> str:
     spent = " or ".join(f"{number(value)} ({name})" for name, value in server.epsilon.items())
     said = [
         f"{state(report, card).text}.",
-        f"{card.clients} clients trained a {card.network} in {card.rounds} rounds. Towards the "
-        f"{server.vantage} epsilon is {spent} at delta {card.privacy.delta:g}.",
+        f"{card.clients} clients trained a model ({card.network}) in {card.rounds} rounds. "
+        f"Towards the {server.vantage} epsilon is {spent} at delta {card.privacy.delta:g}.",
     ]
     if not card.privacy.guaranteed:
         said.insert(1, f"No guarantee of differential privacy. {card.privacy.note}")

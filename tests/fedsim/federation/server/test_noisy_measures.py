@@ -12,7 +12,7 @@ from fedsim import client_app, server_app
 from fedsim.config import JOBS, Config, Scalar, from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
-from fedsim.federation.server import client_measures
+from fedsim.federation.server import noisy_measures
 from fedsim.federation.server.plan import prepare
 from fedsim.learning.training import saved_model
 from fedsim.report import model_card, training_report
@@ -101,7 +101,7 @@ def test_who_goes_on_after_the_answers_does_not_ask_again_and_counts_every_quest
     config, really = training(), RunDirectory.write_json
 
     def torn(self: RunDirectory, file: str, value: dict[str, object]) -> None:
-        if file == client_measures.FILE:
+        if file == noisy_measures.FILE:
             raise Killed
         really(self, file, value)
 
@@ -114,7 +114,7 @@ def test_who_goes_on_after_the_answers_does_not_ask_again_and_counts_every_quest
             _train(config)
         monkeypatch.undo()
     directory = RunDirectory.open(Path(config.run.out))
-    asked, before = client_measures.read(directory)
+    asked, before = noisy_measures.read(directory)
     assert asked == 2  # the first answers were forgotten, and are paid for
     card = model_card.read(_train(config))
     assert {one.client: one.confusion for one in card.client_measures} == before
