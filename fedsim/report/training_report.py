@@ -107,7 +107,7 @@ def render_html(report: Report, card: ModelCard) -> str:
     if not card.privacy.guaranteed:
         said.insert(1, f"No guarantee of differential privacy. {card.privacy.note}")
     if card.utility is not None:
-        said.append(model_card.learning(card.utility))
+        said.append(model_card.learning(card.utility, card.task))
     blocks: list[Block] = [Label("", text, alarming=True) for text in report["contradictions"]]
     blocks += [Prose(PUBLIC), Prose(CONFIDENTIAL), *_figures(report)]
     if card.utility is not None:

@@ -7,6 +7,7 @@ import pytest
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+import fedsim
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.config import JOBS, Config, Scalar, from_run_config, to_run_config
@@ -44,6 +45,23 @@ def _train(config: Config, app: ClientApp = client_app.app) -> RunDirectory:
     grid = InProcessGrid(app, config.federation.clients, to_run_config(plan.config))
     server_app.carry_out(grid, plan, directory)
     return directory
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"federation.measures-share": 0.0}, "measures-share is 0, so that no record is held back"),
+        ({"federation.measures-epsilon": 0.0}, "give federation.measures-epsilon above 0, or"),
+        ({"federation.measures-share": 0.7}, "measures-share"),
+        ({"privacy.unit": "client"}, "measures-epsilon"),
+    ],
+)
+def test_measures_that_say_nothing_are_refused_before_anything_is_written(
+    training: Callable[..., Config], tmp_path: Path, changes: dict[str, Scalar], complaint: str
+) -> None:
+    with pytest.raises(InputError, match=complaint):
+        fedsim.train(training(changes), progress=False)
+    assert not (tmp_path / "trained").exists()
 
 
 def test_the_card_has_every_client_that_answered(training: Callable[..., Config]) -> None:
