@@ -17,6 +17,7 @@ from fedsim.federation.server import noisy_measures
 from fedsim.federation.server.plan import prepare
 from fedsim.learning.training import saved_model
 from fedsim.report import model_card, training_report
+from fedsim.report.tracking import numbers
 
 Make = Callable[..., Config]
 
@@ -75,6 +76,11 @@ def test_the_card_has_every_client_that_answered(training: Callable[..., Config]
         each = config.data.records / config.federation.clients / 2
         assert abs(counted - each) < 60  # noise of a standard deviation of 7, and the share's 6
         assert len(one.classes) == 10
+    tracked, step = numbers.headline(directory)
+    assert (step, tracked["model/epsilon_measures"]) == (card.rounds, 2.0)
+    for one in card.client_measures:
+        recall = tracked[f"model/client-{one.client}/recall/3"]
+        assert recall == (one.classes[3].recall and one.classes[3].recall.value)
     text = (directory.path / model_card.PAGE).read_text()
     assert "| client 0 | 9 |" in text
     assert "cannot tell" in text
