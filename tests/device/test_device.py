@@ -13,7 +13,7 @@ DEFAULT = ("vantages",)
 """Kinds that the default tests run."""
 
 OTHER_SUMS = ("one-run", "convolutions", "decoder", "decoder-adapters", "text-canaries")
-"""Kinds whose sums a device adds up in larger blocks or by other kernels, and rounds differently."""
+"""Kinds whose sums a device adds in larger blocks or by other kernels, and rounds differently."""
 
 
 @pytest.mark.device
