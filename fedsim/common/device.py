@@ -22,7 +22,20 @@ def resolve(name: str) -> torch.device:
         )
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda":
+        _repeatable()
     return torch.device(name)
+
+
+def _repeatable() -> None:
+    """Make CUDA's libraries choose kernels that repeat their results, in full float32.
+
+    cuBLAS reads its variable when it is loaded, which is at the first product.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
+    _allow_tf32(False)
 
 
 def threads(requested: int) -> int:

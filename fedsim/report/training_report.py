@@ -101,13 +101,13 @@ def render_html(report: Report, card: ModelCard) -> str:
     spent = " or ".join(f"{number(value)} ({name})" for name, value in server.epsilon.items())
     said = [
         f"{state(report, card).text}.",
-        f"{card.clients} clients trained a {card.network} in {card.rounds} rounds. Towards the "
-        f"{server.vantage} epsilon is {spent} at delta {card.privacy.delta:g}.",
+        f"{card.clients} clients trained a model ({card.network}) in {card.rounds} rounds. "
+        f"Towards the {server.vantage} epsilon is {spent} at delta {card.privacy.delta:g}.",
     ]
     if not card.privacy.guaranteed:
         said.insert(1, f"No guarantee of differential privacy. {card.privacy.note}")
     if card.utility is not None:
-        said.append(model_card.learning(card.utility))
+        said.append(model_card.learning(card.utility, card.task))
     blocks: list[Block] = [Label("", text, alarming=True) for text in report["contradictions"]]
     blocks += [Prose(PUBLIC), Prose(CONFIDENTIAL), *_figures(report)]
     if card.utility is not None:
