@@ -12,7 +12,7 @@ PROBES = Path(__file__).parent / "probes.py"
 MOVING = 20
 """Kernels of moving a model to the device, at most; a step of Adam has as many."""
 
-pytestmark = pytest.mark.device
+pytestmark = [pytest.mark.device, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

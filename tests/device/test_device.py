@@ -9,9 +9,6 @@ import pytest
 from cases import cases
 
 HERE = Path(__file__).parent
-DEFAULT = ("vantages",)
-"""Kinds that the default tests run."""
-
 OTHER_SUMS = ("one-run", "convolutions", "decoder", "decoder-adapters", "text-canaries")
 """Kinds whose sums a device adds up in larger blocks or by other kernels, so that they round."""
 
@@ -23,10 +20,8 @@ ALLOWED = 1.1
 
 
 @pytest.mark.device
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.slow) for name in cases()],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", cases())
 def test_a_device_computes_what_the_cpu_computes(name: str) -> None:
     done = subprocess.run(
         [sys.executable, HERE, "--only", name, "--json"],
