@@ -1,6 +1,6 @@
 """What each kind of result costs on a device, and whether it computes what the CPU computes.
 
-python tests/device [--only NAME ...] [--json]
+python tests/device [--only NAME ...] [--json] [--record]
 
 The device is `accelerator.py`: no GPU is needed. Exit status 1 if a kind fails or differs.
 """
@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import runs
 from cases import cases
 
+COSTS = Path(__file__).with_name("costs.json")
 HEADER = ("kind", "launches", "waits", "MiB moved", "MiB copied", "peak MiB", "equals the CPU")
 
 
@@ -25,6 +26,7 @@ def main() -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=list(cases()))
     parser.add_argument("--json", action="store_true", help="one JSON document a kind and line")
+    parser.add_argument("--record", action="store_true", help="keep launches and waits as limits")
     options = parser.parse_args()
     runs.prepare()
     if not options.json:
@@ -34,6 +36,8 @@ def main() -> int:
         outcome = runs.compare(name)
         found = outcome.verdict
         good &= found == "yes" or found.startswith("to ")
+        if options.record:
+            _record(outcome)
         if options.json:
             print(json.dumps(_document(outcome)), flush=True)
         else:
@@ -41,6 +45,14 @@ def main() -> int:
             for line in _details(outcome):
                 print(f"    {line}", file=sys.stderr, flush=True)
     return 0 if good else 1
+
+
+def _record(outcome: runs.Outcome) -> None:
+    costs = json.loads(COSTS.read_text(encoding="utf-8")) if COSTS.exists() else {}
+    side = outcome.device
+    costs[outcome.name] = {"launches": side.launches, "waits": side.waits}
+    lines = [f"  {json.dumps(name)}: {json.dumps(cost)}" for name, cost in sorted(costs.items())]
+    COSTS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 def _row(outcome: runs.Outcome) -> list[str]:

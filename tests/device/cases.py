@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "pins"))
 
-from kinds import TINY, Kind, kinds  # noqa: E402
+from kinds import SMALL, TINY, Kind, kinds  # noqa: E402
 
 ELSEWHERE = ("app-audit", "loop-audit", "transcript-audit", "theory", "data", "gate", "one-run-")
 """Pinned kinds that compute nothing on a device, or nothing that another kind does not."""
@@ -62,15 +62,24 @@ def cases() -> dict[str, Kind]:
     pinned = [each for each in kinds(ROOT) if not each.name.startswith(ELSEWHERE)]
     games = [_game(name, changes) for name, changes in CHANGES.items()]
     sources = [_source(name, items.split()) for name, items in SOURCES.items()]
-    return {each.name: each for each in (*pinned, *games, *sources) if not each.skipped}
+    every = (*pinned, *games, _tuning(), *sources)
+    return {each.name: each for each in every if not each.skipped}
+
+
+def _options(values: dict[str, object]) -> tuple[str, ...]:
+    return tuple(word for key, value in values.items() for word in ("--set", f"{key}={value}"))
 
 
 def _game(name: str, changes: dict[str, object]) -> Kind:
     given = TINY | {"training.rounds": 2, "challenge.dissimilarity": "euclidean"} | changes
-    options = (word for key, value in given.items() for word in ("--set", f"{key}={value}"))
-    run = ("run", "{tree}/configs/digits.toml", "--quiet", *options, "--out", "run")
+    run = ("run", "{tree}/configs/digits.toml", "--quiet", *_options(given), "--out", "run")
     files = (("{tree}/tests/device/files.py",),) if "data.root" in changes else ()
     return Kind(name, (*files, run))
+
+
+def _tuning() -> Kind:
+    command = ("tune", "{tree}/configs/train-digits.toml", "--models", "3", "--json")
+    return Kind("tune", ((*command, *_options(SMALL | {"data.records": 100})),))
 
 
 def _source(name: str, items: list[str]) -> Kind:

@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 
 from fingerprints import of_directory  # noqa: E402
 
-CLOSE = 1e-5
+CLOSE = 1e-4
 """Relative difference up to which numbers are those of other sums in another order."""
 
 
@@ -134,9 +134,12 @@ def _side(name: str, directory: Path) -> Side:
 def _play(out: Any, name: str, directory: Path) -> None:
     os.chdir(directory)
     device.accelerator.present = directory.name == "device"
-    tally, said = device.start(), io.StringIO()
-    with redirect_stdout(io.StringIO()), redirect_stderr(said):
-        statuses = [_status([*map(_placed, command)]) for command in cases()[name].commands]
+    tally, said, statuses = device.start(), io.StringIO(), []
+    for number, command in enumerate(cases()[name].commands):
+        with redirect_stdout(io.StringIO()) as printed, redirect_stderr(said):
+            statuses.append(_status([*map(_placed, command)]))
+        if "--json" in command:
+            Path(f"printed-{number}.json").write_text(printed.getvalue(), encoding="utf-8")
     side = Side(
         statuses,
         said.getvalue() if any(statuses) else "",

@@ -9,18 +9,19 @@ import pytest
 from cases import cases
 
 HERE = Path(__file__).parent
-DEFAULT = ("vantages",)
-"""Kinds that the default tests run."""
-
 OTHER_SUMS = ("one-run", "convolutions", "decoder", "decoder-adapters", "text-canaries")
 """Kinds whose sums a device adds in larger blocks or by other kernels, and rounds differently."""
 
+COSTS = json.loads((HERE / "costs.json").read_text(encoding="utf-8"))
+"""Launches and waits of each kind, as `python tests/device --record` has written them."""
+
+ALLOWED = 1.1
+"""How much more a change, or another version of PyTorch, may take."""
+
 
 @pytest.mark.device
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.slow) for name in cases()],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", cases())
 def test_a_device_computes_what_the_cpu_computes(name: str) -> None:
     done = subprocess.run(
         [sys.executable, HERE, "--only", name, "--json"],
@@ -37,3 +38,5 @@ def test_a_device_computes_what_the_cpu_computes(name: str) -> None:
     equal = found["verdict"] == "yes"
     assert equal or (name in OTHER_SUMS and found["verdict"].startswith("to ")), found["unlike"]
     assert found["launches"] > 0, "nothing was computed on the device"
+    for what, most in COSTS[name].items():
+        assert found[what] <= ALLOWED * most, f"more {what}, most at {found['waiting'][:5]}"
