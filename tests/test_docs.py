@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from importlib import import_module, util
 from pathlib import Path
@@ -21,17 +22,19 @@ CURRENT = [page for page in PAGES if page.name != "CHANGELOG.md"]
 """A change names commands that are gone."""
 
 
-def _hooks() -> ModuleType:
-    """Return what makes the site's generated pages, which is no module of a package."""
-    spec = util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
+def _script(name: str) -> ModuleType:
+    """Return a script of the pages, which is no module of a package."""
+    spec = util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = util.module_from_spec(spec)
+    sys.modules[name] = module  # a dataclass looks its module up
     spec.loader.exec_module(module)
     return module
 
 
-GENERATED = {f"docs/{path}": page for path, page in _hooks().generated_pages().items()}
+HOOKS, DRAWINGS = _script("hooks"), _script("drawings").DRAWINGS
+GENERATED = {f"docs/{path}": page for path, page in HOOKS.generated_pages().items()}
 SNIPPET = re.compile(
     r'^(?P<indent> *)python -c "\n(?P<code>.*?)"\n(?:(?P=indent)# (?P<printed>[^\n]*)\n)?',
     re.M | re.S,
@@ -80,6 +83,18 @@ def _anchors(page: Path) -> set[str]:
     """Return what the headings of a page are linked by."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", DRAWINGS)
+def test_a_drawing_is_what_the_script_draws(path: str) -> None:
+    """Otherwise: python docs/drawings.py."""
+    assert (ROOT / path).read_text() == DRAWINGS[path]().svg()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_picture_says_in_words_what_it_shows(page: Path) -> None:
+    for words in re.findall(r"!\[([^]]*)\]\(", page.read_text()):
+        assert len(words.split()) >= 5, words
 
 
 def test_the_readme_is_read_in_two_minutes() -> None:
