@@ -7,7 +7,7 @@ they write is kept, so that no page is older than the code that it describes.
 import inspect
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -23,7 +23,20 @@ from fedsim.config.documentation import every_key
 OUTSIDE = re.compile(r"\[([^]]+)\]\((?:\.\./)+(?!docs/)([^)#]+)(?:#[^)]*)?\)")
 """A link from a page to a file of the repository that is no page of the site."""
 
+COMMANDS = "reference/commands.md"
+
 WHOLE = re.compile(r"\A(?:\.\./)+")
+
+
+def on_config(config: Any) -> Any:
+    """Put the pages of the commands into the site's navigation, below the list of them."""
+    for chapter in config.nav:
+        for pages in chapter.values():
+            for page in pages if isinstance(pages, list) else ():
+                if COMMANDS in page.values():
+                    (name,) = page
+                    page[name] = [COMMANDS, *_entries("fedsim", typer.main.get_command(app))]
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -51,12 +64,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 def generated_pages() -> dict[str, str]:
     """Return the pages by their path within `docs/`."""
+    (_, whole), *others = commands()
     return {
         "reference/keys.md": "\n".join(_keys_page()),
-        "reference/commands.md": "\n".join(_commands_page()),
+        COMMANDS: "\n".join(_commands_page(whole)),
         "reference/report-schema.md": "\n".join(_schema_page()),
         "reference/functions.md": "\n".join(_functions_page()),
-    }
+    } | {_place(path): "\n".join(_command_page(path, each)) for path, each in others}
 
 
 # --- The Python API
@@ -102,37 +116,75 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
 
 def _within(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
-    if command.hidden:
-        return
     yield path, command
+    for name, each in _children(path, command):
+        yield from _within(name, each)
+
+
+def _children(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """Yield the commands of a group that help lists; nothing of another command."""
     if isinstance(command, click.Group):
         context = click.Context(command, info_name=path)
         for name in command.list_commands(context):
-            within = command.get_command(context, name)
-            assert within is not None
-            yield from _within(f"{path} {name}", within)
+            each = command.get_command(context, name)
+            assert each is not None
+            if not each.hidden:
+                yield f"{path} {name}", each
 
 
-def _commands_page() -> Iterator[str]:
+def _place(path: str) -> str:
+    """Return the page of a command within `docs/`; that of `fedsim` lists all."""
+    _, *words = path.split()
+    return f"reference/commands/{'-'.join(words)}.md" if words else COMMANDS
+
+
+def _entries(path: str, command: click.Command) -> list[dict[str, Any]]:
+    """Return the navigation's entries of a group's commands, in the order of the help."""
+    return [
+        {name.rpartition(" ")[2]: [_place(name), *inner] if inner else _place(name)}
+        for name, each in _children(path, command)
+        for inner in [_entries(name, each)]
+    ]
+
+
+def _commands_page(fedsim_command: click.Command) -> Iterator[str]:
     yield "# Every command\n"
-    yield "Made from the commands of this version: what `--help` prints.\n"
+    yield "Made from the commands of this version. Each has a page: what its `--help` prints.\n"
     yield (
         "Exit status: 0 done, 1 failed, 2 bad input, 130 interrupted. `fedsim audit` has more, "
         "[by what it concludes](../how-to/auditing.md#exit-status), and so have `--fail-if` and "
         "`fedsim verify` ([release gate](../how-to/release-gate.md)).\n"
     )
-    for path, command in commands():
-        yield f"## {path}\n"
-        yield (inspect.cleandoc(command.help or "")).replace("\f", "") + "\n"
-        if isinstance(command, click.Group) and path != "fedsim":
-            continue
-        usage = " ".join([path, *command.collect_usage_pieces(click.Context(command))])
-        yield f"```text\n{usage}\n```\n"
-        rows = [row for row in map(_parameter, command.params) if row]
-        if rows:
-            yield "| argument or option | meaning | default |\n|---|---|---|"
-            yield from rows
-            yield ""
+    yield from _listed(((path, each) for path, each in commands() if path != "fedsim"), "commands/")
+    yield from _usage("fedsim", fedsim_command)
+
+
+def _listed(listed: Iterable[tuple[str, click.Command]], folder: str) -> Iterator[str]:
+    yield "| command | what it does |\n|---|---|"
+    for path, command in listed:
+        link = folder + _place(path).rpartition("/")[2]
+        yield f"| [`{path}`]({link}) | {_cell(command.get_short_help_str(200))} |"
+    yield ""
+
+
+def _command_page(path: str, command: click.Command) -> Iterator[str]:
+    yield f"# {path}\n"
+    yield inspect.cleandoc(command.help or "").replace("\f", "") + "\n"
+    if isinstance(command, click.Group):
+        yield from _listed(_children(path, command), "")
+    else:
+        yield from _usage(path, command)
+    yield "[Every command](../commands.md)"
+
+
+def _usage(path: str, command: click.Command) -> Iterator[str]:
+    usage = " ".join([path, *command.collect_usage_pieces(click.Context(command))])
+    yield f"```text\n{usage}\n```\n"
+    rows = [row for row in map(_parameter, command.params) if row]
+    if rows:
+        yield "| argument or option | meaning | default |\n|---|---|---|"
+        yield from rows
+        yield ""
 
 
 def _parameter(parameter: click.Parameter) -> str:

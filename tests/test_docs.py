@@ -153,13 +153,15 @@ def test_the_commands_of_a_page_exist_with_their_options(page: Path) -> None:
             pytest.fail(f"{line}: {error.format_message()}")
 
 
-def test_every_key_and_every_command_is_on_its_generated_page() -> None:
+def test_every_key_and_every_command_is_on_a_generated_page() -> None:
     keys, commands = GENERATED["docs/reference/keys.md"], GENERATED["docs/reference/commands.md"]
     for key in KNOWN_KEYS:
         assert re.search(rf"^\| `{key}` \| [^|]", keys, re.M), key
     for name in ("run", "account", "deploy init"):
-        assert f"\n## fedsim {name}\n" in commands
-    assert "| `--until-halfwidth H` | " in commands
+        path = f"commands/{name.replace(' ', '-')}.md"
+        assert f"| [`fedsim {name}`]({path}) | " in commands
+        assert GENERATED[f"docs/reference/{path}"].startswith(f"# fedsim {name}\n")
+    assert "| `--until-halfwidth H` | " in GENERATED["docs/reference/commands/run.md"]
 
 
 def test_every_registry_of_the_table_exists() -> None:
