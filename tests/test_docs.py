@@ -22,9 +22,10 @@ CURRENT = [page for page in PAGES if page.name != "CHANGELOG.md"]
 """A change names commands that are gone."""
 
 
-def _script(name: str) -> ModuleType:
-    """Return a script of the pages, which is no module of a package."""
-    spec = util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+def _script(path: str) -> ModuleType:
+    """Return a script, which is no module of a package."""
+    name = Path(path).stem
+    spec = util.spec_from_file_location(name, ROOT / path)
     assert spec is not None
     assert spec.loader is not None
     module = util.module_from_spec(spec)
@@ -33,8 +34,10 @@ def _script(name: str) -> ModuleType:
     return module
 
 
-HOOKS, DRAWINGS = _script("hooks"), _script("drawings").DRAWINGS
-GENERATED = {f"docs/{path}": page for path, page in HOOKS.generated_pages().items()}
+EXECUTED, DRAWINGS = _script("docs/executed.py"), _script("docs/drawings.py").DRAWINGS
+GENERATED = {
+    f"docs/{path}": page for path, page in _script("docs/hooks.py").generated_pages().items()
+}
 SNIPPET = re.compile(
     r'^(?P<indent> *)python -c "\n(?P<code>.*?)"\n(?:(?P=indent)# (?P<printed>[^\n]*)\n)?',
     re.M | re.S,
@@ -95,6 +98,30 @@ def test_a_drawing_is_what_the_script_draws(path: str) -> None:
 def test_a_picture_says_in_words_what_it_shows(page: Path) -> None:
     for words in re.findall(r"!\[([^]]*)\]\(", page.read_text()):
         assert len(words.split()) >= 5, words
+
+
+def test_the_gallery_has_a_row_for_every_kind_of_page() -> None:
+    page = (ROOT / "docs" / EXECUTED.GALLERY).read_text()
+    kinds = [EXECUTED.kind_of(name) for name in EXECUTED.ROW.findall(page)]
+    assert sorted(kinds) == sorted(_script("tests/browser/every_page.py").KINDS)
+
+
+def test_a_notebook_becomes_a_page_with_its_output(tmp_path: Path) -> None:
+    nbformat = pytest.importorskip("nbformat", reason='pip install -e ".[docs]"')
+    new = nbformat.v4
+    outputs = [
+        new.new_output("stream", text="58%\n"),
+        new.new_output("display_data", {"image/png": "aGk=", "text/plain": "<Figure>"}),
+    ]
+    cells = [
+        new.new_markdown_cell("See [more](more.ipynb)."),
+        new.new_code_cell("print(1)", outputs=outputs),
+    ]
+    nbformat.write(new.new_notebook(cells=cells), tmp_path / "one.ipynb")
+    text, pictures = EXECUTED.as_markdown(tmp_path / "one.ipynb")
+    assert "See [more](more.md).\n\n```python\nprint(1)\n```\n\n```text\n58%\n```" in text
+    assert pictures == {"one-1.png": b"hi"}
+    assert "](one-1.png)" in text
 
 
 def test_the_readme_is_read_in_two_minutes() -> None:
