@@ -38,7 +38,7 @@ def reproduce(
     ] = Path("fedsim-runs/reproduction"),
     markdown: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the tables there too, between its marks if any."),
+        typer.Option(metavar="FILE", help="Write notes there too; a page with marks gets a table."),
     ] = None,
     list_: Annotated[
         bool, typer.Option("--list", help="Show items, what they cost and need; make none.")
@@ -59,7 +59,7 @@ def reproduce(
 
     fedsim reproduce bernau --data-root DIR
     """
-    from fedsim.studies.reproduction import making, page  # noqa: PLC0415
+    from fedsim.studies.reproduction import making, notes, page  # noqa: PLC0415
     from fedsim.studies.reproduction.findings import Means  # noqa: PLC0415
 
     chosen = making.chosen(source, items or [])
@@ -81,7 +81,7 @@ def reproduce(
     _announce(console, there, skipped, means)
     made = list(making.make(there, means, skipped))[-1]
     if markdown is not None:
-        page.write_markdown(markdown, made)
+        notes.write(markdown, made)
     if json_:
         import json  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""What was made again on one page, as JSON, and as Markdown."""
+"""What was made again on one page, and as JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +18,6 @@ from fedsim.report.document.blocks import (
     Prose,
     tabulated,
 )
-from fedsim.report.document.markdown import render as markdown_of
 from fedsim.report.document.wording import DASH, number, span
 from fedsim.studies.reproduction.findings import agreement
 from fedsim.studies.reproduction.registry import SOURCES
@@ -119,35 +118,6 @@ def _section(item: Made) -> Iterator[Block]:
     yield from _tables(item)
     made = f", {item.seconds:.0f} s, fedsim {item.fedsim}."
     yield Prose((Code(item.command), made), small=True)
-
-
-def markdown(made: Sequence[Made]) -> str:
-    parts = [
-        Part(SOURCES[source], [block for item in items for block in _item(item)])
-        for source, items in by_source(made)
-    ]
-    return markdown_of([Prose(counted(made)), Prose(CHANCE), *parts], level=2) + "\n"
-
-
-MARKS = "<!-- reproduction -->", "<!-- /reproduction -->"
-"""Between which a page of the documentation has the tables."""
-
-
-def write_markdown(path: Path, made: Sequence[Made]) -> None:
-    """Write the items as Markdown: between the marks of a page that has them, or as the whole."""
-    text, (begin, end) = markdown(made), MARKS
-    page = path.read_text(encoding="utf-8") if path.exists() else ""
-    if begin in page and end in page:
-        before, after = page.split(begin)[0], page.split(end)[1]
-        text = f"{before}{begin}\n\n{text}\n{end}{after}"
-    path.write_text(text, encoding="utf-8")
-
-
-def _item(item: Made) -> Iterator[Block]:
-    yield Heading(item.title)
-    yield Prose(f"    {item.command}")
-    yield Prose(item.finding.conclusion)
-    yield from _tables(item)
 
 
 def _tables(item: Made) -> Iterator[Block]:

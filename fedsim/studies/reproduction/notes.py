@@ -1,0 +1,176 @@
+"""What was made again as pages of the documentation: one pooled table, and a note per source."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from fedsim.report.document.blocks import Block, Heading, Part, Prose, tabulated
+from fedsim.report.document.markdown import render
+from fedsim.report.document.wording import DASH, number, span
+from fedsim.studies.reproduction.findings import Number, Reproduced, agreement
+from fedsim.studies.reproduction.page import by_source, counted
+from fedsim.studies.reproduction.registry import SOURCES
+from fedsim.studies.reproduction.session import Made
+
+MARKS = "<!-- reproduction -->", "<!-- /reproduction -->"
+"""Between which a page of the documentation has the pooled table; notes lie in a folder beside."""
+
+POOLED = ("item", "number", "the source", "ours (95 %)", "theory", "agreement")
+
+CELLS = (
+    "A cell has our value with its 95 % interval, then the value that the source published or its "
+    "authors' code recorded, then theory's, where there are any. A value agrees where intervals "
+    "overlap, or where ours is within what was printed."
+)
+
+SPREAD = 1.4
+"""Cells of a grid for each number, at most: a sparser one is a list."""
+
+
+def write(path: Path, made: Sequence[Made]) -> None:
+    """Write the items as Markdown.
+
+    Args:
+        path: of a page with `MARKS`, which gets the pooled table between them, and a folder of its
+            name beside it with a note per source; or of a file that gets all notes.
+        made: the items.
+    """
+    begin, end = MARKS
+    page = path.read_text(encoding="utf-8") if path.exists() else ""
+    if begin not in page or end not in page:
+        path.write_text("\n".join(note(*one) for one in by_source(made)), encoding="utf-8")
+        return
+    folder = path.with_suffix("")
+    folder.mkdir(exist_ok=True)
+    for source, items in by_source(made):
+        text = note(source, items, f"[The sources, made again](../{path.name})\n\n")
+        (folder / f"{source}.md").write_text(text, encoding="utf-8")
+    before, after = page.split(begin)[0], page.split(end)[1]
+    text = f"{before}{begin}\n\n{pooled(made, folder.name)}\n{end}{after}"
+    path.write_text(text, encoding="utf-8")
+
+
+def pooled(made: Sequence[Made], folder: str) -> str:
+    """Return a table with a number of each item that its source has numbers of, as Markdown.
+
+    The number is the first that departs from the source, or else the first that theory has too, or
+    else the first.
+
+    Args:
+        made: the items.
+        folder: the notes' folder, which the items are linked to.
+    """
+    table = tabulated(POOLED, [row for item in made if (row := _pooled_row(item, folder))])
+    return render([Prose(counted(made)), table])
+
+
+def _pooled_row(item: Made, folder: str) -> tuple[str, ...]:
+    """Return the row of an item; () where its source has no number."""
+    compared = [one for one in item.finding.numbers if one.references]
+    if not compared:
+        return ()
+    apart = [one for one in compared if agreement(one).kind == "departs"]
+    one = [*apart, *(each for each in compared if each.closed_form is not None), *compared][0]
+    count, kind = (len(apart), "depart") if apart else (len(compared), "agree")
+    return (
+        f"[{item.title}]({folder}/{item.source}.md#{_anchor(item.title)})",
+        _escaped(one.name),
+        _references(one),
+        _ours(one),
+        number(one.closed_form),
+        f"{count} of {len(compared)} {kind}",
+    )
+
+
+def _anchor(heading: str) -> str:
+    """Return what a heading is linked by, on code hosts and on the site."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def note(source: str, items: Sequence[Made], above: str = "") -> str:
+    """Return every item of a source with all its numbers, as Markdown.
+
+    Args:
+        source: a key of `SOURCES`.
+        items: of this source.
+        above: Markdown below the title.
+    """
+    blocks = [Prose(counted(items)), Prose(CELLS)]
+    body = [*blocks, *(block for item in items for block in _item(item))]
+    title, rest = render([Part(SOURCES[source], body)]).split("\n\n", 1)
+    return f"{title}\n\n{above}{rest}"
+
+
+def _item(item: Made) -> Iterator[Block]:
+    yield Heading(item.title)
+    yield Prose(f"    {item.command}")
+    yield Prose(item.finding.conclusion)
+    yield from _numbers(item.finding)
+    for grid in item.finding.grids:
+        yield Prose(grid.title)
+        yield tabulated(grid.headings, grid.rows)
+
+
+def _numbers(finding: Reproduced) -> Iterator[Block]:
+    cells = {one.name: _cell(one) for one in finding.numbers}
+    if not cells:
+        return
+    columns, lines = _grid(list(cells))
+    if columns:
+        rows = [(line, *(cells.get(each, "") for each in names)) for line, names in lines.items()]
+    else:
+        columns, rows = ["ours, the source, theory"], list(cells.items())
+    escaped = [tuple(map(_escaped, row)) for row in rows]
+    yield tabulated(["number", *map(_escaped, columns)], escaped)
+    for why in dict.fromkeys(one.departs for one in finding.numbers if _departs(one)):
+        yield Prose(f"Departs because {why}." if why else "Why a value departs is not known.")
+
+
+def _departs(one: Number) -> bool:
+    return agreement(one).kind == "departs"
+
+
+def _grid(names: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Return columns, and the names of each line, where names make a grid; nothing elsewhere."""
+    for parts in (
+        [name.partition(": ") for name in names],
+        [name.partition(", ") for name in names],
+        [name.rpartition(", ") for name in names],
+    ):
+        first, second = _different(part[0] for part in parts), _different(part[2] for part in parts)
+        full = len(first) * len(second) <= SPREAD * len(names)
+        if all(part[1] for part in parts) and min(len(first), len(second)) > 1 and full:
+            between = parts[0][1]
+            if len(second) <= len(first):
+                return second, {a: [f"{a}{between}{b}" for b in second] for a in first}
+            return first, {b: [f"{a}{between}{b}" for a in first] for b in second}
+    return [], {}
+
+
+def _different(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(texts))
+
+
+def _cell(one: Number) -> str:
+    """Return a number with what it is held against, in words."""
+    said = [_ours(one)]
+    if one.references:
+        said.append(f"{_references(one)}, {'departs' if _departs(one) else 'agrees'}")
+    if one.closed_form is not None:
+        theory = f"theory {number(one.closed_form)}"
+        outside = "outside of our interval" in agreement(one).text
+        said.append(theory + (", outside" if outside else ""))
+    return "; ".join(said)
+
+
+def _ours(one: Number) -> str:
+    return number(one.ours) + (f" ({span(one.interval, number)})" if one.interval else "")
+
+
+def _references(one: Number) -> str:
+    return ", ".join(f"{number(ref.value)} {ref.origin}" for ref in one.references) or DASH
+
+
+def _escaped(text: str) -> str:
+    """Return text for a cell of a table of Markdown."""
+    return text.replace("|", "\\|")
