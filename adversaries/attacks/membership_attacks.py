@@ -393,7 +393,7 @@ def chosen(names: str) -> dict[str, Attack]:
         names: with commas between them, or "all", or "none".
 
     Raises:
-        InputError: an unknown name; "all" or "none" beside others.
+        InputError: an unknown name; "all" or "none" beside others; code that is no attack.
     """
     if names.strip() in ("all", "none"):
         return dict(ATTACKS) if names.strip() == "all" else {}
@@ -406,8 +406,20 @@ def chosen(names: str) -> dict[str, Attack]:
             raise InputError(
                 f"audit.attacks is '{names}', but '{name}' stands alone; drop it, or all others"
             )
-        found[name] = attack
+        found[name] = _as_attack(attack, name)
     return found
+
+
+def _as_attack(code: object, name: str) -> Attack:
+    """Return an attack, made of a function where the name leads to one."""
+    if isinstance(code, Attack):
+        return code
+    if not callable(code) or isinstance(code, type):
+        raise InputError(
+            f"audit.attacks names {name}, a {type(code).__name__}; name an Attack, or a function "
+            "(targets, shadows) that returns scores [N, n]"
+        )
+    return Attack(code, name.rpartition(":")[2], "code of the user's own")
 
 
 def needed(names: str) -> frozenset[str]:

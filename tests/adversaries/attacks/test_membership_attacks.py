@@ -1,5 +1,6 @@
 """Attacks by membership inference do what loops over models do, and reach what theory allows."""
 
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import norm
 
+from adversaries import registry
 from adversaries.attacks.membership import yeom
 from adversaries.attacks.membership_attacks import ATTACKS, OFFLINE_SHARE, chosen
 from adversaries.attacks.roc import curve, performance
@@ -248,6 +250,23 @@ def test_all_none_and_named_attacks_can_be_chosen() -> None:
     for name in ("none", "all"):
         with pytest.raises(InputError, match=f"'lira,{name}', but '{name}' stands alone; drop it"):
             chosen(f"lira,{name}")
+
+
+def low_loss(targets: Observations, shadows: Observations | None) -> Floats:
+    return -targets.losses
+
+
+def test_a_function_of_the_users_own_is_an_attack(
+    seen: Observations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mine", sys.modules[__name__])
+    monkeypatch.setenv(registry.ALLOWED, "")
+    registry.allow(["mine:low_loss", "mine:NEEDING_SHADOWS"])
+    attack = chosen("mine:low_loss, lira")["mine:low_loss"]
+    assert attack.title == "low_loss"
+    assert (attack.score(seen, None) == -seen.losses).all()
+    with pytest.raises(InputError, match="mine:NEEDING_SHADOWS, a list; name an Attack, or"):
+        chosen("mine:NEEDING_SHADOWS")
 
 
 def few(seen: Observations) -> Observations:
