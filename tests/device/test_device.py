@@ -9,7 +9,7 @@ import pytest
 from cases import cases
 
 HERE = Path(__file__).parent
-OTHER_SUMS = ("one-run", "convolutions", "decoder", "decoder-adapters", "text-canaries")
+OTHER_SUMS = ("convolutions", "decoder", "decoder-adapters", "text-canaries")
 """Kinds whose sums a device adds up in larger blocks or by other kernels, so that they round."""
 
 COSTS = json.loads((HERE / "costs.json").read_text(encoding="utf-8"))
