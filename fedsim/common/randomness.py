@@ -9,7 +9,6 @@ import hashlib
 import secrets
 import struct
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
 
 import numpy as np
@@ -68,35 +67,17 @@ def generator(
     return np.random.Generator(np.random.Philox(key=stream))
 
 
-WORTH_THREADS = 2**18
-"""From how many random numbers on threads are started for them."""
-
-
 def gaussian_noise(
-    seed: int | None,
-    trials: Sequence[int],
-    round: int,
-    partition: int,
-    size: int,
-    threads: int = 1,
+    seed: int | None, trials: Sequence[int], round: int, partition: int, size: int
 ) -> npt.NDArray[np.float64]:
     """Return independent standard normals [T, size], a row for each trial; equal ones for equal.
 
     seed: of the run; None for the operating system's entropy.
     partition: of the client, or `SERVER`.
-    threads: that share the trials.
     """
     noise = np.empty((len(trials), size))
-
-    def draw(number: int) -> None:
+    for row, trial in zip(noise, trials, strict=True):
         # A key for each trial makes results independent of the batch of trials; ~10 us each.
-        stream = generator(seed, Role.NOISE, trial=trials[number], round=round, partition=partition)
-        stream.standard_normal(out=noise[number])
-
-    if threads == 1 or noise.size < WORTH_THREADS:
-        for number in range(len(trials)):
-            draw(number)
-    else:  # NumPy lets go of Python's lock while it draws
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(draw, range(len(trials))))
+        stream = generator(seed, Role.NOISE, trial=trial, round=round, partition=partition)
+        stream.standard_normal(out=row)
     return noise

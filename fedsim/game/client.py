@@ -251,13 +251,7 @@ def gradient_distances(
 
 
 def noise(
-    seed: int | None,
-    trials: Sequence[int],
-    round: int,
-    partition: int,
-    std: Tensor,
-    size: int,
-    threads: int = 1,
+    seed: int | None, trials: Sequence[int], round: int, partition: int, std: Tensor, size: int
 ) -> Tensor:
     """Return N(0, std^2 I), independent for every trial.
 
@@ -265,11 +259,9 @@ def noise(
     round: of the seed tree, as of `Participation.step_number`.
     partition: who draws: a client, or `SERVER`.
     std: [T], on any device.
-    threads: that share the trials.
     Returns: float64 [T, P], on the device of `std`.
     """
-    drawn = gaussian_noise(seed, trials, round, partition, size, threads)
-    standard = torch.from_numpy(drawn)
+    standard = torch.from_numpy(gaussian_noise(seed, trials, round, partition, size))
     return standard.to(std.device) * std[:, None]
 
 

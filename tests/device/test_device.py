@@ -10,7 +10,7 @@ from cases import cases
 
 HERE = Path(__file__).parent
 OTHER_SUMS = ("convolutions", "decoder", "decoder-adapters", "text-canaries")
-"""Kinds whose sums a device adds up in larger blocks or by other kernels, so that they round."""
+"""Kinds whose sums a device adds in larger blocks or by other kernels, and rounds differently."""
 
 COSTS = json.loads((HERE / "costs.json").read_text(encoding="utf-8"))
 """Launches and waits of each kind, as `python tests/device --record` has written them."""

@@ -14,7 +14,6 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 
 from adversaries.errors import InputError
-from fedsim.common.device import threads
 from fedsim.common.randomness import Role as SeedRole
 from fedsim.common.randomness import generator
 from fedsim.config import from_run_config
@@ -168,7 +167,6 @@ def _noise(received: Received, step: int, size: int, grid: FixedPoint | None) ->
         received.partition,
         _noise_std(received, grid),
         size,
-        threads(config.run.threads),
     )
     return drawn if grid is None else grid.nearest(drawn)
 

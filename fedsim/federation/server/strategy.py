@@ -13,7 +13,6 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricReco
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from fedsim.common.device import threads
 from fedsim.federation.protocol import messages, secure_aggregation
 from fedsim.federation.protocol.messages import Role
 from fedsim.federation.protocol.secure_aggregation import SecureSum
@@ -274,7 +273,6 @@ class DPSGD(Strategy):
                 server_draws=config.federation.trust.model.server_draws,
                 information=privacy.mutual_information,
                 prior=privacy.pac_prior,
-                threads=threads(config.run.threads),
             )
         )
 

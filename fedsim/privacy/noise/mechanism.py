@@ -35,7 +35,6 @@ class Trials:
         server_draws: whether the server adds noise; else clients have.
         information: nats that all rounds may tell together, of noise that is shaped by candidates.
         prior: the candidates, "pair" or "halves".
-        threads: that share the trials.
     """
 
     streams: Sequence[int]
@@ -46,7 +45,6 @@ class Trials:
     server_draws: bool
     information: float = 0.0
     prior: str = "pair"
-    threads: int = 1
 
     def normals(self, round: int, size: int) -> Floats:
         """Return the server's independent standard normals [T, size] of a round.
@@ -55,7 +53,7 @@ class Trials:
             round: counts from 1.
             size: of a trial's.
         """
-        return gaussian_noise(self.noise_seed, self.streams, round, SERVER, size, self.threads)
+        return gaussian_noise(self.noise_seed, self.streams, round, SERVER, size)
 
 
 @dataclass(frozen=True)
