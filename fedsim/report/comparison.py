@@ -17,6 +17,7 @@ from fedsim.report.document.blocks import (
     Block,
     Bullets,
     Document,
+    FirstScreen,
     Group,
     Heading,
     Link,
@@ -200,7 +201,7 @@ def write(rows: Sequence[Row], directory: Path) -> Path:
         title=f"Comparison of {len(runs)} runs",
         kind="Comparison",
         heading=f"{len(runs)} runs side by side",
-        verdict=(),
+        first=FirstScreen(()),
         blocks=[
             Heading("To whom the person is identifiable"),
             *blocks(rows),

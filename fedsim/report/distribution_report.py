@@ -17,6 +17,7 @@ from fedsim.report.document.blocks import (
     Block,
     Document,
     Figure,
+    FirstScreen,
     Heading,
     Listing,
     Prose,
@@ -151,7 +152,7 @@ def render_html(report: Report) -> str:
             title=f"Data distribution: {report['name']}",
             kind="Data distribution",
             heading=report["name"],
-            verdict=[_verdict(report)],
+            first=FirstScreen([_verdict(report)]),
             blocks=blocks,
         )
     )

@@ -19,7 +19,6 @@ from fedsim.report.document.blocks import (
     Label,
     Line,
     Link,
-    Mark,
     Part,
     Picture,
     Place,
@@ -28,10 +27,10 @@ from fedsim.report.document.blocks import (
 )
 from fedsim.report.document.wording import plain
 from fedsim.report.sections import (
-    answer,
     beliefs,
     configuration,
     crafted,
+    first,
     lower_bounds,
     lowering,
     membership,
@@ -45,6 +44,7 @@ from fedsim.report.sections import (
     verdict,
 )
 from fedsim.report.sections.facts import is_alarming
+from fedsim.report.sections.first import About
 from fedsim.report.sections.labels import labels
 from fedsim.report.sections.section import Section, Transcript
 
@@ -106,18 +106,18 @@ class Pictures:
         return Picture(figure.name, self.files[figure.name], figure.title, figure.caption)
 
 
-def render_html(report: Report, drawn: Pictures, one_of_several: bool = False) -> str:
+def render_html(
+    report: Report, drawn: Pictures, one_of_several: bool = False, about: About | None = None
+) -> str:
     """Return the report as one HTML page that needs no other file, script or network.
 
     Args:
         one_of_several: whether the folder above has the page of the sweep or search it is of.
+        about: what the report does not hold; None where it is unknown.
     """
     note: list[str | Link] = [training.scope(report)]
     if one_of_several:
         note += [" ", Link("All runs of this sweep or search", "../report.html")]
-    states: list[str | Mark] = []
-    for name, mark in verdict.states(report):
-        states += [f"{name.capitalize()}: ", mark, " "]
     parts = [
         (section.specialist, Part(section.heading(report), said))
         for section in drawn.sections
@@ -143,8 +143,7 @@ def render_html(report: Report, drawn: Pictures, one_of_several: bool = False) -
             kind="Identifiability report",
             heading=report.name,
             note=note,
-            verdict=[states, answer.verdict(report), answer.standing(report)],
-            alarming=is_alarming(report),
+            first=first.first(report, about or About()),
             blocks=blocks,
             footer=(
                 f"fedsim {report.versions['fedsim']}, {report.created}. Repeat the run with ",

@@ -22,6 +22,7 @@ from fedsim.report.document.blocks import (
     Block,
     Document,
     Figure,
+    FirstScreen,
     Heading,
     Label,
     Prose,
@@ -122,7 +123,11 @@ def render_html(report: Report, card: ModelCard) -> str:
             for one in report["missing"]
         ]
         blocks += [Heading("Who was missing"), tabulated(["client", "of", "reason"], missing)]
-    return render(Document(f"Training {report['name']}", "Training", report["name"], said, blocks))
+    return render(
+        Document(
+            f"Training {report['name']}", "Training", report["name"], FirstScreen(said), blocks
+        )
+    )
 
 
 def state(report: Report, card: ModelCard) -> StateWords:

@@ -39,6 +39,7 @@ from fedsim.report.document.blocks import (
     Block,
     Document,
     Figure,
+    FirstScreen,
     Heading,
     Label,
     Prose,
@@ -308,7 +309,7 @@ def render_html(report: Report) -> str:
             title=f"Client {report['client']}: what its records gave away",
             kind="Client's own report",
             heading=f"Client {report['client']}",
-            verdict=[verdict(report)],
+            first=FirstScreen([verdict(report)]),
             blocks=blocks,
         )
     )

@@ -6,7 +6,15 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit
 from fedsim.audits.judgement.judge import Verdict
 from fedsim.audits.loop.audit import LoopAudit
-from fedsim.report.document.blocks import Block, Document, Heading, Listing, Prose, tabulated
+from fedsim.report.document.blocks import (
+    Block,
+    Document,
+    FirstScreen,
+    Heading,
+    Listing,
+    Prose,
+    tabulated,
+)
 from fedsim.report.document.html import render
 
 MEANINGS = {
@@ -40,8 +48,9 @@ def render_html(outcome: AppAudit | LoopAudit, results: Sequence[tuple[str, str]
             kind=f"Audit of {words}",
             heading=name,
             note=f"The unit of privacy is {unit}.",
-            verdict=[f"{verdict.value.capitalize()}: {meaning}."],
-            alarming=verdict is Verdict.CONVICTED,
+            first=FirstScreen(
+                [f"{verdict.value.capitalize()}: {meaning}."], verdict is Verdict.CONVICTED
+            ),
             blocks=[Listing(list(results), several=True), Heading("Findings"), objections],
         )
     )

@@ -28,6 +28,7 @@ from fedsim.report.document.blocks import (
     Block,
     Document,
     Figure,
+    FirstScreen,
     Heading,
     Label,
     Listing,
@@ -166,8 +167,7 @@ def render_html(report: Report, looks: Sequence[Look] = ()) -> str:
             title=f"Live audit of run {report['facts']['run']}",
             kind="Live audit",
             heading=f"Run {report['facts']['run']}",
-            verdict=[verdict(report)],
-            alarming=bool(report["alarms"]),
+            first=FirstScreen([verdict(report)], bool(report["alarms"])),
             blocks=[
                 *(Label("", text, alarming=True) for text in report["contradictions"]),
                 *drawn,

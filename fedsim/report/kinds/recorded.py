@@ -23,6 +23,7 @@ from fedsim.report.document.blocks import (
     Bullets,
     Document,
     Figure,
+    FirstScreen,
     Heading,
     Label,
     Listing,
@@ -237,8 +238,10 @@ def render_html(report: Report) -> str:
             kind="Audit of a transcript",
             heading=facts["app"] or "A Flower app",
             note=f"Vantage: {facts['vantage']}; {seen}. The unit of privacy is a {unit}.",
-            verdict=[verdict(report)],
-            alarming=any(one["severity"] == "alarm" for one in report["findings"]),
+            first=FirstScreen(
+                [verdict(report)],
+                any(one["severity"] == "alarm" for one in report["findings"]),
+            ),
             blocks=list(_blocks(report)),
         )
     )

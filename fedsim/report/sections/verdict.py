@@ -2,7 +2,7 @@
 
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import VantageVerdict
-from fedsim.report.document.blocks import Block, Cell, Group, Line, Listing, Mark, Prose, Table
+from fedsim.report.document.blocks import Block, Cell, Group, Line, Listing, Prose, Table
 from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections import vantage_words
 from fedsim.report.sections.answer import game
@@ -26,13 +26,6 @@ CHOSEN = {
 }
 
 OF_THE_MODEL = "Can someone who has only the final model tell who was in the training data?"
-
-
-def states(report: Report) -> list[tuple[str, Mark]]:
-    """Return the name of every vantage and its state, the worst first."""
-    return [
-        (NAMES[verdict.vantage], vantage_words.mark(report, verdict)) for verdict in report.verdicts
-    ]
 
 
 def by_the_model(report: Report) -> str:
@@ -152,4 +145,4 @@ def _words(report: Report) -> list[Block]:
     ]
 
 
-SECTION = Section("The verdict", _words)
+SECTION = Section("Every vantage point in full", _words)

@@ -22,6 +22,7 @@ from fedsim.report.document.blocks import (
     Block,
     Code,
     Document,
+    FirstScreen,
     Label,
     Link,
     Listing,
@@ -173,7 +174,14 @@ def render_finished(name: str) -> str:
     link = ("This run has finished: ", Link("its report", "report.html"), ".")
     refresh = "0; url=report.html"
     return html.render(
-        Document(f"{name}, finished", "Finished run", name, (), [Prose(link)], refresh=refresh)
+        Document(
+            f"{name}, finished",
+            "Finished run",
+            name,
+            FirstScreen(()),
+            [Prose(link)],
+            refresh=refresh,
+        )
     )
 
 
@@ -230,7 +238,7 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
             kind="Run that goes on",
             heading=name,
             note=f"{phase}, {datetime.now().astimezone():%Y-%m-%d %H:%M:%S}",
-            verdict=said,
+            first=FirstScreen(said),
             blocks=blocks,
             refresh="" if resumed_by else str(REFRESH),
         )

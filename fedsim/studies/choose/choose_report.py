@@ -20,6 +20,7 @@ from fedsim.report.document.blocks import (
     Code,
     Document,
     Figure,
+    FirstScreen,
     Heading,
     Prose,
     tabulated,
@@ -139,7 +140,9 @@ def write(found: Found, directory: Path) -> Path:
         Bullets(list(choose_words.told(found))),
     ]
     sentences = choose_words.sentences(found)
-    page = render(Document(f"Choosing ε for {name}", "Choice of noise", name, sentences, blocks))
+    page = render(
+        Document(f"Choosing ε for {name}", "Choice of noise", name, FirstScreen(sentences), blocks)
+    )
     files = {SUMMARY: sweep.as_csv(made["settings"])}
     if figure:
         files |= {"figures/frontier.svg": canvas.to_svg(figure)}

@@ -20,6 +20,7 @@ from fedsim.report.document.blocks import (
     Bullets,
     Document,
     Figure,
+    FirstScreen,
     Heading,
     Link,
     tabulated,
@@ -214,7 +215,7 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
         Heading("To whom the person is identifiable"),
         tabulated(PLACES, map(_place, places)),
     ]
-    page = render(Document(f"Sweep of {name}", "Sweep", name, (), blocks))
+    page = render(Document(f"Sweep of {name}", "Sweep", name, FirstScreen(()), blocks))
     private_files.make_directory(directory / "figures")
     for path, content in files.items():
         private_files.write(directory / path, content.encode())

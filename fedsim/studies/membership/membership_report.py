@@ -24,6 +24,7 @@ from fedsim.report.document import terminal
 from fedsim.report.document.blocks import (
     Document,
     Figure,
+    FirstScreen,
     Heading,
     Label,
     Listing,
@@ -280,7 +281,7 @@ def render_html(report: Report) -> str:
             title=f"Membership inference on {report['name']}",
             kind="Membership inference",
             heading=report["name"],
-            verdict=verdict(report),
+            first=FirstScreen(verdict(report)),
             blocks=[
                 Label("An attack, not a guarantee.", report["label"]),
                 Heading("What the attacks achieve"),

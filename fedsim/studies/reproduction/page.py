@@ -12,6 +12,7 @@ from fedsim.report.document.blocks import (
     Block,
     Code,
     Document,
+    FirstScreen,
     Heading,
     Part,
     Picture,
@@ -93,7 +94,7 @@ def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:
     smoke = any(item.scale == "smoke" for item in made)
     title = "The sources, made again"
     verdict = [counted(made), SMOKE if smoke else CHANCE]
-    return html.render(Document(title, "Reproduction", title, verdict, blocks))
+    return html.render(Document(title, "Reproduction", title, FirstScreen(verdict), blocks))
 
 
 def by_source(made: Sequence[Made]) -> list[tuple[str, list[Made]]]:

@@ -16,6 +16,7 @@ from fedsim.report.document.blocks import (
     Block,
     Document,
     Figure,
+    FirstScreen,
     Heading,
     Label,
     Listing,
@@ -248,7 +249,7 @@ def render_html(study: Study, report: Report) -> str:
             title=f"Dataset sensitivity of {subject}",
             kind="Dataset sensitivity",
             heading=subject,
-            verdict=verdict(report),
+            first=FirstScreen(verdict(report)),
             blocks=blocks,
         )
     )

@@ -20,7 +20,7 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 
 from fedsim.report.figures import belief_figures, bound_figures, canvas, training_figures
-from fedsim.report.figures.bound_figures import Measured, VantagePoint
+from fedsim.report.figures.bound_figures import Measured
 
 TRIALS, ROUNDS, MU = 400, 30, 0.6535891631872568
 
@@ -243,27 +243,6 @@ class TestAdvantages:
         perfect = (Measured("DI adversary", 1.0, (0.99, 1.0)),)
         (axes,) = bound_figures.advantages(perfect, bound=1.0, prediction=None, theorem2=None).axes
         assert axes.get_ylim()[1] > 1
-
-
-def test_each_vantage_has_its_measurement_prediction_and_bound():
-    points = [
-        VantagePoint("server", 1.0, None, 1.0, (0.99, 1.0)),
-        VantagePoint("participant", 0.4, 0.38, 0.36, (0.3, 0.42)),
-        VantagePoint("released model", 0.4, None, None, None),
-    ]
-    (axes,) = bound_figures.vantages(points).axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == [p.label for p in points]
-    heights = axes.get_yticks()
-    assert list(heights) == sorted(heights, reverse=True)
-    measured = [line for line in axes.get_lines() if line.get_marker() == "o"]
-    assert [(*line.get_xdata(), *line.get_ydata()) for line in measured] == [(1.0, 2), (0.36, 1)]
-    spans = [line.get_xdata() for line in axes.get_lines() if line.get_linewidth() == 2.4]
-    assert [list(span) for span in spans] == [[0.99, 1.0], [0.3, 0.42]]
-    ticks = [c.get_segments()[0][0, 0] for c in axes.collections]
-    assert ticks == [1.0, 0.4, 0.38, 0.4]
-    legend = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert sorted(legend) == ["bound ρα", "measured", "prediction"]
-    assert "not measured" in [text.get_text() for text in axes.texts]
 
 
 def test_utility_shows_accuracy_and_loss_side_by_side():
