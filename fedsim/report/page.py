@@ -8,6 +8,7 @@ from typing import Any
 from fedsim.audits.results.report import Report, encode
 from fedsim.common import private_files
 from fedsim.config import flatten
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.document import html, pictures
 from fedsim.report.document.blocks import (
     Block,
@@ -37,6 +38,7 @@ from fedsim.report.sections import (
     one_run,
     other_notions,
     prediction,
+    target,
     theory,
     to_whom,
     training,
@@ -127,6 +129,8 @@ def render_html(
     if report.warnings:
         alarming = is_alarming(report)
         blocks.append(Label("Warnings.", items=report.warnings, alarming=alarming))
+    about = about or About()
+    blocks.append(target.part(report, about.target))
     blocks += [part for specialist, part in parts if not specialist]
     if apart := [part for specialist, part in parts if specialist]:
         blocks.append(Part("For specialists", apart, folded=True, anchor="specialists"))
@@ -143,7 +147,7 @@ def render_html(
             kind="Identifiability report",
             heading=report.name,
             note=note,
-            first=first.first(report, about or About()),
+            first=first.first(report, about),
             blocks=blocks,
             footer=(
                 f"fedsim {report.versions['fedsim']}, {report.created}. Repeat the run with ",
@@ -152,6 +156,12 @@ def render_html(
             ),
         )
     )
+
+
+def about(directory: RunDirectory) -> About:
+    """Return what the files of a run say of it beyond its report."""
+    stated, facts = directory.config.run, directory.read_facts()
+    return About(stated.purpose, stated.author, facts.get("data_sha256", ""), facts.get("target"))
 
 
 def _blocks(section: Section, report: Report, drawn: Pictures) -> list[Block]:

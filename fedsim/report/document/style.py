@@ -108,6 +108,7 @@ figcaption strong { color: var(--ink); }
 .first-told code { display: block; color: var(--muted); font-size: .8em; }
 .first-sign-off dl { grid-template-columns: 10rem 1fr; font-size: .88rem; }
 .first-sign-off dt, .first-sign-off dd { padding: .15rem 0; }
+figure .target img { width: 9rem; min-width: 0; image-rendering: pixelated; }
 .bar p { margin: .5rem 0 .1rem; line-height: 1.35; font-size: .93rem; }
 figure svg.bars { min-width: 0; max-width: none; height: 22px; font-size: 12px;
   overflow: visible; }

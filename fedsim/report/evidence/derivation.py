@@ -44,7 +44,10 @@ def _pages_of_run(directory: RunDirectory, report: RunReport) -> Pages:
     """Return the page of a run and its pictures."""
     drawn = rendering.Pictures(report, read_transcript(directory))
     # The page of one run of several leads to theirs, which need not have been copied along.
-    found = [rendering.render_html(report, drawn, several).encode() for several in (False, True)]
+    about = rendering.about(directory)
+    found = [
+        rendering.render_html(report, drawn, several, about).encode() for several in (False, True)
+    ]
     pictures = {
         f"figures/{name}.{'svg' if isinstance(each, str) else 'png'}": [
             each.encode() if isinstance(each, str) else each

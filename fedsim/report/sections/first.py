@@ -30,6 +30,7 @@ from fedsim.report.sections.facts import (
     is_pac,
     trials_of,
 )
+from fedsim.report.sections.target import Shown
 from fedsim.report.sections.vantage_words import NAMES
 
 HEADINGS = "Who looks", "Right in at most", "Belief at most"
@@ -47,12 +48,14 @@ class About:
     Attributes:
         purpose: as configured; "" where none is stated.
         author: as configured; "" where none is stated.
-        data_version: of the data set, in words; "" where it is unknown.
+        data_sha256: of D, where the data are public; "" otherwise.
+        target: the target's record, where the data are public; None otherwise.
     """
 
     purpose: str = ""
     author: str = ""
-    data_version: str = ""
+    data_sha256: str = ""
+    target: Shown | None = None
 
 
 def first(report: Report, about: About) -> FirstScreen:
@@ -70,7 +73,7 @@ def first(report: Report, about: About) -> FirstScreen:
         steps=_steps(report),
         sign_off=first_screen.sign_off(
             purpose=about.purpose,
-            data=f"{report.data.name}, {report.data.records} records{about.data_version}",
+            data=f"{report.data.name}, {report.data.records} records; {_version(about)}",
             author=about.author,
             date=report.created[:10],
             limits=_limits(report),
@@ -195,6 +198,12 @@ def _steps(report: Report) -> list[Words]:
         finds = " has the settings; this command finds the least noise for a limit: "
         found.append([to, finds, Code(command)])
     return found
+
+
+def _version(about: About) -> str:
+    if about.data_sha256:
+        return f"their version: SHA-256 {about.data_sha256[:16]}…"
+    return "their version is not stated, as a digest of private records could give one away"
 
 
 def _limits(report: Report) -> str:

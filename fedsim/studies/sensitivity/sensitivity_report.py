@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from fedsim.common import report_directory
+from fedsim.game import record_display
 from fedsim.report.document import terminal
 from fedsim.report.document.blocks import (
     Block,
@@ -28,7 +29,6 @@ from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain
 from fedsim.report.figures import study_figures, training_figures
 from fedsim.report.figures.study_figures import Followed, Relation
-from fedsim.studies.sensitivity import record_display
 from fedsim.studies.sensitivity.sensitivity_study import CHOICES, LABEL, Study
 
 Report = Mapping[str, Any]

@@ -18,6 +18,7 @@ from fedsim.report.document.wording import number, percent
 from fedsim.report.page import Pictures, render_html, write_figures
 from fedsim.report.sections import lower_bounds, lowering, vantage_words, verdict
 from fedsim.report.sections.facts import TITLES
+from fedsim.report.sections.first import About
 from fedsim.report.sections.vantage_words import NAMES
 from fedsim.report.summary import summary
 from fedsim.studies.choose import choose
@@ -484,6 +485,39 @@ def test_a_run_whose_clients_protect_their_records_has_no_attacks_by_losses(repo
     assert "Yeom: members are those" not in told(withheld)
     assert "The clients protect" in told(withheld)
     assert "Yeom advantage" not in shown(withheld)
+
+
+PIXELS = {"label": 3, "pixels": [[0, 255], [128, 0]]}
+ROW = {
+    "label": 1,
+    "attributes": [
+        {"name": "age", "value": "90", "other": "40", "share": 0.02},
+        {"name": "job", "value": "cook", "other": "nurse", "share": 0.5},
+    ],
+}
+
+
+def test_the_target_is_shown_where_its_data_are_public_and_else_why_not(report, written):
+    def words(report, target):
+        return Page(render_html(report, Undrawn(report, {}), False, About(target=target))).words
+
+    html = render_html(report, Undrawn(report, {}), False, About(target=PIXELS))
+    assert re.search('<img src="data:image/png;base64,[^"]+" alt="Record [0-9]+ of D, a ', html)
+    table = words(report, ROW)
+    assert "age Unusual. 90 40 2.0%" in table
+    assert "job cook nurse 50.0%" in table
+    assert "The record is not shown: this page may be handed on" in words(report, None)
+    assert "all data of a client are the target" in words(written("client").report, None)
+    assert "the target is no person's" in words(written("crafted").report, None)
+
+
+def test_the_sign_off_says_who_answers_for_the_study_and_what_it_does_not_say(report):
+    about = About("Which ε for triage?", "A. Engineer", "ab" * 32)
+    text = Page(render_html(report, Undrawn(report, {}), False, about)).words
+    for said in ("Purpose Which ε for triage?", "Author A. Engineer", "SHA-256 abababababababab…"):
+        assert said in text
+    assert "This run gives nobody a DP guarantee." in text
+    assert "not stated (run.author)" in told(report)
 
 
 # What is folded, and what is absent
