@@ -4,6 +4,8 @@ Small SVG by hand, with positions in percent, so that it fits every width and is
 while a run goes on. Text stands beside the bars as text. Marks differ in shape as well as colour.
 """
 
+from collections.abc import Sequence
+
 from markupsafe import Markup
 
 from fedsim.report.document.blocks import Bar, Bars
@@ -34,6 +36,16 @@ ROW = Markup(
 )
 
 
+def share(advantage: float) -> float:
+    """Return how often an adversary of this advantage is right, where both worlds are as likely."""
+    return (1 + advantage) / 2
+
+
+def shares(interval: Sequence[float] | None) -> tuple[float, float] | None:
+    """Return the ends of an interval of the advantage as shares of right answers."""
+    return None if interval is None else (share(interval[0]), share(interval[1]))
+
+
 def drawn(block: Bars) -> Markup:
     """Return the figure as HTML: a line of text and a bar for each vantage point, and the axis."""
     rows = [_row(bar, block.own) for bar in block.bars]
@@ -51,10 +63,10 @@ def words(bar: Bar) -> str:
     said = []
     if bar.right is not None:
         between = f" ({span(bar.interval, percent)})" if bar.interval else ""
-        said.append(f"right in {percent(bar.right)}{between}")
+        said.append(f"{bar.how} {percent(bar.right)}{between}")
     if bar.limit is not None:
-        limited = f"theory allows {percent(bar.limit)}"
-        said.append("theory sets no limit" if bar.limit >= 1 else limited)
+        limited = f"{bar.by} allows {percent(bar.limit)}"
+        said.append(f"{bar.by} sets no limit" if bar.limit >= 1 else limited)
     return "; ".join(filter(None, [*said, bar.remark]))
 
 

@@ -267,6 +267,8 @@ class Bar:
         interval: its confidence interval; None: it has none.
         limit: the share that theory allows at most; 1: no limit, None: unknown.
         remark: what else belongs to it, without a full stop.
+        how: words ahead of the measured share.
+        by: who sets the limit.
     """
 
     name: str
@@ -275,6 +277,8 @@ class Bar:
     interval: tuple[float, float] | None = None
     limit: float | None = None
     remark: str = ""
+    how: str = "right in"
+    by: str = "theory"
 
 
 @dataclass(frozen=True)

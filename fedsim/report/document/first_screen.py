@@ -58,11 +58,12 @@ def sign_off(
         author: "" where none is stated.
     """
     return [
-        ("Purpose", purpose or f"{NOT_STATED} (run.purpose)"),
+        ("Purpose", purpose or NOT_STATED),
         ("Data", data or NOT_STATED),
-        ("Author", author or f"{NOT_STATED} (run.author)"),
+        ("Author", author or NOT_STATED),
         ("Date", date or NOT_STATED),
         ("Limits of the study", limits),
+        ("Approved by, on", "_" * 24),
     ]
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fedsim.audits.results.report import Report, encode
 from fedsim.audits.results.verdicts import VantageVerdict
 from fedsim.report.document import first_screen
+from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -19,7 +20,7 @@ from fedsim.report.document.blocks import (
     Table,
     Words,
 )
-from fedsim.report.document.first_screen import FAILED, OPEN, PASSED, check
+from fedsim.report.document.first_screen import FAILED, NOT_STATED, OPEN, PASSED, check
 from fedsim.report.document.wording import number, percent
 from fedsim.report.sections import answer, lowering, vantage_words
 from fedsim.report.sections.facts import (
@@ -72,18 +73,13 @@ def first(report: Report, about: About) -> FirstScreen:
         checks=[*_checks(report), *_own_limits(report)],
         steps=_steps(report),
         sign_off=first_screen.sign_off(
-            purpose=about.purpose,
+            purpose=about.purpose or f"{NOT_STATED} (run.purpose)",
             data=f"{report.data.name}, {report.data.records} records; {_version(about)}",
-            author=about.author,
+            author=about.author or f"{NOT_STATED} (run.author)",
             date=report.created[:10],
             limits=_limits(report),
         ),
     )
-
-
-def share(advantage: float) -> float:
-    """Return how often an adversary of this advantage is right."""
-    return (1 + advantage) / 2
 
 
 def _figure(report: Report) -> Bars:
@@ -98,12 +94,11 @@ def _figure(report: Report) -> Bars:
 
 def _bar(report: Report, verdict: VantageVerdict) -> Bar:
     measured = verdict.measured
-    ends = None if measured is None else measured.interval
     return Bar(
         NAMES[verdict.vantage].capitalize(),
         vantage_words.mark(report, verdict),
         None if measured is None or measured.advantage is None else share(measured.advantage),
-        None if ends is None else (share(ends[0]), share(ends[1])),
+        shares(None if measured is None else measured.interval),
         share(verdict.allowed.advantage),
     )
 
