@@ -15,7 +15,7 @@ GUESSING = 0.5
 """The share of right answers of an adversary who tosses a coin: where the axis begins."""
 
 LEGEND = (
-    "Thin bar: measured, its line the interval. Wide pale bar: what theory allows, up to the "
+    "Thin bar: measured, its line the interval. Wide pale bar: what is allowed, up to the "
     "upright mark."
 )
 OWN = "Dashed: the organization's own limit."

@@ -1,6 +1,7 @@
 """The first screen of every page as blocks: figure, table, checks, next steps and sign-off."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from fedsim.audits.results.conditions import complaint, kind_of, parse
@@ -65,6 +66,11 @@ def sign_off(
         ("Limits of the study", limits),
         ("Approved by, on", "_" * 24),
     ]
+
+
+def today() -> str:
+    """Return the date of a page that is written once and never derived again."""
+    return datetime.now().astimezone().date().isoformat()
 
 
 def parts(first: FirstScreen) -> dict[str, list[Block]]:
