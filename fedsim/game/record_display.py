@@ -75,7 +75,7 @@ def differences(split: Split, pair: Pair) -> Differences:
         is_of = np.equal.outer(dataset.column_of, np.arange(len(names)))
         of_all = of_all.astype(np.float64) @ is_of
     else:
-        names = [f"feature {i}" for i in range(members.shape[1])]
+        names = list(dataset.attributes) or [f"feature {i}" for i in range(members.shape[1])]
     apart = of_all[pair.record]
     shares = (of_all >= apart * (1 - ROUNDING)).mean(axis=0)
 

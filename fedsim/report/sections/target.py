@@ -67,8 +67,10 @@ def part(report: Report, shown: Shown | None) -> Part:
     Args:
         shown: its record; None where it may not be shown, or was not kept.
     """
-    record = [Prose(_why_not(report), small=True)] if shown is None else _record(report, shown)
-    return Part("Whom this is about", [Prose(target(report)), *record])
+    found: Sequence[Block] = [Prose(_why_not(report), small=True)]
+    if shown is not None:
+        found = record(shown, f"Record {report.challenge.record} of D", "The data are public.")
+    return Part("Whom this is about", [Prose(target(report)), *found])
 
 
 def _why_not(report: Report) -> str:
@@ -82,13 +84,18 @@ def _why_not(report: Report) -> str:
     )
 
 
-def _record(report: Report, shown: Shown) -> Sequence[Block]:
-    """Return a record of public data as blocks: a picture, or its most unusual columns."""
+def record(shown: Shown, name: str, why: str) -> list[Block]:
+    """Return a record as blocks: a picture, or its most unusual columns.
+
+    Args:
+        name: of the record, a noun.
+        why: the page may show it, a sentence.
+    """
     if shown.get("pixels") is not None:
         pixels = np.array(shown["pixels"], dtype=np.uint8)
-        what = f"Record {report.challenge.record} of D, a picture labelled {shown['label']}"
+        what = f"{name}, a picture labelled {shown['label']}"
         image = IMAGE.format(_png(pixels), f"{what}, {pixels.shape[0]} by {pixels.shape[1]} pixels")
-        return [Picture("target", image, "", f"{what}. The data are public.")]
+        return [Picture("target", image, "", f"{what}. {why}")]
     lines = [
         Line(
             Cell(one["name"]),
@@ -106,8 +113,8 @@ def _record(report: Report, shown: Shown) -> Sequence[Block]:
     ]
     headings = "Column", "Record", "Typical of D", "Records as far from typical"
     said = (
-        f"Record {report.challenge.record} of D, labelled {shown['label']}: the columns that are "
-        "farthest from what is typical. The data are public."
+        f"{name}, labelled {shown['label']}: the columns that are farthest from what is typical. "
+        f"{why}"
     )
     return [Prose(said), Table(headings, [Group("", lines)])]
 
