@@ -61,12 +61,11 @@ class About:
 
 def first(report: Report, about: About) -> FirstScreen:
     """Return the first screen of a run's page."""
-    states: list[str | Mark] = []
-    for verdict in report.verdicts:
-        states.append(f"{NAMES[verdict.vantage].capitalize()}: ")
-        states += [vantage_words.mark(report, verdict), " "]
+    told: list[str | Mark] = []
+    for name, mark in states(report):
+        told += [f"{name.capitalize()}: ", mark, " "]
     return FirstScreen(
-        answer=[states, answer.verdict(report)],
+        answer=[told, answer.verdict(report)],
         alarming=is_alarming(report),
         figure=_figure(report),
         table=_table(report),
@@ -80,6 +79,13 @@ def first(report: Report, about: About) -> FirstScreen:
             limits=_limits(report),
         ),
     )
+
+
+def states(report: Report) -> list[tuple[str, Mark]]:
+    """Return the name of every vantage and its state, the worst first."""
+    return [
+        (NAMES[verdict.vantage], vantage_words.mark(report, verdict)) for verdict in report.verdicts
+    ]
 
 
 def _figure(report: Report) -> Bars:

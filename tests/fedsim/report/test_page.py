@@ -16,10 +16,9 @@ from fedsim.config import Config, flatten, from_run_config, to_run_config
 from fedsim.report.document.blocks import Table
 from fedsim.report.document.wording import number, percent
 from fedsim.report.page import Pictures, render_html, write_figures
-from fedsim.report.sections import lower_bounds, lowering, vantage_words, verdict
+from fedsim.report.sections import first, lower_bounds, lowering, vantage_words, verdict
 from fedsim.report.sections.facts import TITLES
 from fedsim.report.sections.first import About
-from fedsim.report.sections.vantage_words import NAMES
 from fedsim.report.summary import summary
 from fedsim.studies.choose import choose
 
@@ -573,9 +572,7 @@ def test_the_terminal_ends_with_four_lines_a_vantage_and_nothing_else_unless_ask
 def test_page_and_terminal_name_the_same_states_in_the_same_order(written):
     for kind in ("central", "local", "server", "pac", "unclipped", "one training"):
         report = written(kind).report
-        states = [
-            (NAMES[found.vantage], vantage_words.mark(report, found)) for found in report.verdicts
-        ]
+        states = first.states(report)
         assert " ".join(f"{name.capitalize()}: {mark.text}." for name, mark in states) in told(
             report
         )
