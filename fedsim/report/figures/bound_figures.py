@@ -93,6 +93,16 @@ def advantages(
     return figure
 
 
+ACCOUNTANTS = (
+    *((BLUE, "-"), (VERMILION, "--"), (GREEN, "-."), (PURPLE, ":"), (INK, "-"), (MUTED, "--")),
+)
+"""Colours and lines of accountants, the tightest first."""
+
+
+def _at_the_end(line: tuple[str, Floats]) -> float:
+    return float(line[1][-1])
+
+
 def guarantee(
     rounds: npt.NDArray[np.int64],
     epsilons: Mapping[str, Floats],
@@ -110,12 +120,14 @@ def guarantee(
     with page_style():
         figure = Figure(figsize=(WIDTH * (1.5 if curve else 1.0), HEIGHT), layout="constrained")
         axes, *others = figure.subplots(1, 2 if curve else 1, squeeze=False)[0]
-        tightest = min(float(np.max(values)) for values in epsilons.values())
-        lines = zip(epsilons.items(), (BLUE, GREEN, PURPLE, VERMILION, MUTED, INK), strict=False)
-        for (name, values), colour in lines:
-            axes.plot(rounds, values, color=colour, linewidth=1.4, label=name)
-        # Basic and advanced composition would leave nothing of the others to see.
-        axes.set_ylim(0, 3 * tightest if tightest > 0 else None)
+        # What is drawn first is widest, so that of lines that lie on each other all are seen.
+        widths = np.linspace(3.6, 1.2, len(epsilons))
+        for at, (name, values) in enumerate(sorted(epsilons.items(), key=_at_the_end)):
+            colour, line = ACCOUNTANTS[at % len(ACCOUNTANTS)]
+            label = f"{name}: {values[-1]:.4g}"
+            axes.plot(rounds, values, line, color=colour, linewidth=widths[at], label=label)
+        # On a linear axis the loosest would leave nothing of the others to see.
+        axes.set_yscale("log")
         axes.set_title(f"ε at δ = {delta:g}, smaller is tighter")
         axes.set_xlabel("rounds")
         axes.set_ylabel("ε")

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 
 from fedsim.common import report_directory
 from fedsim.game import record_display
-from fedsim.report.document import terminal
+from fedsim.report.document import first_screen, terminal
 from fedsim.report.document.blocks import (
     Block,
     Document,
@@ -249,7 +249,18 @@ def render_html(study: Study, report: Report) -> str:
             title=f"Dataset sensitivity of {subject}",
             kind="Dataset sensitivity",
             heading=subject,
-            first=FirstScreen(verdict(report)),
+            first=FirstScreen(
+                verdict(report),
+                steps=[
+                    "Name the record with challenge.record, or the dissimilarity that finds it "
+                    "with challenge.dissimilarity, before the run that attacks it."
+                ],
+                sign_off=first_screen.sign_off(
+                    data=f"{data}, {report['records']} records",
+                    date=first_screen.today(),
+                    limits=report["label"],
+                ),
+            ),
             blocks=blocks,
         )
     )
