@@ -35,7 +35,7 @@ from fedsim.game import challenge, federation, record_display
 from fedsim.game.challenge import Challenge
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import vantages
-from fedsim.learning.data import PUBLIC, distribution
+from fedsim.learning.data import distribution
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.training import models, saved_model, tasks
 from fedsim.report import model_card, training_report, writing
@@ -357,7 +357,7 @@ def _facts(plan: Plan, known: Federation, grid: Grid, transcript: Arrays) -> dic
 
 def _of_public_data(target: Challenge, known: Federation) -> dict[str, Any]:
     """Return the target record and the digest of D where anybody may see both; else nothing."""
-    if known.split.dataset.name not in PUBLIC:
+    if known.split.dataset.name not in record_display.PUBLIC:
         return {}
     found: dict[str, Any] = {"data_sha256": record_display.digest(known.split)}
     if target.kind == "record" and target.record is not None:

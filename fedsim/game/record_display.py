@@ -12,6 +12,13 @@ from fedsim.learning.data import Split
 
 Pixels = npt.NDArray[np.float32]
 
+PUBLIC = (
+    *("digits", "breast-cancer", "mnist", "fashion-mnist", "cifar-10", "purchase-100"),
+    *("adult", "abalone"),
+)
+"""Those that anybody may read: a page may show a record of them. Files that a user names may hold
+anything."""
+
 ROUNDING = 1e-6
 """Relative difference of two distances that counts as none."""
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, logit
+from scipy.special import logit
 
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
@@ -158,22 +158,6 @@ def rho_alpha(mechanism: Mechanism) -> float:
     subsampled, else from the privacy loss distribution.
     """
     return PLD.delta(mechanism, 0.0)
-
-
-def advantage_of_epsilon(epsilon: float, delta: float) -> float:
-    """Return the largest advantage that (epsilon, delta)-differential privacy allows anybody.
-
-    A mechanism whose steps are known may allow less: `rho_alpha`.
-
-    Args:
-        epsilon: at least 0; infinite for no guarantee.
-        delta: in [0, 1].
-
-    Source:
-        Kairouz, Oh and Viswanath, 2015, "The Composition Theorem for Differential Privacy",
-        Theorem 2.1: tanh(epsilon / 2) + 2 delta / (1 + e^epsilon).
-    """
-    return min(1.0, math.tanh(epsilon / 2) + 2 * delta * float(expit(-epsilon)))
 
 
 def tail_probability(mechanism: Mechanism, epsilon: float) -> float | None:

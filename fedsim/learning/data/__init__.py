@@ -18,7 +18,6 @@ from fedsim.learning.data.splitting import Split, split
 __all__ = [
     "BUNDLED",
     "DATASETS",
-    "PUBLIC",
     "Dataset",
     "Indices",
     "Records",
@@ -59,13 +58,6 @@ DATASETS: dict[str, Loader] = {
     "texts": _in("texts", room=""),
 }
 """Loaders by name. A loader takes a `Source` and raises InputError."""
-
-PUBLIC = (
-    *("digits", "breast-cancer", "mnist", "fashion-mnist", "cifar-10", "purchase-100"),
-    *("adult", "abalone"),
-)
-"""Those that anybody may read: a page may show a record of them. Files that a user names may hold
-anything."""
 
 BUNDLED = ("digits", "breast-cancer")
 """Those that a package brings: nothing is read from a folder that somebody must name."""

@@ -7,7 +7,7 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit
 from fedsim.audits.judgement.judge import Verdict
 from fedsim.audits.loop.audit import LoopAudit
-from fedsim.privacy.identifiability import advantage_of_epsilon
+from fedsim.privacy.advantage import advantage_of_epsilon
 from fedsim.report.document import first_screen
 from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (

@@ -31,6 +31,7 @@ from fedsim.report.sections.facts import (
     is_pac,
     trials_of,
 )
+from fedsim.report.sections.labels import labels
 from fedsim.report.sections.target import Shown
 from fedsim.report.sections.vantage_words import NAMES
 
@@ -65,7 +66,7 @@ def first(report: Report, about: About) -> FirstScreen:
     for name, mark in states(report):
         told += [f"{name.capitalize()}: ", mark, " "]
     return FirstScreen(
-        answer=[told, answer.verdict(report)],
+        answer=[told, answer.verdict(report), *_cautions(report)],
         alarming=is_alarming(report),
         figure=_figure(report),
         table=_table(report),
@@ -79,6 +80,12 @@ def first(report: Report, about: About) -> FirstScreen:
             limits=_limits(report),
         ),
     )
+
+
+def _cautions(report: Report) -> list[str]:
+    """Return what keeps the run from being a release with a guarantee, in short."""
+    said = " ".join(label.title for label in labels(report))
+    return [said] if said else []
 
 
 def states(report: Report) -> list[tuple[str, Mark]]:
