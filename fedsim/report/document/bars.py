@@ -18,7 +18,7 @@ LEGEND = (
     "Thin bar: measured, its line the interval. Wide pale bar: what is allowed, up to the "
     "upright mark."
 )
-OWN = "Dashed: the organization's own limit."
+OWN = "Dashed: the organisation's own limit."
 
 TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 NAMED = {0.5: "guessing", 1.0: "certain"}

@@ -287,7 +287,7 @@ class Bars:
 
     Attributes:
         caption: a sentence about what is shown; the legend follows it.
-        own: the organization's own limit, as a share of right answers; None without one.
+        own: the organisation's own limit, as a share of right answers; None without one.
     """
 
     kind: ClassVar = "bars"

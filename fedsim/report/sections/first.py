@@ -178,7 +178,7 @@ ALLOWED = {"advantage": "advantage", "belief": "rho_beta"}
 
 
 def _own_limits(report: Report) -> list[Check]:
-    """Return a check for every limit of the organization's own, towards every vantage."""
+    """Return a check for every limit of the organisation's own, towards every vantage."""
     found = []
     for place, verdict in enumerate(report.verdicts):
         for limit in verdict.limits:
