@@ -24,6 +24,9 @@ COUNTED = {"alarm": "failed", "open": "cannot tell", "good": "passed"}
 
 NOT_STATED = "not stated"
 
+HALF = 0.5
+"""A shortfall of the noise that an audit should see: half of what is claimed."""
+
 
 def check(text: str, shuts: str, report: Mapping[str, Any], fails: str | None = None) -> Check:
     """Return a check of a report by the condition that would shut a release gate.
@@ -41,6 +44,18 @@ def check(text: str, shuts: str, report: Mapping[str, Any], fails: str | None = 
     proven = found if fails is None else fails and _complaint(fails, report)
     told = bool(proven) and not proven.startswith("cannot tell")
     return Check(FAILED if told else OPEN, text, shuts)
+
+
+def power(report: Mapping[str, Any], path: str) -> Check:
+    """Return the check that half of the claimed noise would have been seen.
+
+    An audit that would not have seen it has not failed: it cannot tell.
+
+    Args:
+        path: in report.json, of the share of the noise below which the audit would have seen it.
+    """
+    text = "The audit would have seen noise below half of what is claimed."
+    return check(text, f"{path} < {HALF}", report, fails="")
 
 
 def _complaint(condition: str, report: Mapping[str, Any]) -> str:

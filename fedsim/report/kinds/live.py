@@ -46,7 +46,7 @@ from fedsim.report.document.blocks import (
     Table,
     tabulated,
 )
-from fedsim.report.document.first_screen import check
+from fedsim.report.document.first_screen import check, power
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent, would_have_seen
 from fedsim.report.figures import belief_figures, training_figures
@@ -282,12 +282,7 @@ def _checks(report: Report) -> list[Check]:
     found = [
         check("Nothing contradicts the noise that the server says.", "alarms > 0", report),
         check("The auditor saw every round.", "missed > 0", report),
-        check(
-            "The audit would have seen noise below half of what is claimed.",
-            "seen_below < 0.5",
-            report,
-            fails="",
-        ),
+        power(report, "seen_below"),
     ]
     if (bounds := report["bounds"]) is not None:
         if bounds["rho_alpha"] < 1:

@@ -39,7 +39,7 @@ from fedsim.report.document.blocks import (
     Table,
     tabulated,
 )
-from fedsim.report.document.first_screen import check
+from fedsim.report.document.first_screen import check, power
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, would_have_seen
 from fedsim.report.figures import belief_figures, training_figures
@@ -359,12 +359,7 @@ def _checks(report: Report) -> list[Check]:
             report,
             fails="release.realised_over_claimed.high < 0.9",
         ),
-        check(
-            "The audit would have seen noise below half of what is claimed.",
-            "release.seen_below < 0.5",
-            report,
-            fails="",
-        ),
+        power(report, "release.seen_below"),
         check("No part of the transcript is torn off.", "transcript.torn_bytes > 0", report),
     ]
     if (claim := report["claim"]) is not None:

@@ -20,7 +20,7 @@ from fedsim.report.document.blocks import (
     Table,
     Words,
 )
-from fedsim.report.document.first_screen import FAILED, NOT_STATED, OPEN, PASSED, check
+from fedsim.report.document.first_screen import FAILED, NOT_STATED, OPEN, PASSED, check, power
 from fedsim.report.document.wording import number, percent
 from fedsim.report.sections import answer, lowering, vantage_words
 from fedsim.report.sections.facts import (
@@ -36,9 +36,6 @@ from fedsim.report.sections.target import Shown
 from fedsim.report.sections.vantage_words import NAMES
 
 HEADINGS = "Who looks", "Right in at most", "Belief at most"
-
-HALF = 0.5
-"""A shortfall of the noise that an audit should see: half of what is claimed."""
 
 MOST_ADVICE = 2
 
@@ -140,12 +137,7 @@ def _checks(report: Report) -> list[Check]:
     limit, one = f"{advantage_limit(report):.4g}", f"{1.001 * report.bounds.tight_epsilon:.4g}"
     found = [
         check("No measurement contradicts theory.", "alarms > 0", values),
-        check(
-            "The audit would have seen noise below half of what is claimed.",
-            f"verdicts.{place}.seen_below < {HALF}",
-            values,
-            fails="",
-        ),
+        power(values, f"verdicts.{place}.seen_below"),
     ]
     hidden = [
         check(
