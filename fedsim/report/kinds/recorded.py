@@ -3,6 +3,7 @@
 It words what `fedsim.audits.recorded.audit` found; it computes nothing.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -302,7 +303,9 @@ def _bars(report: Report) -> list[Bar]:
     for one in least_protected(release)[:MOST] if release is not None else ():
         mu, ends = one["mu"], release["noise_multiplier"]
         claimed, limit = release["claimed_noise_multiplier"], None
-        if claimed and ends:  # what the claimed noise would allow the same node
+        if (
+            claimed and ends and math.isfinite(mu["point"])
+        ):  # what the claimed noise would allow the same node
             limit = share(gaussian.advantage(mu["point"] * ends["point"] / claimed))
         name, right, between = f"Node {one['node']}", _right(mu["point"]), _between(mu)
         bars.append(Bar(name, mark, right, between, limit, how=AT_MOST, by=CLAIMED))
