@@ -38,6 +38,12 @@ class Answer:
     page: Path | None = None
     _blocks: Sequence["Block"] = field(default=(), repr=False)
 
+    def __repr__(self) -> str:
+        from fedsim.report.document import terminal  # noqa: PLC0415
+
+        page = "" if self.page is None else f"\nPage: {self.page}"
+        return terminal.text(self._blocks) + page
+
     def _repr_html_(self) -> str:
         from fedsim.report.document import html  # noqa: PLC0415
 
@@ -57,6 +63,14 @@ class Reproduction:
     page: Path
     made: tuple["Made", ...] = field(repr=False)
     skipped: Mapping[str, str]
+
+    def _repr_html_(self) -> str:
+        from fedsim.report.document import html  # noqa: PLC0415
+        from fedsim.report.document.blocks import Prose  # noqa: PLC0415
+        from fedsim.studies.reproduction import page  # noqa: PLC0415
+
+        verdict = map(Prose, page.verdict(self.made))
+        return html.fragment([*verdict, *page.blocks(self.made, self.skipped)])
 
 
 def data(
@@ -210,17 +224,17 @@ def trials(
 
     name = "the configuration" if isinstance(source, Config | Mapping) else str(source)
     if source is None and advantage is None:
-        raise InputError("which advantage is expected? Give a configuration, or --advantage")
+        raise InputError("which advantage is expected? Give a configuration, or an advantage")
     if source is not None and advantage is not None:
         raise InputError(
-            f"'{name}' and --advantage both say which advantage is expected; drop one of them"
+            f"'{name}' says which advantage is expected, and so does {advantage:g}; drop one"
         )
     if advantage is not None and not 0 <= advantage < 1:
         raise InputError(
-            f"--advantage is {advantage:g}; give a number of at least 0 and below 1, such as 0.2"
+            f"the advantage is {advantage:g}; give a number of at least 0 and below 1, such as 0.2"
         )
     if not 0 < share < 1:
-        raise InputError(f"--share is {share}; give a number between 0 and 1, such as 0.5")
+        raise InputError(f"the share is {share}; give a number between 0 and 1, such as 0.5")
     if source is None:
         expected = Expected(advantage)
     elif isinstance(source, Path | str) and Path(source).is_dir():

@@ -25,7 +25,7 @@ from fedsim.federation.protocol.flower_private import DEPLOYMENT, RUNTIMES
 from fedsim.federation.runs import batches, ledger, precision, spending
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import CARD, Arrays, RunDirectory
-from fedsim.federation.server import client_utility, model_training
+from fedsim.federation.server import model_training, simulated_utility
 from fedsim.federation.server.batch import Batch
 from fedsim.federation.server.nodes import connected, note_busy
 from fedsim.federation.server.plan import Plan, default_directory, prepare
@@ -227,7 +227,7 @@ def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDir
     losses, accuracies = [], []
     final: dict[str, npt.NDArray[np.float64]] = {}
     by_client: list[dict[str, npt.NDArray[np.float64]]] = []
-    looked_at = client_utility.rounds(strategy.last_round) if trials.start == 0 else []
+    looked_at = simulated_utility.rounds(strategy.last_round) if trials.start == 0 else []
 
     def after_round(server_round: int, arrays: ArrayRecord) -> None:
         utility = {}
@@ -239,14 +239,14 @@ def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDir
             losses.append(mean(loss).cpu().numpy())
             accuracies.append(mean(scores).cpu().numpy())
             utility = {"loss": losses[-1].mean(), "accuracy": accuracies[-1].mean()}
-            utility |= known.baseline() | {"task": task.name}
+            utility |= known.baseline | {"task": task.name}
             if server_round == strategy.last_round:
                 found = known.measures(parameters)
                 final.update({name: each.cpu().numpy() for name, each in found.items()})
                 utility |= model_training.of_final(found)
         if server_round in looked_at:
             first = torch.tensor(messages.only(arrays)[:1]).to(known.device)
-            by_client.append(client_utility.measure(config.game, known, first, server_round))
+            by_client.append(simulated_utility.measure(config.game, known, first, server_round))
         directory.log_event(
             round=server_round, trials=[trials.start, trials.stop], **utility, **strict_json(spent)
         )
@@ -267,7 +267,7 @@ def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDir
         **{name.replace("-", "_"): array for record in findings for name, array in record.items()},
         **utility,
         **final,
-        **client_utility.joined(by_client, looked_at),
+        **simulated_utility.joined(by_client, looked_at),
         "worlds": strategy.batch.worlds,
         "final_models": _digests(messages.only(result.arrays)),
         "batch_seconds": np.asarray([time.perf_counter() - start]),
@@ -340,7 +340,7 @@ def _facts(plan: Plan, known: Federation, grid: Grid, transcript: Arrays) -> dic
         "label_skew": distribution.hold(known.split, known.client_of, len(clients)).skew_summary(),
         "dataset": known.split.dataset.name,
         "held_out": len(known.split.held_out),
-        **known.baseline(),
+        **known.baseline,
         **_of_public_data(plan.challenge(), known),
         "class_names": list(schemas.parse(named).classes) if named else [],
         "parameters": models.size(known.model),

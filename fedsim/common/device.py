@@ -22,7 +22,20 @@ def resolve(name: str) -> torch.device:
         )
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda":
+        _repeatable()
     return torch.device(name)
+
+
+def _repeatable() -> None:
+    """Make CUDA's libraries choose kernels that repeat their results, in full float32.
+
+    cuBLAS reads its variable when it is loaded, which is at the first product.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
+    _allow_tf32(False)
 
 
 def threads(requested: int) -> int:
@@ -43,6 +56,17 @@ def single_threaded_kernels() -> None:
     trials over threads instead.
     """
     torch.set_num_threads(1)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run kernels inside on one thread, so that other machines compute the same to the bit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 Precision = Literal["float32", "tf32", "bf16"]

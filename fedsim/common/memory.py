@@ -66,15 +66,28 @@ class Footprint:
         return self.fixed + own + trials * records * self.example
 
 
+SIDE, LARGEST_SIDE = 3, 768
+"""Trials and records of the largest block that is measured: at first, and at most."""
+
+MEASURABLE = 2**24
+"""Bytes of a block on a GPU beside which the allocator's units of 512 bytes are few."""
+
+
 def footprint(run: Callable[[int, int], object], device: torch.device) -> Footprint:
     """Return the footprint of a computation, measured on four small blocks.
 
-    The kernels' own scratch memory does not show on a CPU.
+    On a GPU the blocks grow until the largest takes `MEASURABLE` bytes. The kernels' own scratch
+    memory does not show on a CPU.
 
     device: where it runs.
     """
-    blocks = [(1, 1), (1, 3), (3, 1), (3, 3)]
     run(1, 1)  # what is made once and kept
+    side = SIDE
+    while device.type != "cpu" and side < LARGEST_SIDE:
+        if peak_bytes(partial(run, side, side), device) >= MEASURABLE:
+            break
+        side *= 2
+    blocks = [(1, 1), (1, side), (side, 1), (side, side)]
     peaks = [peak_bytes(partial(run, *block), device) for block in blocks]
     terms = [[1, trials, records, trials * records] for trials, records in blocks]
     fixed, trial, record, example = np.maximum(np.linalg.solve(terms, peaks), 0).tolist()

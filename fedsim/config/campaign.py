@@ -4,9 +4,15 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from fedsim.common.tables import Fraction, PositiveInt, Seed, Table
+
+OTHER_DEVICES = {
+    "mps": "Apple's GPUs have no float64, which norms, sums and beliefs are kept in",
+    "xpu": "many of Intel's GPUs have no float64, which norms, sums and beliefs are kept in",
+}
+"""Devices of PyTorch that a run does not take, and why."""
 
 
 class TrialsConfig(Table):
@@ -113,6 +119,13 @@ class RunConfig(Table):
     client_cpus: PositiveInt = 1
     client_gpus: Annotated[float, Field(ge=0)] = 0.0
     out: str = ""
+
+    @field_validator("device", mode="before")
+    @classmethod
+    def _device_has_float64(cls, device: object) -> object:
+        if isinstance(device, str) and (reason := OTHER_DEVICES.get(device.partition(":")[0])):
+            raise ValueError(f"run.device is {device}; {reason}; set it to cpu, auto or cuda")
+        return device
 
     @model_validator(mode="after")
     def _memory_is_a_size(self) -> Self:

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 import httpx
 
-from fedsim.federation.protocol.flower_private import Runtime
+from fedsim.federation.runtimes.flower_services import Runtime
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from fedsim.deployment import logs
-from fedsim.federation.protocol.flower_private import (
+from fedsim.federation.runtimes.flower_services import (
     EARLIEST,
     LATEST,
     claim,

@@ -28,10 +28,16 @@ from fedsim.common.waiting import pause
 from fedsim.deployment import certificates, kit, logs, upkeep
 from fedsim.deployment.answering import Answering
 from fedsim.federation.protocol import patience, versions
-from fedsim.federation.protocol.flower_private import Runtime
 from fedsim.federation.runtimes.flower_command import environment, executable
+from fedsim.federation.runtimes.flower_services import Runtime
 
 log = logging.getLogger(__name__)
+
+SUPERNODE = "fedsim.federation.runtimes.mended_supernode"
+"""The module that becomes Flower's SuperNode. This process needs nothing of it."""
+
+APP = "flwr-clientapp"
+"""Flower's program of a task's process."""
 
 CERTIFICATE_DAYS = 3650
 """Longer than a node runs."""
@@ -48,7 +54,7 @@ def start(place: Path) -> None:
 
     Raises InputError for settings that cannot be read, FlowerError if Flower is not installed.
     """
-    program = executable("flower-supernode")
+    executable(APP)
     logs.begin(kit.read(place).machine)
     settings, port = kit.settings(place), kit.port(place, "NODE_PORT")
     if upkeep.take_up(place, settings.get("SUPERLINK", "")):
@@ -73,14 +79,15 @@ def start(place: Path) -> None:
         fcntl.flock(held, fcntl.LOCK_EX)
         subprocess.Popen(beside, env=own, pass_fds=[held.fileno()])
     log.info("supernode begins: fedsim %s, flwr %s", fedsim.__version__, version("flwr"))
-    command = [program, "--superlink", settings.get("SUPERLINK", "")]
+    command = [sys.executable, "-m", SUPERNODE]
+    command += ["--superlink", settings.get("SUPERLINK", "")]
     command += ["--root-certificates", f"{place / 'ca.crt'}"]
     command += ["--auth-supernode-private-key", f"{place / 'node.key'}"]
     command += ["--node-config", f"{place / 'node.toml'}", "--port", f"{port}"]
     command += ["--isolation", "process", "--superexec-auth-secret-file", f"{runtime / 'secret'}"]
     command += ["--ssl-keyfile", f"{runtime / 'key'}", "--ssl-certfile", f"{runtime / 'crt'}"]
     command += ["--ssl-ca-certfile", f"{runtime / 'ca'}"]
-    os.execve(program, command, own)
+    os.execve(sys.executable, command, own)
 
 
 def starts_apps(place: Path) -> bool:
@@ -163,7 +170,7 @@ def start_app(address: str, trusted: Path, token: str) -> subprocess.Popen[bytes
     with tempfile.TemporaryFile() as file:
         file.write(token.encode())
         file.flush()
-        command = [executable("flwr-clientapp"), "--runtime-api-address", address]
+        command = [executable(APP), "--runtime-api-address", address]
         command += ["--root-certificates", f"{trusted}", "--parent-pid", f"{os.getpid()}"]
         command += ["--token-file", f"/dev/fd/{file.fileno()}"]
         return subprocess.Popen(

@@ -14,7 +14,7 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim.deployment import certificates, kit, wheel
 from fedsim.deployment.certificates import Own, own_pair
-from fedsim.federation.protocol.flower_private import server_knows
+from fedsim.federation.runtimes.flower_services import server_knows
 
 NEXT = "next.key"
 """The key that waits to be registered; its public half is beside it."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from adversaries.errors import InputError
 from fedsim.common.blocks import slices
+from fedsim.common.device import one_thread
 from fedsim.config.objects import GameRules
 from fedsim.game import federation
 from fedsim.game.federation import Federation
@@ -46,7 +47,8 @@ def embed(
     found = []
     at_once = max(1, BLOCK_SCALARS // features[:1].size)
     for part in slices(len(features), at_once):
-        model(torch.tensor(features[part]).to(parameters.device))
+        with one_thread():
+            model(torch.tensor(features[part]).to(parameters.device))
         if len(seen) != 1:
             raise InputError(
                 'challenge.space is "embedding", but the model uses its last linear layer '
@@ -57,5 +59,5 @@ def embed(
 
 
 def initial_parameters(rules: GameRules, known: Federation) -> Tensor:
-    """Return theta_0 of trial 0, float32 [P], on the federation's device."""
-    return federation.initial_parameters(rules, known, range(1))[0].to(known.device)
+    """Return theta_0 of trial 0, float32 [P], on the CPU, where all parties compute the same."""
+    return federation.initial_parameters(rules, known, range(1))[0]

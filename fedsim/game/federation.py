@@ -4,9 +4,10 @@ Nothing here knows Flower. In a simulation every process can read the whole data
 takes only its own records out of it, and the adversary those that its background knowledge covers.
 """
 
+import copy
 import hashlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,11 @@ from torch import Tensor, nn
 
 from adversaries.errors import InputError
 from fedsim.common import device
-from fedsim.common.memory import readable, spare
+from fedsim.common.memory import spare
 from fedsim.config import Config
 from fedsim.config.federation import OWN
 from fedsim.config.objects import GameRules
 from fedsim.config.training import ModelConfig
-from fedsim.game.mechanisms.vantages import measured
 from fedsim.learning import data
 from fedsim.learning.data import distribution
 from fedsim.learning.training import models
@@ -31,7 +31,6 @@ from fedsim.learning.training.cutting import Cut
 from fedsim.learning.training.models import Tuning
 from fedsim.learning.training.tasks import task_of
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.privacy.trust.model import Vantage
 
 if TYPE_CHECKING:
     from fedsim.game.crafting import Crafted
@@ -61,18 +60,28 @@ class Federation:
     crafted: "Crafted | None" = None
     copies: int = 1
     start: Tensor | None = None
+    _kept: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
 
     def members(self, positions: npt.NDArray[np.intp]) -> tuple[Tensor, Tensor]:
         """Return features and labels of the records of D at `positions`, on the device."""
-        return self._tensors(self.split.members_records.take(positions))
+        return self._tensors("members_records", positions)
 
     def pool(self, positions: list[int]) -> tuple[Tensor, Tensor]:
         """Return features and labels of the records of the pool at `positions`, on the device."""
-        return self._tensors(self.split.pool_records.take(np.asarray(positions, dtype=np.intp)))
+        return self._tensors("pool_records", np.asarray(positions, dtype=np.intp))
 
     def held_out(self) -> tuple[Tensor, Tensor]:
         """Return features and labels of the records that nobody trains on, on the device."""
-        return self._tensors(self.split.held_out_records)
+        return self._tensors("held_out_records")
+
+    def on_cpu(self) -> "Federation":
+        """Return the same federation with its model and records on the CPU.
+
+        What a server and its clients each compute, and must agree on, is computed there: a CPU and
+        a GPU round differently.
+        """
+        cpu = torch.device("cpu")
+        return replace(self, model=copy.deepcopy(self.model).to(cpu), device=cpu)
 
     def owned_by(self, client: int) -> npt.NDArray[np.intp]:
         """Return the positions in D of a client's records."""
@@ -138,10 +147,11 @@ class Federation:
 
         return evaluation.outputs(self.model, parameters, features, self.clipper.threads)
 
+    @cached_property
     def baseline(self) -> dict[str, float]:
-        """Return what a model reaches that has learnt nothing, of the records held out.
+        """What a model reaches that has learnt nothing, of the records held out.
 
-        Returns: the share that it gets right, and its mean loss where the task compares losses.
+        The share that it gets right, and its mean loss where the task compares losses.
         """
         found = task_of(self.model).baseline(self.model, *self.held_out())
         loss = {} if found.loss is None else {"baseline_loss": found.loss}
@@ -182,10 +192,28 @@ class Federation:
         features, labels = self.members(np.asarray([0]))
         return features[0], labels[0]
 
-    def _tensors(self, records: data.Records) -> tuple[Tensor, Tensor]:
-        # The arrays are shared and read-only; torch wants a copy of its own.
-        features, labels = torch.tensor(records.features), torch.tensor(records.labels)
-        return features.to(self.device), labels.to(self.device)
+    def _tensors(
+        self, name: str, positions: npt.NDArray[np.intp] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return features and labels of records of the split, on the device.
+
+        name: of the split's property.
+        positions: among these records; None for all.
+        """
+        records: data.Records = getattr(self.split, name)
+        if self.device.type == "cpu":
+            some = records if positions is None else records.take(positions)
+            # The arrays are shared and read-only; torch wants a copy of its own.
+            return torch.tensor(some.features), torch.tensor(some.labels)
+        # A GPU keeps all of them, and is sent positions alone in each round.
+        if name not in self._kept:
+            whole = torch.tensor(records.features), torch.tensor(records.labels)
+            self._kept[name] = whole[0].to(self.device), whole[1].to(self.device)
+        features, labels = self._kept[name]
+        if positions is None:
+            return features, labels
+        where = torch.tensor(positions).to(self.device, non_blocking=True)
+        return features[where], labels[where]
 
 
 def digest(config: Config, client: int, records: bool = True) -> str:
@@ -263,7 +291,7 @@ def load(config: Config, client: int | None = None) -> Federation:
         if config.training.clipping and config.privacy.unit == "record"
         else math.inf,
         device.threads(config.run.threads) if where.type == "cpu" else 1,
-        _memory(config.run.memory_limit, where) // 2,
+        memory_limit(config.run.memory_limit, where) // 2,
         config.run.precision,
         exact=config.privacy.noise_source == "system",
     )
@@ -277,7 +305,7 @@ def initial_parameters(rules: GameRules, known: Federation, trials: range) -> Te
     Returns: float32 [T, P], on the CPU.
     """
     if known.start is not None:
-        return known.start.cpu().expand(len(trials), -1).contiguous()
+        return known.start.expand(len(trials), -1).contiguous()
     return models.initial_parameters(
         partial(build_model, rules, known.split.dataset), rules.seed, rules.trials.streams(trials)
     )
@@ -298,12 +326,14 @@ def _with_challenge(rules: GameRules, known: Federation) -> Federation:
         record = crafting.place(
             challenge, rules.scheme.federation.adversary, rules.data_seed, client_of
         )
-    theta = initial_parameters(rules, known, range(1))[0].to(known.device)
+    theta = initial_parameters(rules, known, range(1))[0]
+    host = known.on_cpu()
     if rules.model.initialisation == "worst-case":
         from fedsim.learning.training import fitting  # noqa: PLC0415  (an audit's alone)
 
         others = np.delete(np.arange(len(client_of)), record)
-        theta = fitting.fitted(known.model, theta, *known.members(others))
+        with device.one_thread():
+            theta = fitting.fitted(host.model, theta, *host.members(others))
     if rules.model.initialisation != "random":
         known = replace(known, start=theta)
     if challenge.kind == "record":
@@ -315,8 +345,8 @@ def _with_challenge(rules: GameRules, known: Federation) -> Federation:
         return replace(known, crafted=direction)
 
     def outputs(features: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        rows = torch.tensor(features)[None].to(known.device)
-        return known.logits(theta[None], rows)[0, 0].double().cpu().numpy()
+        with device.one_thread():
+            return host.logits(theta[None], torch.tensor(features)[None])[0, 0].double().numpy()
 
     crafted = crafting.craft(rules, known.split, record, outputs)
     replaced = neighbouring is Neighbouring.REPLACE
@@ -324,46 +354,6 @@ def _with_challenge(rules: GameRules, known: Federation) -> Federation:
     return replace(known, split=split, crafted=crafted)
 
 
-def fit_batch(config: Config) -> Config:
-    """Return the experiment with no more trials in a batch than fit in half of the memory.
-
-    The other half is for gradients.
-
-    Raises InputError if not even one trial fits, or a pair where trials come in pairs.
-    """
-    dataset = distribution.dataset(config)
-    model = models.structural_model(partial(build_model, config.game, dataset), config.run.seed)
-    memory = _memory(config.run.memory_limit, device.resolve(config.run.device))
-    # For each parameter: the model, the aggregate and their messages, noise, optimiser, belief and
-    # residuals in float64, and the replies of the clients that are asked, the target and the
-    # adversary among them; under PAC noise also those of all candidates; for the attack on the
-    # released model a whole training, replayed.
-    clients = config.federation.clients
-    several = config.candidates if config.candidates > 1 else 0
-    attacked = measured(config.federation.vantage, config.audit.vantages)
-    replayed = config.training.rounds if Vantage.RELEASED_MODEL in attacked else 0
-    asked = min(math.ceil(config.federation.sampling_rate * clients) + 2, clients)
-    numbers = 160 + 16 * asked + several * (32 + 16 * asked) + 4 * replayed
-    each = models.size(model) * numbers
-    if each > memory // 2:
-        raise InputError(
-            f"one trial of this model takes {readable(each)} between the rounds and as much again "
-            f"for its gradients, but there are {readable(memory)} (run.max-memory); allow more, or "
-            "choose a smaller model"
-        )
-    batch = min(config.trials.batch, config.trials.count, memory // 2 // each)
-    if batch == min(config.trials.batch, config.trials.count):
-        return config
-    if config.trials.in_pairs:
-        if batch < 2:
-            raise InputError(
-                f"two trials of this model, which pairs need, take {readable(2 * each)}, but there "
-                f"are {readable(memory // 2)} for them (half of run.max-memory); allow "
-                'more, or set trials.pairing = "independent" and trials.until-halfwidth = 0'
-            )
-        batch -= batch % 2
-    return config.with_batch(batch)
-
-
-def _memory(limit: int | None, where: torch.device) -> int:
+def memory_limit(limit: int | None, where: torch.device) -> int:
+    """Return the bytes that may be used: as configured, or what the device has left."""
     return spare(where) if limit is None else limit

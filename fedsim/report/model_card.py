@@ -30,7 +30,7 @@ from fedsim.config.federation import OWN
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.ledger_row import Row
 from fedsim.federation.runs.run_directory import CARD, RunDirectory
-from fedsim.federation.server import client_measures
+from fedsim.federation.server import noisy_measures
 from fedsim.learning.training import saved_model
 from fedsim.learning.training.quality import Confusion, Share
 from fedsim.privacy import discrete_laplace
@@ -71,7 +71,7 @@ def write(
     config, model = directory.config, saved_model.describe(directory.path)
     content = (directory.path / saved_model.PUBLIC / saved_model.VALUES).read_bytes()
     rounds = [event for event, _ in directory.events() if "round" in event]
-    asked, answers = client_measures.read(directory)
+    asked, answers = noisy_measures.read(directory)
     cost = asked * config.federation.measures_epsilon
     card = ModelCard(
         name=config.run.name,
@@ -415,14 +415,14 @@ def _rehearsed(found: Rehearsal) -> str:
 def _blocks(card: ModelCard) -> Iterator[Block]:
     if card.purpose:
         yield Prose(quoted(card.purpose))
-    whose = "the clients' own records (model.toml has their schema)"
-    if card.data != OWN:
-        whose = quoted(card.data)
+    of = f"{card.records:,} records of {quoted(card.data)}"
+    if card.data == OWN:
+        of = f"{card.records:,} of the clients' own records (model.toml has their schema)"
     less = ", less those that clients held back," * (card.privacy.measures_epsilon > 0)
     yield Prose(
-        f"A {quoted(card.network)} with {card.parameters:,} trained parameters, "
-        f"{WORDS[card.task].purpose(card.classes)} of {whose}. {card.clients} clients trained it "
-        f"together, on {card.records:,} records{less}, in {card.rounds} rounds ({card.optimizer})."
+        f"The model ({quoted(card.network)}, {card.parameters:,} trained parameters) predicts "
+        f"{WORDS[card.task].predicts(card.classes)}. {card.clients} clients trained it together, "
+        f"on {of}{less}, in {card.rounds} rounds ({card.optimizer})."
     )
     yield Part("Privacy", list(_privacy(card.privacy)))
     if card.utility is not None:

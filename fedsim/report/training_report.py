@@ -137,13 +137,13 @@ def first(report: Report, card: ModelCard) -> FirstScreen:
     server, words, privacy = card.privacy.towards[0], state(report, card), card.privacy
     spent = " or ".join(f"{number(value)} ({name})" for name, value in server.epsilon.items())
     said = [
-        f"{words.text}. {card.clients} clients trained a {card.network} in {card.rounds} rounds. "
-        f"Towards the {server.vantage} epsilon is {spent} at delta {privacy.delta:g}.",
+        f"{words.text}. {card.clients} clients trained a model ({card.network}) in {card.rounds} "
+        f"rounds. Towards the {server.vantage} epsilon is {spent} at delta {privacy.delta:g}.",
     ]
     if not privacy.guaranteed:
         said.append(f"No guarantee of differential privacy. {privacy.note}")
     if card.utility is not None:
-        said.append(model_card.learning(card.utility))
+        said.append(model_card.learning(card.utility, card.task))
     of = "client with all its data" if privacy.unit == "client" else "record"
     return FirstScreen(
         answer=said,

@@ -339,6 +339,10 @@ def test_a_network_of_this_process_is_trained_and_another_process_is_told_whose_
             "trust is 'nobody'; give one of central",
         ),
         (lambda: fedsim.audit("."), "has no pyproject.toml"),
+        (fedsim.trials, "Give a configuration, or an advantage"),
+        (lambda: fedsim.trials({}, advantage=0.2), "the configuration' says .* and so does 0.2"),
+        (lambda: fedsim.trials(advantage=1.5), "the advantage is 1.5; give a number of at least 0"),
+        (lambda: fedsim.trials(advantage=0.2, share=2), "the share is 2; give a number between"),
         (lambda: fedsim.audit("mine.py:train", rounds=3), "rounds: for a Flower app; this is a tr"),
         (lambda: fedsim.audit("mine.py:train", trials=20), "mine.py"),
         (lambda: fedsim.audit("server.fedt"), "server.fedt"),
@@ -370,7 +374,14 @@ def test_answers_are_what_the_commands_print(
     ):
         assert printed(*command.split(), "--json") == as_json(found.report)
         assert "<table" in found._repr_html_()
-    page = fedsim.data(table, out=tmp_path / "page").page
+        assert len(repr(found).splitlines()) > 3
+    needed = fedsim.trials(advantage=0.3, halfwidth=0.1)
+    independent = needed.report["trials"][0]
+    row = next(line for line in repr(needed).splitlines() if independent["design"] in line)
+    assert str(independent["trials"]) in row
+    written = fedsim.data(table, out=tmp_path / "page")
+    page = written.page
+    assert repr(written).endswith(f"Page: {page}")
     assert page is not None and "Data distribution" in page.read_text("utf-8")
     planted = {"canaries.count": 12, "data.records": 24, "data.held-out": 20, "data.pool": 30}
     (tmp_path / "planted.toml").write_text(dump(configured(planted, {})), "utf-8")
@@ -389,6 +400,9 @@ def test_a_function_of_this_process_is_released_with_pac_noise() -> None:
     # The mean of half of 300 records: a coordinate's variance is about Var/300.
     noise = np.sqrt(own_records()[0][:, :2].var(0).sum() * 2 / 300 / (2 * 0.1))
     assert noise < found.noise.size < 2 * noise
+    shown = found._repr_html_()
+    assert f"Noise: {found.noise.size:.4g}" in shown
+    assert "no differential privacy" in shown
 
 
 def test_the_best_target_and_the_sources_items_are_values(tmp_path: Path) -> None:
@@ -401,5 +415,6 @@ def test_the_best_target_and_the_sources_items_are_values(tmp_path: Path) -> Non
     )
     assert [each.name for each in made.made] == ["composition"] and made.page.is_file()
     assert json.loads((made.page.parent / "reproduction.json").read_text("utf-8"))
+    assert made.made[0].title in made._repr_html_() and "<table" in made._repr_html_()
     with pytest.raises(InputError, match="has no item 'none'"):
         fedsim.reproduce("abadi", ["none"], out=tmp_path / "made")

@@ -117,7 +117,7 @@ def _learning(
     theta = federation.initial_parameters(config.game, known, range(1))
     losses, _ = known.evaluate(theta, *known.held_out())
     first = task_of(known.model).mean(known.model, losses, known.held_out()[0])
-    unigram = known.baseline()["baseline_loss"]
+    unigram = known.baseline["baseline_loss"]
     rows = [
         ("unigram model of the held-out texts", "", math.exp(unigram), None),
         ("the public network as it is", "", math.exp(float(first)), None),

@@ -12,6 +12,7 @@ records: the noise of the sums (`noise_watch`) and consenting clients' canaries 
 `text_watch` of a decoder).
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,11 +25,8 @@ from adversaries.attacks.posterior import log_odds
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.audits.live.canary_watch import CanaryWatch
-from fedsim.audits.live.live_rounds import (
-    Belief,
-    Look,
-    Training,
-)
+from fedsim.audits.live.live_rounds import Belief, Look, Training
+from fedsim.audits.live.looks import Looks
 from fedsim.audits.live.text_watch import TextWatch
 from fedsim.common import device
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
@@ -84,6 +82,7 @@ class LiveAudit:
         self.config: Config | None = None
         self.beliefs: dict[int, list[Belief]] = {}
         self.looks: list[Look] = []
+        self._shares = Looks()
         self.canaries: CanaryWatch | None = None
         self.texts: TextWatch | None = None
         self.noise: NoiseWatch | None = None
@@ -134,6 +133,10 @@ class LiveAudit:
             self._trainings[first] = training
             self.beliefs[first] = []
             self._begin_watching(trials, observed)
+            if not self.challenged:
+                planned = self.run.training.rounds * self._batches(trials, 0)
+                made = math.ceil(training.before / len(trials))
+                self._shares.begin(planned, max(made, training.earlier))
         previous, found = training.previous, None
         if previous is not None and previous.round != observed.round - 1:
             # Without the message between, neither the sum of the one nor the model of the other.
@@ -211,7 +214,7 @@ class LiveAudit:
         watch, config = self.canaries, self.config
         if watch is None or config is None:
             return None
-        level = self._level(confidence)
+        level = self._shares.level(confidence)
         effect = watch.effect(level)
         if effect is None:
             return None
@@ -239,12 +242,11 @@ class LiveAudit:
             return None
         delta, norm = self.run.privacy.delta, self.run.training.clipping_norm
         noise = max(mechanisms, key=lambda mechanism: PLD.epsilon(mechanism, delta))
-        return self.texts.findings(noise, norm, delta, self._level(confidence))
+        return self.texts.findings(noise, norm, delta, self._shares.level(confidence))
 
-    def _level(self, confidence: float) -> float:
-        """Return the confidence of one look; every round of a training is looked at."""
-        looks = 1 if self.challenged else self.run.training.rounds
-        return 1 - (1 - confidence) / looks
+    def _batches(self, trials: range, first: int) -> int:
+        """Return how many batches of trials as large as one of them there are from a trial on."""
+        return math.ceil((self.run.trials.count - first) / len(trials))
 
     @property
     def run(self) -> Config:
@@ -277,6 +279,9 @@ class LiveAudit:
             sent = {client: reply.arrays["sum"][0] for client, reply in now.replies.items()}
             self.noise.observe(released[0], std, sent, own_std)
         if not self.challenged:
+            rounds = self.run.training.rounds
+            later = rounds * self._batches(trials, trials.stop)
+            self._shares.look(rounds - before.round + 1 + later)
             self.looks.append(self._look(training, before.round))
             return self.looks[-1]
         training.memory = self._remembered(training, before, now, present)

@@ -24,14 +24,6 @@ class Runtime(StrEnum):
     SIMULATION = "simulation"
 
 
-class DeviceName(StrEnum):
-    """Where the tensors live."""
-
-    AUTO = "auto"
-    CPU = "cpu"
-    CUDA = "cuda"
-
-
 Trials = Annotated[
     int | None,
     typer.Option(help=f"{TRIALS} [trials.count]; with --resume, in the end."),
@@ -48,7 +40,9 @@ MaxTrials = Annotated[
     typer.Option(help="At most so many trials, with --until-halfwidth [trials.count]."),
 ]
 Rounds = Annotated[int | None, typer.Option(help=f"{ROUNDS} [training.rounds].")]
-Device = Annotated[DeviceName | None, typer.Option(help="auto takes CUDA if it is there.")]
+Device = Annotated[
+    str | None, typer.Option(metavar="[auto|cpu|cuda]", help="auto takes CUDA if it is there.")
+]
 MaxMemory = Annotated[
     str | None,
     typer.Option(metavar="SIZE", help="Such as 4GiB; default: what the device has to spare."),

@@ -88,7 +88,7 @@ def run(
         "training.rounds": rounds,
         "run.seed": seed,
         "run.out": None if out is None else str(out),
-        "run.device": None if device is None else device.value,
+        "run.device": device,
         "run.max-memory": max_memory,
     }
     plan = None

@@ -125,7 +125,7 @@ def rehearse(
 def _new(
     path: Path | None,
     out: Path | None,
-    device: options.DeviceName | None,
+    device: str | None,
     overrides: dict[str, Scalar],
     job: str,
 ) -> Config:
@@ -135,7 +135,7 @@ def _new(
     if out is not None:
         overrides["run.out"] = str(out)
     if device is not None:
-        overrides["run.device"] = device.value
+        overrides["run.device"] = device
     return configuration.load(path, overrides, job)
 
 

@@ -112,28 +112,8 @@ def _write(path: Path, found: "PrivateResult") -> None:
 
 
 def _print(found: "PrivateResult", out: Path | None) -> None:
-    console, noise = Terminal(highlight=False), found.noise
-    console.print(
-        f"{found.function} of some of {found.records} records, each used with probability "
-        f"{found.rate:g}: {len(noise.centre)} numbers, released along {len(noise.variances)} "
-        f"directions that {found.simulations} simulations found."
-    )
-    relative = f", {noise.size / found.length:.3g} of the result's length" if found.length else ""
-    console.print(
-        f"Noise: {noise.size:.4g} (root of its mean square){relative}; what no direction holds: "
-        f"{found.residual:.4g}."
-    )
-    console.print(
-        f"It tells at most {noise.budget:g} nats about which records were used, with confidence "
-        f"{noise.confidence:.0%} over the simulations. Guesses whether a record was used are right "
-        f"in at most {found.average_success:.1%} of cases, on average over records "
-        f"({found.chance:.1%} without the release); of a single record, whichever it is, "
-        + (
-            "nothing is bounded."
-            if found.any_success == 1
-            else f"in at most {found.any_success:.1%}."
-        )
-    )
-    console.print("An average over subsets, and no differential privacy.")
+    console = Terminal(highlight=False)
+    for sentence in found.sentences:
+        console.print(sentence)
     if out is not None:
         console.print(f"Released: {out}", soft_wrap=True)

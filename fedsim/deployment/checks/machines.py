@@ -98,7 +98,7 @@ def _commands(place: Path) -> Iterator[Line]:
         )
         return
     try:
-        for command in ("flower-superlink", "flower-supernode", "flwr-clientapp"):
+        for command in ("flower-superlink", "flwr-clientapp"):
             executable(command)
     except FlowerError as error:
         yield "commands", WRONG, str(error)

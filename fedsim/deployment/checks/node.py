@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ from fedsim.deployment import kit
 from fedsim.deployment.checks import connection, supernode
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
-from fedsim.federation.client import client_ledger
+from fedsim.federation.client import client_ledger, holding_back, seen_models, seen_trainings
 from fedsim.federation.client.client_ledger import Answer
-from fedsim.federation.protocol import consent
+from fedsim.federation.protocol import consent, patience
 from fedsim.federation.protocol.consent import EPSILON_LIMIT, EXPERIMENT, STATE, Terms
 from fedsim.learning.data import own_records
 from fedsim.learning.data import schema as schemas
@@ -96,7 +97,38 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
         yield "consent", WRONG, f'is not asked for: add consent = "" to {path}'
         return
     yield "consent", OK, agreed.said or "to nothing but plain training"
-    yield from budget(agreed, (place / "work" / agreed.state).resolve())
+    yield from _measures(path, values, agreed)
+    state = (place / "work" / agreed.state).resolve()
+    yield from budget(agreed, state)
+    yield from _patience(place, state)
+
+
+def _measures(path: Path, values: Mapping[str, Any], agreed: Terms) -> Iterator[Line]:
+    """Look at which share of the records is held back, and what an answer about them costs."""
+    if consent.MEASURES not in agreed.kinds:
+        for key in (consent.MEASURES_SHARE, consent.MEASURES_EPSILON):
+            if key in values:
+                said = f"{key} is set, but consent has no '{consent.MEASURES}': it changes nothing"
+                yield "measures", NOTE, said
+        return
+    try:
+        share = holding_back.agreed(values, consent.MEASURES_SHARE, most=0.5)
+        epsilon = holding_back.agreed(values, consent.MEASURES_EPSILON)
+    except consent.RefusedError as error:
+        yield "measures", WRONG, f"{error} in {path}"
+        return
+    said = f"{share:.0%} of the records are held back; one answer about them costs epsilon"
+    yield "measures", OK, f"{said} {epsilon:g} at most"
+
+
+def _patience(place: Path, state: Path) -> Iterator[Line]:
+    """Look at whether the server of the latest training waited as long as this node computes."""
+    files = (state / seen_models.FOLDER).glob(f"*/{seen_models.CONFIG}")
+    if latest := max(files, key=lambda file: file.stat().st_mtime, default=None):
+        with suppress(InputError):  # a configuration of another fedsim
+            config = seen_trainings.of(latest.parent).config
+            if said := patience.complaint(kit.deadline(place), config.federation.timeout):
+                yield "deadline", NOTE, f"in the latest training, {config.run.name}, {said}"
 
 
 def _data(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:

@@ -13,13 +13,13 @@ from adversaries.errors import InputError
 from fedsim.deployment import logs, run, supernode
 from fedsim.deployment.checks import connection
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
-from fedsim.federation.protocol.flower_private import (
+from fedsim.federation.runtimes import ports
+from fedsim.federation.runtimes.flower_services import (
     EARLIEST,
     LATEST,
     gives_tasks_to_anybody,
     server_knows,
 )
-from fedsim.federation.runtimes import ports
 
 CLOCKS_DIFFER = 2.0
 """Seconds between two clocks that are spoken of, though a server does not refuse the node yet."""

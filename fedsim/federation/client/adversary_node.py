@@ -136,7 +136,7 @@ def _since_own_round(received: Received, model: torch.Tensor) -> Memory:
     # Not that of other trials, or of an attempt that was further.
     if kept.get(FIRST_TRIAL) == request.first_trial and 0 < first <= request.round:
         memory = Memory.from_arrays(arrays, received.known.device)
-        before = torch.from_numpy(kept["model"]).to(model)
+        before = torch.tensor(kept["model"]).to(model)
     else:  # it knows the first model, whether it was asked in the first round or not
         first, memory = 1, Memory.empty(request.trials)
         before = initial_parameters(config.game, received.known, request.trial_numbers).to(model)
@@ -225,13 +225,13 @@ def _expect_late(memory: Memory, received: Received) -> Memory:
     disclosed: dict[str, npt.NDArray[Any]] = {}
     if messages.DISCLOSED in message.content:
         disclosed = messages.arrays_of(messages.array_records(message.content)[messages.DISCLOSED])
-    contribution = torch.from_numpy(awaiting["message"]).to(known.device)
+    contribution = torch.tensor(awaiting["message"]).to(known.device)
     for disclosed_noise in disclosed.values():
-        contribution = contribution + torch.from_numpy(disclosed_noise).to(known.device)
+        contribution = contribution + torch.tensor(disclosed_noise).to(known.device)
     unknown = config.federation.trust.model.unknown_noise(
         Vantage.PARTICIPANT, clients, before.target_client, own, {int(name) for name in disclosed}
     )
-    model = torch.from_numpy(awaiting["model"]).to(known.device)
+    model = torch.tensor(awaiting["model"]).to(known.device)
     of_round = KnownRound.drawn(config.game, known, before.game, model)
     return participant.expect(
         memory,

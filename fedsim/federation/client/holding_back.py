@@ -53,6 +53,23 @@ def trained_on(
     return _without(whole, partition, share, key) if share else whole
 
 
+def check(node: Mapping[str, Scalar], epsilon: float) -> None:
+    """Check that a client agreed to the epsilon of a run's measures, before its first round.
+
+    node: the client's config.
+    epsilon: what the answer costs, 0 where the run asks for none.
+    Raises RefusedError if it agreed to less, or its config means nothing.
+    """
+    terms = consent.terms(node)
+    if not epsilon or terms is None or consent.MEASURES not in terms.kinds:
+        return
+    if epsilon > (most := agreed(node, consent.MEASURES_EPSILON)):
+        raise RefusedError(
+            f"federation.measures-epsilon is {epsilon:g}, but this client agreed to "
+            f"{consent.MEASURES_EPSILON} = {most:g} at most"
+        )
+
+
 def held_back(whole: Federation, known: Federation, partition: int) -> Positions:
     """Return the positions in D of the records that a client holds back.
 

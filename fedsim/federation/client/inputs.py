@@ -44,4 +44,4 @@ class Received:
     def array(self, name: str) -> torch.Tensor:
         """Return the array of a record that holds exactly one, on the federation's device."""
         record = messages.array_records(self.message.content)[name]
-        return torch.tensor(messages.only(record)).to(self.known.device)
+        return torch.tensor(messages.only(record)).to(self.known.device, non_blocking=True)

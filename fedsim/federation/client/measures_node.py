@@ -50,20 +50,14 @@ def _enter(received: Received) -> None:
 
     Simulated clients enter nothing, and were asked nothing.
 
-    Raises RefusedError if the owner did not agree to it, or to less; if it was answered in this run
-    already, which has no round after it; or if the budget does not allow it.
+    Raises RefusedError if the owner did not agree to it; if it was answered in this run already,
+    which has no round after it; or if the budget does not allow it.
     """
     epsilon, node = received.config.federation.measures_epsilon, received.context.node_config
     terms = consent.terms(node)
     if terms is None:
         return
     consent.check(node, {consent.MEASURES: "a confusion matrix of records held back is asked for"})
-    most = holding_back.agreed(node, consent.MEASURES_EPSILON)
-    if epsilon > most:
-        raise RefusedError(
-            f"federation.measures-epsilon is {epsilon:g}, but this client agreed to "
-            f"{consent.MEASURES_EPSILON} = {most:g} at most"
-        )
     # Behind the last round, so that the ledger lets neither it nor a round come again in this run.
     last = received.config.training.rounds + 1
     answer = replace(

@@ -35,6 +35,7 @@ def prepared(message: Message, context: Context) -> Received:
     if config.run.job == "training" and (share or consent.MEASURES in str(node.get(consent.KEY))):
         from fedsim.federation.client import holding_back  # noqa: PLC0415  (where some are)
 
+        holding_back.check(node, config.federation.measures_epsilon)
         known = holding_back.trained_on(whole, partition, node, share, config.run.seed)
     received = Received(message, context, config, known, whole, request)
     admission.check(received)

@@ -6,7 +6,7 @@ import tokenize
 from collections.abc import Collection
 
 import numpy as np
-from flwr.app import ArrayRecord, Message
+from flwr.app import Array, ArrayRecord, Message
 
 from fedsim.federation.protocol import messages
 
@@ -29,14 +29,17 @@ def check_array(
     if record is None or len(record) != 1:
         raise ValueError(f"it has no '{name}' of one array")
     (array,) = record.values()
-    check_bytes(array.data, name, shapes, dtype)
+    check_form(array, name, shapes, dtype)
     check_finite(record, name)
 
 
-def check_bytes(
-    data: bytes, name: str, shapes: Collection[tuple[int, ...]], dtype: type[np.generic] | type
+def check_form(
+    data: bytes | Array,
+    name: str,
+    shapes: Collection[tuple[int, ...]],
+    dtype: type[np.generic] | type,
 ) -> None:
-    """Check that an array in NumPy's format is of a type and one of some shapes.
+    """Check that an array, or bytes in NumPy's format, is of a type and one of some shapes.
 
     Nothing of the size that it claims is allocated: its header is read, and its bytes counted. What
     else a Flower array says of itself beside these bytes does not matter, since nothing reads it.
@@ -60,11 +63,14 @@ def check_finite(record: ArrayRecord, name: str) -> None:
             raise ValueError(f"its '{name}' is not finite: NaN or infinity")
 
 
-def header(data: bytes, name: str) -> tuple[tuple[int, ...], np.dtype[np.generic], int]:
+def header(data: bytes | Array, name: str) -> tuple[tuple[int, ...], np.dtype[np.generic], int]:
     """Return shape and type that an array in NumPy's format claims, and how many bytes it has.
 
     Raises ValueError if it is anything else, or holds Python objects.
     """
+    if isinstance(data, messages.HeldArray):  # it was made in this process
+        return data.shape, data.values.dtype, data.values.nbytes
+    data = data.data if isinstance(data, Array) else data
     file = io.BytesIO(data)
     readers = {
         (1, 0): np.lib.format.read_array_header_1_0,

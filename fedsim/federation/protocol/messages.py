@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -124,13 +124,31 @@ class Request:
         return range(self.first_trial, self.first_trial + self.trials)
 
 
+class HeldArray(Array):
+    """A Flower array that has its values, and writes their bytes once they leave the process."""
+
+    def __init__(self, values: npt.NDArray[Any]) -> None:
+        self.values = values.view()
+        self.values.flags.writeable = False
+        self.dtype, self.shape, self.stype = str(values.dtype), values.shape, "numpy.ndarray"
+
+    @cached_property
+    def data(self) -> bytes:  # type: ignore[override]
+        """The values in NumPy's format."""
+        return Array.from_numpy_ndarray(self.values).data
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """Return the values; they cannot be written to."""
+        return self.values
+
+
 def array_record(**arrays: npt.NDArray[Any]) -> ArrayRecord:
-    """Return named arrays as a Flower record."""
-    return ArrayRecord({name: Array.from_numpy_ndarray(array) for name, array in arrays.items()})
+    """Return named arrays as a Flower record; they may not be changed, since it shares them."""
+    return ArrayRecord({name: HeldArray(array) for name, array in arrays.items()})
 
 
 def arrays_of(record: ArrayRecord) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of a Flower record by name.
+    """Return the arrays of a Flower record by name; they cannot be written to.
 
     Raises ValueError if one is no array in NumPy's format.
     Raises TypeError if one says so of itself.
@@ -155,6 +173,8 @@ def config_records(content: RecordDict) -> dict[str, ConfigRecord]:
 
 def _decoded(array: Array) -> npt.NDArray[Any]:
     """Return an array as NumPy's own reader does, which parses every header anew."""
+    if isinstance(array, HeldArray):
+        return array.values
     data = array.data
     if array.stype != "numpy.ndarray" or data[:8] != VERSION_1:
         return array.numpy()
@@ -164,7 +184,7 @@ def _decoded(array: Array) -> npt.NDArray[Any]:
     if not possible or math.prod(shape) * dtype.itemsize > len(data) - begin:
         raise ValueError(f"an array of shape {shape} in {len(data)} bytes")
     values = np.frombuffer(data, dtype, math.prod(shape), begin)
-    return values.reshape(shape, order="F" if in_columns else "C").copy(order="K")
+    return values.reshape(shape, order="F" if in_columns else "C")
 
 
 @lru_cache(maxsize=1024)

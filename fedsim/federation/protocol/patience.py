@@ -12,9 +12,16 @@ def warn(timeout: float) -> None:
 
     timeout: seconds that the server waits, `federation.timeout`.
     """
-    if (deadline := float(os.environ.get(NODE, "0"))) > timeout:
-        logging.getLogger(__name__).warning(
-            f"DEADLINE is {deadline:g} s in this node's settings.env, but the server waits for "
-            f"federation.timeout = {timeout:g} s: after that this node computes an answer that the "
-            f"server does not read; set DEADLINE={timeout:g}"
-        )
+    if said := complaint(float(os.environ.get(NODE, "0")), timeout):
+        logging.getLogger(__name__).warning(said)
+
+
+def complaint(deadline: float, timeout: float) -> str:
+    """Return what is wrong where a node's DEADLINE is longer than the server waits, else ""."""
+    if deadline <= timeout:
+        return ""
+    return (
+        f"DEADLINE is {deadline:g} s in this node's settings.env, but the server waits for "
+        f"federation.timeout = {timeout:g} s: after that this node computes an answer that the "
+        f"server does not read; set DEADLINE={timeout:g}"
+    )

@@ -13,7 +13,7 @@ from flwr.app import ArrayRecord, Message
 
 from fedsim.common.foreign_text import brief
 from fedsim.federation.protocol import messages
-from fedsim.federation.protocol.arrays import check_bytes, check_finite, header
+from fedsim.federation.protocol.arrays import check_finite, check_form, header
 from fedsim.game.mechanisms import vantages
 from fedsim.game.observers.memory import (
     HISTORY,
@@ -148,11 +148,11 @@ def check_measurement(
     for name in (messages.MEASUREMENT, messages.DISCLOSED):
         for key, array in messages.array_records(reply.content).get(name, {}).items():
             shape, dtype = shapes.get(key, ((trials, parameters), np.float64))
-            check_bytes(array.data, name, [shape], dtype)
+            check_form(array, name, [shape], dtype)
     record = messages.array_records(reply.content).get(messages.DISTANCES, ArrayRecord())
     for array in record.values():
-        (*_, pairs), found, _ = header(array.data, messages.DISTANCES)
-        check_bytes(array.data, messages.DISTANCES, [(evaluated, pairs)], found.type)
+        (*_, pairs), found, _ = header(array, messages.DISTANCES)
+        check_form(array, messages.DISTANCES, [(evaluated, pairs)], found.type)
     for name in (messages.MEASUREMENT, messages.DISCLOSED, messages.DISTANCES):
         if name in messages.array_records(reply.content):
             check_finite(messages.array_records(reply.content)[name], name)
@@ -183,13 +183,13 @@ def check_findings(
     for key, array in found.items():
         if key not in known:
             raise ValueError(f"it has a finding {shown(key)} that nobody asked for")
-        _, dtype, _ = header(array.data, key)
+        _, dtype, _ = header(array, key)
         shapes: list[tuple[int, ...]] = [(trials,), (trials, rounds)]
         if key == LOSS_TRAJECTORY:
             shapes = [(trials, rounds + 1)]
         elif key == POPULATION_LOSSES:
             shapes = [(trials, others) for others in range(1, POPULATION + 1)]
-        check_bytes(array.data, key, shapes, dtype.type)
+        check_form(array, key, shapes, dtype.type)
         if np.isnan(array.numpy()).any():
             raise ValueError(f"its '{key}' is not a number: NaN")
 

@@ -24,7 +24,7 @@ from flwr.serverapp import Grid
 from fedsim.config import from_run_config
 from fedsim.federation.protocol import flower_private as flower
 from fedsim.federation.protocol import messages
-from fedsim.federation.protocol.arrays import check_bytes
+from fedsim.federation.protocol.arrays import check_form
 from fedsim.federation.protocol.consent import RefusedError
 from fedsim.federation.protocol.flower_private import Key, Stage
 from fedsim.federation.protocol.messages import Request
@@ -302,7 +302,7 @@ def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
     parts: Any = None if record is None else record.get(Key.MASKED_PARAMETERS)
     if not isinstance(parts, list) or len(parts) != 2:  # the weight, and the integers
         raise ValueError("it has no masked sum")
-    check_bytes(parts[1], "masked sum", [shape], np.int64)
+    check_form(parts[1], "masked sum", [shape], np.int64)
     values = flower.array_from_bytes(parts[1])
     if values.min() < 0 or values.max() >= 1 << MODULUS_BITS:
         raise ValueError("its masked sum is not modulo 2^32")

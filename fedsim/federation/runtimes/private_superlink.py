@@ -22,7 +22,7 @@ import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fedsim.federation.protocol.flower_private import superlink_app
+from fedsim.federation.runtimes.flower_services import superlink_app
 
 End = tuple[object, ...]
 """Address and port of one end of a connection."""

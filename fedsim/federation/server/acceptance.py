@@ -14,6 +14,7 @@ from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
 from scipy.stats import chi2
 
+from fedsim.common.blocks import slices
 from fedsim.federation.protocol import messages, secure_aggregation
 from fedsim.federation.protocol.arrays import check_array
 from fedsim.federation.protocol.messages import Role
@@ -45,6 +46,10 @@ LENIENT = 1 + 1e-4
 
 class ClientFailedError(RuntimeError):
     """A client did not answer, or answered with an error or with what it was not asked for."""
+
+
+CACHED = 2**16
+"""Numbers of an array that are worked on at once."""
 
 
 def accept(
@@ -219,8 +224,7 @@ def check_size(batch: Batch, round: Round, reply: Message) -> None:
     if round.grid is not None:
         round.grid.check_range(sent, 1)
         return
-    norms = np.linalg.norm(sent.astype(np.float64), axis=-1)
-    norms = norms.reshape(len(batch.trials), -1).max(axis=1)
+    norms = _row_norms(sent).reshape(len(batch.trials), -1).max(axis=1)
     partition = int(messages.metric(reply, "partition"))
     most = _longest_sum(batch, partition, batch.noise_multiplier * round.sensitivities, sent)
     if (norms > most).any():
@@ -229,6 +233,17 @@ def check_size(batch: Batch, round: Round, reply: Message) -> None:
             f"its sum has norm {norms[worst]:g}, but its records, clipped, and their noise "
             f"allow {most[worst]:g}"
         )
+
+
+def _row_norms(values: Array) -> Floats:
+    """Return the norms of the rows of [..., P], one after the other, in float64."""
+    rows = values.reshape(-1, values.shape[-1])
+    norms = np.empty(len(rows))
+    # A few rows at a time, whose float64 copy stays in the cache.
+    for part in slices(len(rows), max(1, CACHED // rows.shape[1])):
+        some = rows[part].astype(np.float64)
+        norms[part] = np.sqrt(np.einsum("ij,ij->i", some, some))
+    return norms
 
 
 def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -> Floats:

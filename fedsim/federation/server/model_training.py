@@ -17,7 +17,7 @@ from fedsim.common.strict_json import strict_json
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.server import checkpoint, client_measures
+from fedsim.federation.server import checkpoint, noisy_measures
 from fedsim.federation.server.batch import Batch, Floats, Received, Release
 from fedsim.federation.server.checkpoint import Checkpoint
 from fedsim.federation.server.nodes import connected
@@ -133,7 +133,7 @@ def train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) ->
     final = (
         theta if result.arrays is None or not len(result.arrays) else messages.only(result.arrays)
     )
-    client_measures.ask(grid, batch, final, known.split.dataset.classes, directory)
+    noisy_measures.ask(grid, batch, final, known.split.dataset.classes, directory)
     return torch.tensor(final[0])
 
 
@@ -159,7 +159,7 @@ def _measured(known: Federation, parameters: torch.Tensor, last: bool) -> dict[s
     utility: dict[str, object] = {
         name: float(task.mean(model, values, features)) for name, values in means.items()
     }
-    utility |= known.baseline() | {"task": task.name}
+    utility |= known.baseline | {"task": task.name}
     utility |= of_final(task.of_trials(lambda: outputs, labels))
     if last:
         utility |= task.of_model(model, outputs[0], features, labels)

@@ -154,4 +154,4 @@ def _measured(batch: Batch, received: Received, noised: Noised) -> Measured:
 
 
 def _tensor(record: ArrayRecord, name: str) -> torch.Tensor | None:
-    return torch.from_numpy(record[name].numpy()) if name in record else None
+    return torch.tensor(record[name].numpy()) if name in record else None

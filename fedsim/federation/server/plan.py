@@ -4,12 +4,16 @@
 written or a message sent, and hand it on: no later step works any of it out again.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from adversaries.errors import InputError
+from fedsim.common import device
+from fedsim.common.memory import readable
 from fedsim.config import Config
 from fedsim.config.campaign import RunConfig
 from fedsim.config.federation import FederationConfig
@@ -21,7 +25,9 @@ from fedsim.game import challenge, federation, membership, one_run
 from fedsim.game.challenge import Challenge
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import fixed_point, privacy
+from fedsim.game.mechanisms.vantages import measured
 from fedsim.game.observers import at_server, released_model
+from fedsim.learning.data import distribution
 from fedsim.learning.training import models, schedules
 from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy import identifiability
@@ -102,7 +108,7 @@ def prepare(config: Config) -> Plan:
         size = RunDirectory.open(path).config.trials.batch
         fitting = config.with_batch(min(size, config.trials.batch))
     else:
-        fitting = federation.fit_batch(config)
+        fitting = fit_batch(config)
     run_directory.check(path, fitting)
     return preflight(fitting)
 
@@ -180,3 +186,46 @@ def check_rounding(scheme: Scheme, nominal: float, parameters: int) -> None:
         )
         grid = fixed_point.agreed(scheme, nominal, parameters)
         fixed_point.check(grid, scheme.training.rounds, delta, worst)
+
+
+def fit_batch(config: Config) -> Config:
+    """Return the experiment with no more trials in a batch than fit in half of the memory.
+
+    The other half is for gradients.
+
+    Raises InputError if not even one trial fits, or a pair where trials come in pairs.
+    """
+    dataset = distribution.dataset(config)
+    model = models.structural_model(
+        partial(federation.build_model, config.game, dataset), config.run.seed
+    )
+    memory = federation.memory_limit(config.run.memory_limit, device.resolve(config.run.device))
+    # For each parameter: the model, the aggregate and their messages, noise, optimiser, belief and
+    # residuals in float64, and the replies of the clients that are asked, the target and the
+    # adversary among them; under PAC noise also those of all candidates; for the attack on the
+    # released model a whole training, replayed.
+    clients = config.federation.clients
+    several = config.candidates if config.candidates > 1 else 0
+    attacked = measured(config.federation.vantage, config.audit.vantages)
+    replayed = config.training.rounds if Vantage.RELEASED_MODEL in attacked else 0
+    asked = min(math.ceil(config.federation.sampling_rate * clients) + 2, clients)
+    numbers = 160 + 16 * asked + several * (32 + 16 * asked) + 4 * replayed
+    each = models.size(model) * numbers
+    if each > memory // 2:
+        raise InputError(
+            f"one trial of this model takes {readable(each)} between the rounds and as much again "
+            f"for its gradients, but there are {readable(memory)} (run.max-memory); allow more, or "
+            "choose a smaller model"
+        )
+    batch = min(config.trials.batch, config.trials.count, memory // 2 // each)
+    if batch == min(config.trials.batch, config.trials.count):
+        return config
+    if config.trials.in_pairs:
+        if batch < 2:
+            raise InputError(
+                f"two trials of this model, which pairs need, take {readable(2 * each)}, but there "
+                f"are {readable(memory // 2)} for them (half of run.max-memory); allow "
+                'more, or set trials.pairing = "independent" and trials.until-halfwidth = 0'
+            )
+        batch -= batch % 2
+    return config.with_batch(batch)

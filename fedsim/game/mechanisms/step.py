@@ -30,7 +30,7 @@ class Step:
     @property
     def learnt(self) -> Learnt:
         """The same by name, as arrays."""
-        return {each.name: getattr(self, each.name).numpy() for each in fields(self)}
+        return {each.name: getattr(self, each.name).cpu().numpy() for each in fields(self)}
 
 
 def join(rounds: Sequence[Learnt]) -> dict[str, Floats]:

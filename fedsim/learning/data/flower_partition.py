@@ -13,37 +13,25 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from fedsim.learning.data.splitting import Division
 
-PARTITIONERS = {
-    "iid": "IidPartitioner",
-    "dirichlet": "DirichletPartitioner",
-    "pathological": "PathologicalPartitioner",
-    "shard": "ShardPartitioner",
-    "continuous": "ContinuousPartitioner",
-    "linear": "LinearPartitioner",
-    "square": "SquarePartitioner",
-    "exponential": "ExponentialPartitioner",
-    "natural-id": "NaturalIdPartitioner",
-    "grouped-natural-id": "GroupedNaturalIdPartitioner",
-}
-"""Flower's classes by what follows flwr: in the name of a scheme."""
-
 BY, POSITION = "by", "position"
 """Columns of what Flower divides: what it goes by, and where each record is in D."""
 
 
-def divide(name: str, division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+def divide(
+    made_by: str, division: Division, generator: np.random.Generator
+) -> npt.NDArray[np.int64]:
     """Return the client of each record as a partitioner of Flower has it.
 
     It goes by the key if one is named, else by the labels. The number of clients, alpha and the
     seed are the experiment's; what else its class takes are the division's options, in Flower's
     names.
 
-    name: a key of `PARTITIONERS`.
+    made_by: the name of Flower's class.
     Returns: int64 [n].
     Raises InputError if flwr-datasets is not installed, an option is not the partitioner's, or it
     refuses, or leaves a record without a client.
     """
-    scheme = f"federation.partition is 'flwr:{name}'"
+    scheme = f"federation.partition names Flower's {made_by}"
     try:
         from datasets import Dataset  # noqa: PLC0415
         from flwr_datasets import partitioner as flower  # noqa: PLC0415
@@ -51,7 +39,7 @@ def divide(name: str, division: Division, generator: np.random.Generator) -> npt
         raise InputError(
             f"{scheme}, which flwr-datasets makes: pip install flwr-datasets ({error})"
         ) from None
-    made = getattr(flower, PARTITIONERS[name])
+    made = getattr(flower, made_by)
     arguments = _arguments(scheme, made, division, generator)
     by = division.labels if division.keys is None else division.keys
     table = {BY: by.tolist(), POSITION: np.arange(len(by)).tolist()}

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from adversaries.registry import lookup
-from fedsim.learning.data import flower_partition
 from fedsim.learning.data.splitting import Division
 
 REDRAWS = 100
@@ -77,16 +76,36 @@ def _key(division: Division, generator: np.random.Generator) -> npt.NDArray[np.i
 FLOWER = "flwr:"
 """What the names of Flower's partitioners begin with."""
 
+FLOWER_PARTITIONERS = {
+    "iid": "IidPartitioner",
+    "dirichlet": "DirichletPartitioner",
+    "pathological": "PathologicalPartitioner",
+    "shard": "ShardPartitioner",
+    "continuous": "ContinuousPartitioner",
+    "linear": "LinearPartitioner",
+    "square": "SquarePartitioner",
+    "exponential": "ExponentialPartitioner",
+    "natural-id": "NaturalIdPartitioner",
+    "grouped-natural-id": "GroupedNaturalIdPartitioner",
+}
+"""Flower's classes by what follows flwr: in the name of a scheme."""
+
+
+def _by_flower(
+    made: str, division: Division, generator: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    from fedsim.learning.data import flower_partition  # noqa: PLC0415  (few federations need it)
+
+    return flower_partition.divide(made, division, generator)
+
+
 Scheme = Callable[[Division, np.random.Generator], npt.NDArray[np.int64]]
 PARTITIONS: dict[str, Scheme] = {
     "iid": _iid,
     "dirichlet": _dirichlet,
     "quantity": _quantity,
     "key": _key,
-    **{
-        f"{FLOWER}{name}": partial(flower_partition.divide, name)
-        for name in flower_partition.PARTITIONERS
-    },
+    **{f"{FLOWER}{name}": partial(_by_flower, made) for name, made in FLOWER_PARTITIONERS.items()},
 }
 """Schemes by name: (what is to be divided, generator) -> client of each record [n]."""
 

@@ -70,9 +70,9 @@ def propose(path: str, label: str) -> tuple[list[str], list[Proposal]]:
     """
     if Path(path).suffix == ".txt":
         raise InputError(
-            f"'{path}' holds texts, one a line, and no table; of texts a schema has a [text] table "
-            "that you write yourself, with length = 64 tokens for example: docs/how-to/train.md, "
-            "Fine-tuning"
+            f"'{path}' holds texts, one a line, of which nothing can be proposed; write the schema "
+            "yourself, with a [text] table that says length = 64 tokens for example "
+            "(docs/how-to/train.md, Fine-tuning)"
         )
     columns = own_records.columns(path)
     if label not in columns:

@@ -69,13 +69,13 @@ class Method:
             return LayerwiseModel(model, precision).gradients
 
         gradients = Pool(make)
-        parameters = flatten(model).expand(3, -1)
+        parameters = flatten(model)
 
         def block(trials: int, records: int) -> Tensor:
             features, labels = (x.expand(records, *x.shape) for x in (record, label))
             if own:  # a copy for each trial, as gathering makes
                 features, labels = (x.expand(trials, *x.shape).clone() for x in (features, labels))
-            some = parameters[:trials]
+            some = parameters.expand(trials, -1)
             return clipped_sum(gradients, clipping_norm, some, features, labels, exact=exact)
 
         return cls(reasons, gradients, footprint(block, record.device))

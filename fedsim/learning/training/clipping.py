@@ -253,7 +253,8 @@ class Clipper:
             rows = fixed_rows(need.example)
             at_once = even(trials, examples / rows), rows
         else:
-            at_once = cutting.examples_at_once(need, examples, trials, records)
+            whole = record.device.type != "cpu"
+            at_once = cutting.examples_at_once(need, examples, trials, records, whole)
         limit = math.inf if self.max_memory is None else self.max_memory
         while held(*at_once) > limit:
             if at_once == (1, 1):

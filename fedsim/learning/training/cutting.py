@@ -47,9 +47,17 @@ def blocks(
 
 
 def examples_at_once(
-    need: Footprint, examples: float, trials: int, records: int
+    need: Footprint, examples: float, trials: int, records: int, whole: bool = False
 ) -> tuple[int, int]:
-    """Return how many trials and records a block has, as far as memory allows it."""
+    """Return how many trials and records a block has, as far as memory allows it.
+
+    examples: for which a block has room.
+    whole: whether to cut only where memory asks for it, as on a GPU: each block is launched anew,
+    and no threads share them.
+    """
+    if whole:
+        records_at_once = even(records, examples)
+        return even(trials, examples / records_at_once), records_at_once
     # As many records that what a trial costs of itself is little.
     fewest = max(need.trial, WORTH_A_CUT) / need.example
     most = max(fewest, min(examples / BLOCK_TRIALS, records / 2))

@@ -140,13 +140,16 @@ def _convolution(
 
     Outputs are in the channels-last memory format, in which PyTorch's pooling and grouped
     convolutions are several times faster. The first convolution, whose input all trials share, is
-    a product with its patches; the others are one convolution with the trials as its groups.
+    a product with its patches; the others are one convolution with the trials as its groups. On a
+    GPU they are products, too: cuDNN takes one group after the other (500 trials of MNIST's second
+    convolution on an H200, forward and backward: 7 ms instead of 28).
     """
     assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
     weight, bias = parameters["weight"], parameters.get("bias")
     trials = len(weight)
     # Without gradients the later layers of a single trial look like a first one.
-    if len(x) == 1 and not x.requires_grad and (trials > 1 or torch.is_grad_enabled()):
+    first = len(x) == 1 and not x.requires_grad and (trials > 1 or torch.is_grad_enabled())
+    if first or x.device.type != "cpu":
         patches, sizes = _patches(layer, x)
         columns = _as_patches(layer, weight)
         if bias is not None:
@@ -163,7 +166,7 @@ def _convolution(
     def backward(errors: Tensor) -> dict[str, Gradient]:
         # e at each output position: [T, n, positions, out], and [T, n, G, positions, out / G].
         positions = errors.flatten(3).mT
-        shared = None if patches is None else at_least_float32(patches)
+        shared = None if patches is None else at_least_float32(patches.detach())
         by_group = positions.unflatten(-1, (layer.groups, -1)).movedim(-2, 2)
         as_weight = partial(_as_weight, layer)
         # Patches of an input that each trial has of its own are made only now.

@@ -224,13 +224,15 @@ def fallbacks(model: nn.Module, record: Tensor) -> dict[str, str]:
     get wrong gradients without an error, which this finds out: once for a model and a kind of
     record.
 
-    record: [*shape]; shape, type and device are what counts.
+    On the CPU whatever the record's device: an error of a GPU says nothing of the model.
+
+    record: [*shape]; shape and type are what counts.
     Returns: reasons by the layer's name; '' stands for the whole model.
     """
     known = _fallbacks.setdefault(model, {})
-    kind = (record.shape, record.dtype, record.device)
+    kind = (record.shape, record.dtype)
     if kind not in known:
-        known[kind] = _find_fallbacks(model, record)
+        known[kind] = _find_fallbacks(model, record.cpu())
     return known[kind]
 
 
@@ -243,7 +245,7 @@ def _find_fallbacks(model: nn.Module, record: Tensor) -> dict[str, str]:
     try:
         layerwise = LayerwiseModel(model)
         if "" not in layerwise.fallbacks:
-            _compare(copy.deepcopy(model).double(), record)
+            _compare(copy.deepcopy(model).cpu().double(), record)
     except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
         return {"": next(iter(str(error).splitlines()), type(error).__name__)}
     return layerwise.fallbacks

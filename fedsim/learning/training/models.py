@@ -452,7 +452,8 @@ STRUCTURE = -1
 def _drawing(seed: int, trial: int) -> Iterator[None]:
     """Let PyTorch's initialisers draw from a random stream."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(key(seed, Role.INITIAL_MODEL, trial=trial) % 2**63)
+        # Not torch.manual_seed, which also formats the call stack for every other device.
+        torch.default_generator.manual_seed(key(seed, Role.INITIAL_MODEL, trial=trial) % 2**63)
         yield
 
 

@@ -119,7 +119,7 @@ def confusion(logits: Tensor, labels: Tensor) -> Confusion:
 
 
 def calibrations(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return what the calibration curves of T models are of, float64 [T, BINS, 3].
+    """Return what the calibration curves of T models are of, float64 [T, BINS, 3] on the CPU.
 
     Of each bin: how many records, the sum of the probabilities of their likeliest classes, and how
     many are right.
@@ -134,8 +134,9 @@ def calibrations(logits: Tensor, labels: Tensor) -> Tensor:
     sure = sure.nan_to_num()  # of a model that diverged
     bins = (sure * BINS).long().clamp(max=BINS - 1)
     counted = torch.stack([torch.ones_like(sure), sure, (answers == labels).double()], -1)
-    found = torch.zeros(len(sure), BINS, 3, dtype=torch.float64, device=sure.device)
-    return found.scatter_add_(1, bins[..., None].expand_as(counted), counted)
+    found = torch.zeros(len(sure), BINS, 3, dtype=torch.float64)
+    # On the CPU: a GPU would add in another order each time.
+    return found.scatter_add_(1, bins[..., None].expand_as(counted).cpu(), counted.cpu())
 
 
 def calibration(logits: Tensor, labels: Tensor) -> tuple[Bin, ...]:

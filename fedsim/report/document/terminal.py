@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Sequence
+from io import StringIO
 
 import rich.table
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from fedsim.report.document.blocks import (
     Block,
     Cell,
     Code,
+    Heading,
     Label,
     Link,
     Listing,
@@ -33,8 +35,18 @@ def shown(*blocks: Block | RenderableType) -> RenderableType:
     return Group(*map(_shown, blocks))
 
 
+def text(blocks: Sequence[Block]) -> str:
+    """Return blocks as plain text of at most 100 columns, as a Python prompt shows a result."""
+    console = Console(width=100, file=StringIO(), color_system=None)
+    with console.capture() as captured:
+        console.print(shown(*blocks), highlight=False)
+    return "\n".join(map(str.rstrip, captured.get().splitlines())).strip("\n")
+
+
 def _shown(block: Block | RenderableType) -> RenderableType:
     match block:
+        case Heading():
+            return Text(f"\n{block.text}", "bold")
         case Prose():
             return Text(_plain(block.text), "dim" if block.small else "")
         case Label():

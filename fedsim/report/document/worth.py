@@ -68,8 +68,8 @@ class Words(ABC):
     """Of the loss, behind the number."""
 
     @abstractmethod
-    def purpose(self, classes: int) -> str:
-        """Return what the model is for, as "for 3 classes"."""
+    def predicts(self, classes: int) -> str:
+        """Return what the model predicts of a record, as "one of 3 classes"."""
 
 
 class _Classification(Words):
@@ -89,8 +89,8 @@ class _Classification(Words):
     def unless_learnt(self, found: Worth, fault: str = "") -> str:
         return unless_learnt(found.accuracy, found.majority, fault)
 
-    def purpose(self, classes: int) -> str:
-        return f"for {classes} classes"
+    def predicts(self, classes: int) -> str:
+        return f"one of {classes} classes"
 
 
 class _NextToken(Words):
@@ -123,8 +123,8 @@ class _NextToken(Words):
             return ""
         return f"The model has learnt little: {fault}. Try more training.rounds."
 
-    def purpose(self, classes: int) -> str:
-        return "for the next token of texts"
+    def predicts(self, classes: int) -> str:
+        return "the next token of a text"
 
 
 class _Regression(Words):
@@ -153,8 +153,8 @@ class _Regression(Words):
             return ""
         return f"The model has learnt little: {fault}. Try more training.rounds."
 
-    def purpose(self, classes: int) -> str:
-        return "for a number"
+    def predicts(self, classes: int) -> str:
+        return "a number"
 
 
 WORDS: dict[str, Words] = {

@@ -45,6 +45,7 @@ class Course:
         busy: the clients that a message was sent to long ago, without an answer; none where the
             server waits for nobody.
         busy_since: when it was sent, in seconds since the epoch.
+        waits: how often it was noted for whom the server waits, or that it no longer does.
         time: of the last event, in seconds since the epoch.
     """
 
@@ -66,6 +67,7 @@ class Course:
     rho_beta: float | None = None
     busy: tuple[int, ...] = ()
     busy_since: float = 0.0
+    waits: int = 0
     time: float = 0.0
 
     @property
@@ -110,7 +112,8 @@ def after(course: Course, event: Event) -> Course:
     course = replace(course, time=event["time"])
     if "busy" in event:
         since = event["time"] - event.get("seconds", 0.0)
-        return replace(course, busy=tuple(event["busy"]), busy_since=since)
+        waits = course.waits + 1
+        return replace(course, busy=tuple(event["busy"]), busy_since=since, waits=waits)
     if event.get("phase") == "batch":
         return _batch(course, event)
     if "phase" in event:

@@ -1,17 +1,18 @@
 """Which numbers of a run are tracked, and which settings.
 
 What leaves is no more than what the run's own files hold. Of a training that is kept it is what
-`public/` says or what follows from it: not the noise of a message, nor who was missing. Neither the
-paths of this machine leave, nor a seed that keeps a secret.
+`public/` says or what follows from it, and how many clients keep the server waiting: not the noise
+of a message, nor which client is late or missing. Neither the paths of this machine leave, nor a
+seed that keeps a secret.
 """
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fedsim import config as configuration
 from fedsim.audits.results import report as results
-from fedsim.audits.results.quality import Quality
+from fedsim.audits.results.quality import OfClass
 from fedsim.common.foreign_text import without_password
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
@@ -89,8 +90,12 @@ def logged(event: Event, course: Course) -> tuple[dict[str, float | None], int] 
     """Return what an event adds to the series, and at which step; None for nothing.
 
     `round/...` are of the first batch of trials, by round: one course of a training. `trials/...`
-    are of all finished trials, by how many they are.
+    are of all finished trials, by how many they are. `waiting/...` are of the clients that have not
+    answered for long, by how often that was noted; 0 clients where the wait is over.
     """
+    if "busy" in event:
+        waiting = {"clients": len(event["busy"]), "seconds": event.get("seconds")}
+        return {f"waiting/{name}": value for name, value in waiting.items()}, course.waits
     if "round" in event and event.get("trials", [1])[0] == 0:
         return {f"round/{name}": event.get(name) for name in OF_A_ROUND}, event["round"]
     if event.get("phase") == "batch" and course.look.advantage is not None:
@@ -121,6 +126,7 @@ def headline(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
     report = results.read(directory)
     measured = report.empirical
     low, high = measured.advantage_interval or (None, None)
+    quality = report.utility.quality
     return {
         "report/advantage": measured.advantage,
         "report/advantage_low": low,
@@ -132,7 +138,7 @@ def headline(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
         "report/epsilon_at_least": measured.headline.epsilon,
         "report/balanced_accuracy": report.utility.balanced_accuracy,
         "report/area_under_curve": report.utility.area_under_curve,
-        **_of_classes("report", report.utility.quality),
+        **_of_classes("report", [] if quality is None else quality.classes),
     }, report.trials
 
 
@@ -140,9 +146,8 @@ UNNAMEABLE = re.compile(r"[^\w.-]")
 """What a tracker may refuse in the name of a series."""
 
 
-def _of_classes(prefix: str, found: Quality | None) -> dict[str, float | None]:
+def _of_classes(prefix: str, classes: Sequence[OfClass]) -> dict[str, float | None]:
     """Return recall and precision of each class, by names that every tracker takes."""
-    classes = [] if found is None else found.classes
     names = [UNNAMEABLE.sub("_", each.name) for each in classes]
     if len(set(names)) < len(names):
         names = [str(label) for label in range(len(names))]
@@ -162,11 +167,18 @@ def _of_card(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
         for row in card.privacy.towards
     }
     if (quality := card.utility) is not None:
+        counted = model_card.quality_in(quality)
         found |= {
             "model/accuracy": quality.accuracy,
             "model/majority": quality.majority,
             "model/balanced_accuracy": quality.balanced_accuracy,
             "model/area_under_curve": quality.area_under_curve,
-            **_of_classes("model", model_card.quality_in(quality)),
+            "model/loss": quality.loss,
+            **{f"model/{name}": values[0] for name, values in quality.errors.items()},
+            **_of_classes("model", [] if counted is None else counted.classes),
         }
+    if card.privacy.measures_epsilon:
+        found["model/epsilon_measures"] = card.privacy.measures_epsilon
+    for one in card.client_measures:
+        found |= _of_classes(f"model/client-{one.client}", one.classes)
     return found, card.rounds

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 
 import numpy as np
 import numpy.typing as npt
@@ -83,6 +84,33 @@ class PrivateResult:
     any_success: float
     chance: float
     released: Floats
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What is released, how much noise it has, and what it tells, in words."""
+        noise = self.noise
+        relative = f", {noise.size / self.length:.3g} of the result's length" if self.length else ""
+        any_record = (
+            "nothing is bounded."
+            if self.any_success == 1
+            else f"in at most {self.any_success:.1%}."
+        )
+        return (
+            f"{self.function} of some of {self.records} records, each used with probability "
+            f"{self.rate:g}: {len(noise.centre)} numbers, released along {len(noise.variances)} "
+            f"directions that {self.simulations} simulations found.",
+            f"Noise: {noise.size:.4g} (root of its mean square){relative}; what no direction "
+            f"holds: {self.residual:.4g}.",
+            f"It tells at most {noise.budget:g} nats about which records were used, with "
+            f"confidence {noise.confidence:.0%} over the simulations. Guesses whether a record was "
+            f"used are right in at most {self.average_success:.1%} of cases, on average over "
+            f"records ({self.chance:.1%} without the release); of a single record, whichever it "
+            f"is, {any_record}",
+            "An average over subsets, and no differential privacy.",
+        )
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences)
 
     @property
     def document(self) -> dict[str, object]:

@@ -78,7 +78,7 @@ def expected(planned: Expected, source: str, run: RunDirectory | None = None) ->
     elif config.privacy.noise.mechanism.by_candidate:
         raise InputError(
             f"privacy.noise is '{config.privacy.noise}' in '{source}', which bounds what is told "
-            "on average and sets the advantage no limit to plan for; give --advantage in its place"
+            "on average and sets the advantage no limit to plan for; give an advantage in its place"
         )
     else:
         mechanism = privacy.mechanism(config.scheme, privacy.noise_multiplier(config.scheme))
@@ -88,11 +88,11 @@ def expected(planned: Expected, source: str, run: RunDirectory | None = None) ->
         origin = "rho_alpha, the largest that the noise allows"
         found = replace(found, advantage=advantage, origin=origin)
     if found.advantage is None:
-        raise InputError(f"'{source}' predicts no advantage; give --advantage in its place")
+        raise InputError(f"'{source}' predicts no advantage; give an advantage in its place")
     if not -1 < found.advantage < 1:
         raise InputError(
             f"the advantage of '{source}' is {found.advantage:g} ({found.origin}), where a single "
-            "trial decides; give --advantage in its place"
+            "trial decides; give an advantage in its place"
         )
     return found
 

@@ -28,6 +28,7 @@ from fedsim.config import Config
 from fedsim.config.federation import DataConfig
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.training import refuse_unless_classified
+from fedsim.federation.server import plan
 from fedsim.game import federation
 from fedsim.game.client import noise, noise_sources
 from fedsim.game.federation import Federation
@@ -99,7 +100,7 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
     along = np.empty((count, len(rounds), config.data.records))
     population = np.empty((count, len(others[1])))
     accuracy = np.empty(count)
-    batch = federation.fit_batch(config).trials.batch
+    batch = plan.fit_batch(config).trials.batch
     # Batch by batch: train, and take losses of all records at some of the global models.
     for first in range(0, count, batch):
         part = range(first, min(first + batch, count))

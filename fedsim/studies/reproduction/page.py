@@ -85,16 +85,26 @@ def rows(item: Made) -> list[tuple[str, ...]]:
 
 def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:
     """Return the page as HTML that needs no other file, script or network."""
-    blocks: list[Block] = []
+    title = "The sources, made again"
+    return html.render(
+        Document(title, "Reproduction", title, FirstScreen(verdict(made)), blocks(made, skipped))
+    )
+
+
+def verdict(made: Sequence[Made]) -> list[str]:
+    """Return how many numbers agree with their sources, and how to read that."""
+    return [counted(made), SMOKE if any(item.scale == "smoke" for item in made) else CHANCE]
+
+
+def blocks(made: Sequence[Made], skipped: Mapping[str, str]) -> list[Block]:
+    """Return what was not made, and the items that were, by source."""
+    found: list[Block] = []
     if skipped:
         table = tabulated(["item", "why, and how to have it"], skipped.items())
-        blocks.append(Part("Not made", [table]))
+        found.append(Part("Not made", [table]))
     for key, items in by_source(made):
-        blocks.append(Part(SOURCES[key], [block for item in items for block in _section(item)]))
-    smoke = any(item.scale == "smoke" for item in made)
-    title = "The sources, made again"
-    verdict = [counted(made), SMOKE if smoke else CHANCE]
-    return html.render(Document(title, "Reproduction", title, FirstScreen(verdict), blocks))
+        found.append(Part(SOURCES[key], [block for item in items for block in _section(item)]))
+    return found
 
 
 def by_source(made: Sequence[Made]) -> list[tuple[str, list[Made]]]:

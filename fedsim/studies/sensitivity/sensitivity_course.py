@@ -19,6 +19,7 @@ from fedsim.config import Config
 from fedsim.config.campaign import TrialsConfig
 from fedsim.config.federation import FederationConfig
 from fedsim.config.objects import GameRules
+from fedsim.federation.server import plan
 from fedsim.game import federation
 from fedsim.game.client import noise, noise_sources
 from fedsim.game.mechanisms import privacy
@@ -97,7 +98,7 @@ def follow(
     found = np.empty((trials, rounds, len(pairs)))
     stds = np.empty((trials, rounds))
     seen: list[Checkpoint] = []
-    batch = federation.fit_batch(config).trials.batch
+    batch = plan.fit_batch(config).trials.batch
     for first in range(0, trials, batch):
         part = range(first, min(first + batch, trials))
         rows = slice(part.start, part.stop)

@@ -171,7 +171,7 @@ def study(
     ranked = _ranked(config, known, between, top, stage)
     pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
     with stage("local sensitivity of all pairs") as progress:
-        theta = initial_parameters(config.game, known)
+        theta = initial_parameters(config.game, known).to(known.device)
         truth = largest(
             known, theta, config.privacy.neighbouring, top=1, of=pairs, progress=progress
         )

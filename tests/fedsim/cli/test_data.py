@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fedsim import api_answers
 from fedsim.learning.data import DATASETS
 
 Command = Callable[..., tuple[int, str, str]]
@@ -157,6 +158,10 @@ def test_clients_own_records_are_counted_where_one_machine_may_read_all(
     status, out, err = fedsim(tmp_path / "own.toml", "--json", "--set", root)
     assert (status, err) == (0, "")
     assert [client["labels"] for client in json.loads(out)["clients"]] == [[10, 10], [10, 0]]
+    found = api_answers.data(
+        tmp_path / "own.toml", overrides={"data.root": root.removeprefix("data.root=")}
+    )
+    assert found.report == json.loads(out)
     status, out, err = fedsim(tmp_path / "own.toml")
     assert (status, out) == (2, "")
     assert "each client has its records on its own machine" in err

@@ -107,7 +107,7 @@ def test_a_range_that_everybody_knows_leaves_typing_errors_out(
     [
         (["patients.csv"], "has no column 'label'; name the labels' with --label"),
         (["nowhere.csv"], "there is no table"),
-        (["reviews.txt"], "of texts a schema has a [text] table"),
+        (["reviews.txt"], "write the schema yourself, with a [text] table"),
         (["patients.csv", "--label", "patient id"], "different labels"),
         (["patients.csv", "--label", "note"], "0 different labels"),
         (["patients.csv", "--out", "patients.csv"], "is there already"),

@@ -409,3 +409,9 @@ def test_a_target_that_is_given_takes_the_place_of_the_default() -> None:
     assert (config.privacy.rho_beta, config.privacy.epsilon) == (0.0, 2.0)
     assert from_run_config(to_run_config(config)) == config
     assert from_run_config({}).privacy.rho_beta == 0.9
+
+
+@pytest.mark.parametrize("device", ["mps", "xpu:1"])
+def test_a_gpu_without_float64_is_refused_with_the_reason(device: str) -> None:
+    with pytest.raises(InputError, match=f"run.device is {device}; .* have no float64.*; set it"):
+        from_run_config({"run.device": device})

@@ -24,10 +24,10 @@ from fedsim.deployment import certificates, kit, run
 from fedsim.deployment import run as deployment
 from fedsim.deployment.checks import supernode as supernode_checks
 from fedsim.federation.client import client_ledger
-from fedsim.federation.protocol import flower_private
-from fedsim.federation.protocol.flower_private import gives_tasks_to_anybody
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runtimes import flower_services
 from fedsim.federation.runtimes.flower_command import FlowerError
+from fedsim.federation.runtimes.flower_services import gives_tasks_to_anybody
 from fedsim.federation.transcripts import reader
 from fedsim.report import model_card
 
@@ -336,7 +336,7 @@ def test_a_server_refuses_another_flower_and_the_node_names_both(
     place = kit.folder(server_up, "client-0")
     other = RuntimeVersionMetadata("flwr", "1.99.0", "SuperNode")
     monkeypatch.setattr(
-        flower_private.RuntimeVersionMetadata, "from_local_component", lambda *_: other
+        flower_services.RuntimeVersionMetadata, "from_local_component", lambda *_: other
     )
     lines = supernode_checks.admitted(place, "127.0.0.1", kit.port(server_up / "server", "PORT"))
     ((what, state, message),) = lines

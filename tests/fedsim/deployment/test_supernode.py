@@ -45,7 +45,7 @@ def test_a_supernode_gives_tasks_for_a_secret_of_this_start(
     for _ in range(2):
         supernode.start(place)
         (command,) = [became.pop()]
-        options = dict(zip(command[1::2], command[2::2], strict=True))
+        options = dict(zip(command[3::2], command[4::2], strict=True))
         assert (options["--isolation"], "--host" in options) == ("process", False)
         secret = Path(options["--superexec-auth-secret-file"])
         assert secret.stat().st_mode & 0o077 == 0
@@ -63,7 +63,7 @@ def test_without_flowers_commands_a_node_says_so_and_writes_nothing(
     place = tmp_path / "kit" / "clients" / "client-0"
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(sys, "executable", f"{tmp_path / 'python'}")
-    with pytest.raises(FlowerError, match="flower-supernode is neither beside"):
+    with pytest.raises(FlowerError, match="flwr-clientapp is neither beside"):
         supernode.start(place)
     assert not (place / "state").exists()
 

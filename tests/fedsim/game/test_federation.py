@@ -9,6 +9,7 @@ import torch
 
 from adversaries.errors import InputError
 from fedsim.config import Config
+from fedsim.federation.server import plan
 from fedsim.game import federation
 
 Make = Callable[..., Config]
@@ -73,15 +74,15 @@ def test_a_batch_shrinks_to_half_of_the_memory_and_takes_the_rest_of_the_experim
     limited = config.model_copy(
         update={"run": config.run.model_copy(update={"max_memory": str(20 * trial)})}
     )
-    assert federation.fit_batch(limited) == limited.with_batch(10)
-    assert federation.fit_batch(config) == config  # which has room here
+    assert plan.fit_batch(limited) == limited.with_batch(10)
+    assert plan.fit_batch(config) == config  # which has room here
     # The other half is for gradients, whatever the batch of trials is.
     assert federation.load(limited).clipper.max_memory == 10 * trial
 
 
 def test_memory_for_not_even_one_trial_is_refused_in_words(small: Make) -> None:
     with pytest.raises(InputError, match=r"one trial of this model takes .* \(run\.max-memory\)"):
-        federation.fit_batch(small({"run.max-memory": "1kB"}))
+        plan.fit_batch(small({"run.max-memory": "1kB"}))
 
 
 def test_blocks_of_sampled_records_are_known_before_a_run(small: Make) -> None:

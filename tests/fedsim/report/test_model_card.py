@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from fedsim.audits.results.model_card import ModelCard, Privacy, Towards
+import pytest
+
+from fedsim.audits.results.model_card import ModelCard, Privacy, Towards, Utility
 from fedsim.report import model_card
 
 PRIVACY = Privacy(
@@ -49,6 +51,36 @@ def test_a_name_is_neither_a_heading_nor_html() -> None:
         assert "[a](" not in page
         assert len(_headings(page)) == len(_headings(honest))
         assert _rows(page) == _rows(honest)
+
+
+MEASURED = Utility(
+    records=100,
+    accuracy=0.9,
+    loss=0.5,
+    majority=0.5,
+    balanced_accuracy=None,
+    area_under_curve=None,
+    clipped=0.001,
+    loss_interval=(0.4, 0.6),
+    baseline_loss=1.0,
+    errors={"mean_absolute": (0.1, 0.05, 0.15)},
+)
+
+
+@pytest.mark.parametrize("task", ["classification", "next-token", "regression", "huber"])
+def test_a_hint_names_a_command_only_where_it_does_the_task(task: str) -> None:
+    said = model_card.learning(MEASURED, task)
+    assert "longer than training.clipping-norm" in said
+    assert ("fedsim tune" in said) is (task == "classification")
+
+
+def test_a_card_says_in_sentences_what_the_model_is() -> None:
+    page = model_card.as_markdown(replace(CARD, network="linear", records=1200))
+    assert "The model (linear, 650 trained parameters) predicts one of 10 classes. " in page
+    assert "3 clients trained it together, on 1,200 records of digits, in 3 rounds (sgd)." in page
+    page = model_card.as_markdown(replace(CARD, data="own", task="next-token"))
+    assert "predicts the next token of a text. " in page
+    assert "on 24 of the clients' own records (model.toml has their schema), in" in page
 
 
 def _headings(page: str) -> list[str]:

@@ -71,8 +71,8 @@ def train_on_samples(
         weights = None if coins is None else torch.from_numpy(coins).to(theta)
         total = clipper.clipped_sum(theta, features, labels, weights)
         if steps.noise_multiplier:
-            noise = gaussian_noise(seed, models, step, SERVER, theta.shape[1])
-            total += steps.noise_multiplier * clipper.clipping_norm * torch.from_numpy(noise)
+            noise = torch.from_numpy(gaussian_noise(seed, models, step, SERVER, theta.shape[1]))
+            total += steps.noise_multiplier * clipper.clipping_norm * noise.to(total)
         theta = theta - (rate * total).float()
     return theta
 

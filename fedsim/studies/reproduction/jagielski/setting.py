@@ -1,5 +1,6 @@
 """Two classes of Fashion-MNIST, a small network, and what three attacks put among the records."""
 
+import copy
 import hashlib
 import json
 import math
@@ -15,6 +16,7 @@ from torch.nn import functional
 from adversaries.attacks.poisoning import clipbkd_point, least_liked, per_record
 from adversaries.statistics.lower_bounds import clopper_pearson_split
 from fedsim.common import private_files
+from fedsim.common.device import resolve
 from fedsim.learning import data
 from fedsim.learning.data.loaders.dataset import Records
 from fedsim.learning.training import evaluation, models
@@ -321,23 +323,22 @@ def _trained(setting: Setting, cell: Cell, poison: Poison, copies: int) -> Tenso
 
 
 def _block(setting: Setting, cell: Cell, poison: Poison, copies: int, trainings: range) -> Tensor:
-    size, device = setting.size, "cuda" if torch.cuda.is_available() else "cpu"
+    size, device = setting.size, resolve("auto")
     # No training shares a coin with another, of its own world or of the other's.
     seeds = np.random.SeedSequence([SEED, copies, trainings.start]).generate_state(2)
-    draw = torch.Generator(device).manual_seed(int(seeds[0]))
-    start = torch.Generator().manual_seed(int(seeds[1]))
+    # Drawn on the CPU, so that every device trains the same models.
+    draw, start = (torch.Generator().manual_seed(int(seed)) for seed in seeds)
     features = torch.cat([setting.features, poison.features]).to(device)
     labels = torch.cat([setting.labels, poison.labels]).to(device)
-    clipper = Clipper(setting.structure.to(device), cell.clipping_norm)
+    clipper = Clipper(copy.deepcopy(setting.structure).to(device), cell.clipping_norm)
     theta = setting.first(cell.initialisation, len(trainings), start).to(device)
     deviation = cell.noise_multiplier * cell.clipping_norm
     for _ in range(size.steps):
         weights = _sample(size.rate, len(trainings), size.records, poison, copies, draw)
-        total = clipper.clipped_sum(theta, features, labels, weights).float()
+        total = clipper.clipped_sum(theta, features, labels, weights.to(device)).float()
         if deviation:
-            total += deviation * torch.randn(theta.shape, generator=draw, device=device)
+            total += deviation * torch.randn(theta.shape, generator=draw).to(device)
         theta -= size.learning_rate / size.batch * total
-    setting.structure.cpu()
     return theta.cpu()
 
 
@@ -348,8 +349,8 @@ def _sample(
 
     The first k records of D have made room: their coins are those of the poisoned ones.
     """
-    coins = torch.rand(trainings, records, generator=draw, device=draw.device) < rate
-    weights = torch.zeros(trainings, records + len(poison.labels), device=draw.device)
+    coins = torch.rand(trainings, records, generator=draw) < rate
+    weights = torch.zeros(trainings, records + len(poison.labels))
     weights[:, :records] = coins.float()
     if copies:
         weights[:, :copies] = 0

@@ -75,16 +75,16 @@ def test_trials_promise_no_bound_that_the_report_would_refuse(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "Give a configuration, or --advantage"),
-        (["--advantage", 2], "--advantage is 2; give a number of at least 0 and below 1"),
-        (["--advantage", "nan"], "--advantage is nan; give a number of at least 0 and below 1"),
-        (["--advantage=-0.2"], "--advantage is -0.2; give a number of at least 0 and below 1"),
+        ([], "Give a configuration, or an advantage"),
+        (["--advantage", 2], "the advantage is 2; give a number of at least 0 and below 1"),
+        (["--advantage", "nan"], "the advantage is nan; give a number of at least 0 and below 1"),
+        (["--advantage=-0.2"], "the advantage is -0.2; give a number of at least 0 and below 1"),
         (
             ["configs/digits.toml", "--advantage", 0.2],
-            "'configs/digits.toml' and --advantage both say which advantage is expected; drop one",
+            "'configs/digits.toml' says which advantage is expected, and so does 0.2; drop one",
         ),
         (["--advantage", 0.2, "--halfwidth", 0], "halfwidth is 0"),
-        (["--advantage", 0.2, "--share", 1], "--share is 1"),
+        (["--advantage", 0.2, "--share", 1], "the share is 1"),
         (["--advantage", 0.2, "--confidence", 2], "confidence is 2"),
         (["--advantage", 0.2, "--confidence", 0], "confidence is 0"),
         (["--advantage", 0.2, "--delta", 0], "delta is 0"),
@@ -119,7 +119,7 @@ def test_trials_of_a_configuration_without_a_limit_name_the_way_out(
         status, out, err = fedsim("trials", path)
         assert (status, out) == (2, "")
         assert reason in err
-        assert "give --advantage in its place" in err
+        assert "give an advantage in its place" in err
 
 
 @pytest.mark.slow

@@ -5,11 +5,14 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from fedsim.config import Config
 from fedsim.deployment import kit
 from fedsim.deployment.checks import machines
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG
+from fedsim.federation.client import seen_models
 from fedsim.federation.protocol import consent
 
 Found = Callable[[str], dict[str, str]]
@@ -80,6 +83,47 @@ def test_a_node_with_a_wrong_config(
     lines = path.read_text().splitlines()
     path.write_text("\n".join(line if old.startswith(f"{key} ") else old for old in lines))
     assert complaint in found("client-0")[what]
+
+
+@pytest.mark.parametrize(
+    ("keys", "state", "said"),
+    [
+        ("measures-share = 0.3\nmeasures-epsilon = 2.0", OK, "30% of the records are held back"),
+        ("measures-share = 0.6\nmeasures-epsilon = 2.0", WRONG, "measures-share is 0.6; give a nu"),
+        ("measures-share = 0.3", WRONG, "measures-epsilon is None; give a number above 0 in"),
+    ],
+)
+def test_what_a_client_agrees_to_release_of_held_back_records_is_looked_at(
+    written: Path, keys: str, state: str, said: str
+) -> None:
+    path = written / "clients" / "client-0" / "node.toml"
+    text = path.read_text().replace('consent = ""', 'consent = "measures"')
+    path.write_text(f"{text}\n{keys}\n")
+    (line,) = [each for each in machines.check(written, "client-0") if each.what == "measures"]
+    assert (line.state, said in line.message) == (state, True), line
+    path.write_text(f"{text}\n{keys}\n".replace('"measures"', '""'))
+    lines = [each for each in machines.check(written, "client-0") if each.what == "measures"]
+    assert {each.state for each in lines} == {NOTE}
+    assert len(lines) == len(keys.splitlines())
+
+
+def test_a_node_that_computes_longer_than_the_server_waits_says_so(
+    written: Path, small: Callable[..., Config]
+) -> None:
+    def said() -> list[tuple[str, str]]:
+        lines = machines.check(written, "client-0")
+        return [(each.state, each.message) for each in lines if each.what == "deadline"]
+
+    place = written / "clients" / "client-0"
+    model = np.zeros(3, np.float32)
+    assert said() == []  # no server has said yet how long it waits
+    seen_models.keep(place / "state", "5", small({"federation.timeout": 100.0}), 1, model)
+    ((state, message),) = said()
+    assert state == NOTE
+    assert message.endswith("does not read; set DEADLINE=100")
+    settings = place / "settings.env"
+    settings.write_text(settings.read_text().replace("DEADLINE=3600", "DEADLINE=100"))
+    assert said() == []
 
 
 def test_a_node_that_nobody_asks_for_consent(written: Path, found: Found) -> None:

@@ -143,6 +143,14 @@ def test_a_training_whose_measures_the_budget_does_not_allow_is_not_begun(client
     _trains(client({"epsilon-limit": fits + 0.8, "state-path": _elsewhere(client)}, id=3), 1)
 
 
+def test_a_training_whose_measures_cost_more_than_was_agreed_is_not_begun(client: Client) -> None:
+    context = client({"measures-epsilon": 0.7})
+    with pytest.raises(RefusedError, match=r"is 0\.75, but this client agreed to measures-e"):
+        _trains(context, 1)
+    assert _ledger(context) == []
+    _trains(client({"measures-epsilon": 0.7}, {"federation.measures-epsilon": 0.0}, 2), 1)
+
+
 def _entered(client: Client) -> list[client_ledger.Answer]:
     context = client()
     for round in (1, 2, 3):
@@ -184,7 +192,7 @@ def test_records_that_are_held_back_are_in_no_message(
         assert bool(len(back)) == (not node)
         monkeypatch.setattr(
             "fedsim.federation.client.training_node.noise",
-            lambda seed, trials, round, partition, std, size: torch.zeros(1, size).double(),
+            lambda *_: torch.zeros(1, MODEL.shape[1]).double(),
         )
         sent = _trains(context, 1)
         expected = received.whole.clipped_sum(torch.tensor(MODEL), own).float().numpy()

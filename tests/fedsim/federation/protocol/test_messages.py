@@ -19,13 +19,16 @@ from fedsim.federation.protocol import messages
     ),
     st.booleans(),
 )
-def test_arrays_are_read_as_numpy_does(array: np.ndarray, in_columns: bool) -> None:
+def test_arrays_arrive_as_they_were_sent(array: np.ndarray, in_columns: bool) -> None:
     sent = np.asfortranarray(array) if in_columns else array
-    found = messages.only(messages.array_record(sum=sent))
-    assert (found.dtype, found.shape) == (sent.dtype, sent.shape)
-    np.testing.assert_array_equal(found, sent)
-    if found.size:
-        found.flat[0] = found.flat[0]  # it is the reader's own
+    held = messages.array_record(sum=sent)  # as in one process
+    (each,) = held.values()
+    as_bytes = ArrayRecord({"sum": Array(each.dtype, each.shape, each.stype, each.data)})
+    for record in (held, as_bytes):
+        found = messages.only(record)
+        assert (found.dtype, found.shape) == (sent.dtype, sent.shape)
+        np.testing.assert_array_equal(found, sent)
+        assert not found.flags.writeable  # others may read the same memory
 
 
 def _bytes(header: str, data: bytes) -> bytes:

@@ -40,7 +40,7 @@ SHAPED = "{'descr': '<f4', 'fortran_order': False, 'shape': %s}"
 
 
 def _check(data: bytes) -> None:
-    arrays.check_bytes(data, "sum", [(2, 4)], np.float32)
+    arrays.check_form(data, "sum", [(2, 4)], np.float32)
 
 
 def test_an_array_as_it_was_asked_for_passes() -> None:

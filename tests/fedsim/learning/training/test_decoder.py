@@ -218,7 +218,7 @@ def test_the_model_that_is_kept_is_transformers_own(
     config = from_run_config(to_run_config(training) | {"model.lora-rank": rank})
     public = fedsim.train(config) / "public"
     said = (public / "MODEL_CARD.md").read_text()
-    assert "for the next token of texts of" in said
+    assert "predicts the next token of a text. " in said
     assert re.search(r"Perplexity [\d.]+ \(95% interval .*, unigram baseline [\d.]+", said)
     path = str(tmp_path / "public.txt")
     rows = own_records.records(path, schema.parse(SCHEMA), directory=str(public))

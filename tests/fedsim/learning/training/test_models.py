@@ -5,10 +5,12 @@ import torch
 from torch import nn
 
 from adversaries.errors import InputError
+from fedsim.common.randomness import Role, key
 from fedsim.learning.training.models import (
     ChannelAffine,
     build,
     check_input,
+    flatten,
     frozen_parameters,
     initial_parameters,
     parameter_shapes,
@@ -33,6 +35,19 @@ def test_unflatten_gives_back_the_parameters_in_order() -> None:
     named = unflatten(torch.stack([flat, flat + 1]), parameter_shapes(model))
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(named[name], torch.stack([parameter, parameter + 1]))
+
+
+def test_a_first_model_is_what_pytorch_draws_from_its_seed_and_leaves_its_state_alone() -> None:
+    def network() -> nn.Module:
+        return build("mlp", (3,), 2, 4)
+
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    (drawn,) = initial_parameters(network, 5, [2])
+    assert torch.equal(torch.rand(3), expected)
+    torch.manual_seed(key(5, Role.INITIAL_MODEL, trial=2) % 2**63)
+    assert torch.equal(drawn, flatten(network()))
 
 
 def test_initial_models_differ_between_trials_and_not_with_the_batch() -> None:

@@ -13,7 +13,7 @@ from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
 from fedsim.cli.main import main
 from fedsim.config import JOBS, Scalar, from_run_config, to_run_config
-from fedsim.federation.client import seen_models
+from fedsim.federation.client import seen_models, seen_trainings
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import prepare
@@ -34,6 +34,10 @@ def _records(path: Path, seed: int) -> None:
 @pytest.fixture
 def client(tmp_path: Path) -> Path:
     """Train on records of two clients; return the folder of the first one's machine."""
+    return _trained(tmp_path, {}, {})
+
+
+def _trained(tmp_path: Path, run: dict[str, Scalar], agreed: dict[str, Scalar]) -> Path:
     for seed, name in enumerate(("client-0", "client-1", "others")):
         _records(tmp_path / f"{name}.npz", seed)
     values: dict[str, Scalar] = {
@@ -53,12 +57,13 @@ def client(tmp_path: Path) -> Path:
         "run.device": "cpu",
         "run.threads": 1,
     }
-    plan = prepare(from_run_config(JOBS["training"](values)))
+    plan = prepare(from_run_config(JOBS["training"](values | run)))
     grid = InProcessGrid(client_app.app, 2, to_run_config(plan.config))
     place = tmp_path / "machine"
     (place / "work").mkdir(parents=True)
     told: dict[str, Scalar] = {"consent": "", "state-path": str(place / "state")}
     told |= {"epsilon-limit": 3.0, "delta-limit": 1e-3, "data-path": str(tmp_path / "client-0.npz")}
+    told |= agreed
     (place / "schema.toml").write_text(tomli_w.dumps(SCHEMA))
     told["schema-path"] = str(place / "schema.toml")
     grid.contexts[1000].node_config.update(told)
@@ -120,9 +125,30 @@ def test_the_page_opens_with_the_budget_and_shows_its_owner_the_most_exposed_rec
         assert f">{value:.4g}<" in page
 
 
+def test_records_that_were_held_back_are_in_no_round_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedsim.privacy.discrete_laplace.draw", lambda scale: 0)
+    place = _trained(
+        tmp_path,
+        {"federation.measures-epsilon": 0.5},
+        {"consent": "measures", "measures-share": 0.4, "measures-epsilon": 0.5},
+    )
+    card = model_card.read(RunDirectory.open(tmp_path / "run"))
+    (mine,) = [one for one in card.client_measures if one.client == 0]
+    held_back = sum(map(sum, mine.confusion))
+    found = _report(place, capsys, "--others", tmp_path / "others.npz")
+    (training,) = found["trainings"]
+    assert 0 < held_back < RECORDS
+    assert training["records"] == training["attack"]["members"] == RECORDS - held_back
+    rounds = card.privacy.towards[0].epsilon["pld"]
+    assert found["budget"]["epsilon"] == pytest.approx(rounds + 0.5, rel=1e-9)
+    assert [(one["rounds"], one["charged"]) for one in found["runs"]] == [(ROUNDS, True)]
+
+
 def _brute_force(client: Path, noise_multiplier: float) -> tuple[np.ndarray, np.ndarray]:
     """Return mu of every record, and the share that was cut, by one gradient after another."""
-    (training,) = seen_models.read(client / "state")
+    (training,) = seen_trainings.read(client / "state")
     data = np.load(client.parent / "client-0.npz")
     features = np.stack([data["age"] / 100, data["dose"] / 5], axis=1).astype(np.float32)
     labels = (data["sick"] == "yes").astype(np.int64)

@@ -1,7 +1,7 @@
-"""What clients say of the trained model about records that they held back, where they agreed.
+"""What clients say of the trained model, with noise, about records that they held back.
 
-Each is asked once, after the last round. A client that does not answer is noted, and the card goes
-without it: nothing of the training depends on it.
+A training asks each client once, after its last round, where the clients agreed. A client that does
+not answer is noted, and the card goes without it: nothing of the training depends on it.
 """
 
 from typing import Any

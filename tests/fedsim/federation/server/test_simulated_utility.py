@@ -8,7 +8,7 @@ import torch
 
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import Arrays
-from fedsim.federation.server import client_utility
+from fedsim.federation.server import simulated_utility
 from fedsim.game import client_level, federation
 from fedsim.game.known_round import KnownRound
 from fedsim.game.round_game import RoundGame
@@ -30,7 +30,7 @@ def test_accuracies_are_counted_client_by_client(small: Make) -> None:
     config = small(CLIENT)
     known = federation.load(config)
     theta = federation.initial_parameters(config.game, known, range(1))
-    found = client_utility.measure(config.game, known, theta, 3)
+    found = simulated_utility.measure(config.game, known, theta, 3)
     held_out, game = known.held_out(), RoundGame(4, range(1), 1.0, 0, None, None)
     for client in range(4):
         mine = known.members(known.owned_by(client))
@@ -48,11 +48,11 @@ def test_accuracies_are_counted_client_by_client(small: Make) -> None:
 
 
 def test_a_hundred_clients_and_ten_rounds_are_looked_at() -> None:
-    assert client_utility.clients(3) == [0, 1, 2]
-    chosen = client_utility.clients(10_000)
+    assert simulated_utility.clients(3) == [0, 1, 2]
+    chosen = simulated_utility.clients(10_000)
     assert (len(chosen), chosen[0], chosen[-1]) == (100, 0, 9999)
-    assert client_utility.rounds(3) == [0, 1, 2, 3]
-    assert client_utility.rounds(100) == list(range(0, 101, 10))
+    assert simulated_utility.rounds(3) == [0, 1, 2, 3]
+    assert simulated_utility.rounds(100) == list(range(0, 101, 10))
 
 
 def test_a_transcript_has_them_of_its_first_trial_whatever_the_batches(

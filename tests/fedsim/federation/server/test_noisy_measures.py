@@ -7,15 +7,17 @@ import pytest
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+import fedsim
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.config import JOBS, Config, Scalar, from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
-from fedsim.federation.server import client_measures
+from fedsim.federation.server import noisy_measures
 from fedsim.federation.server.plan import prepare
 from fedsim.learning.training import saved_model
 from fedsim.report import model_card, training_report
+from fedsim.report.tracking import numbers
 
 Make = Callable[..., Config]
 
@@ -46,6 +48,23 @@ def _train(config: Config, app: ClientApp = client_app.app) -> RunDirectory:
     return directory
 
 
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"federation.measures-share": 0.0}, "measures-share is 0, so that no record is held back"),
+        ({"federation.measures-epsilon": 0.0}, "give federation.measures-epsilon above 0, or"),
+        ({"federation.measures-share": 0.7}, "measures-share"),
+        ({"privacy.unit": "client"}, "measures-epsilon"),
+    ],
+)
+def test_measures_that_say_nothing_are_refused_before_anything_is_written(
+    training: Callable[..., Config], tmp_path: Path, changes: dict[str, Scalar], complaint: str
+) -> None:
+    with pytest.raises(InputError, match=complaint):
+        fedsim.train(training(changes), progress=False)
+    assert not (tmp_path / "trained").exists()
+
+
 def test_the_card_has_every_client_that_answered(training: Callable[..., Config]) -> None:
     config = training()
     directory = _train(config)
@@ -57,6 +76,11 @@ def test_the_card_has_every_client_that_answered(training: Callable[..., Config]
         each = config.data.records / config.federation.clients / 2
         assert abs(counted - each) < 60  # noise of a standard deviation of 7, and the share's 6
         assert len(one.classes) == 10
+    tracked, step = numbers.headline(directory)
+    assert (step, tracked["model/epsilon_measures"]) == (card.rounds, 2.0)
+    for one in card.client_measures:
+        recall = tracked[f"model/client-{one.client}/recall/3"]
+        assert recall == (one.classes[3].recall and one.classes[3].recall.value)
     text = (directory.path / model_card.PAGE).read_text()
     assert "| client 0 | 9 |" in text
     assert "cannot tell" in text
@@ -101,7 +125,7 @@ def test_who_goes_on_after_the_answers_does_not_ask_again_and_counts_every_quest
     config, really = training(), RunDirectory.write_json
 
     def torn(self: RunDirectory, file: str, value: dict[str, object]) -> None:
-        if file == client_measures.FILE:
+        if file == noisy_measures.FILE:
             raise Killed
         really(self, file, value)
 
@@ -114,7 +138,7 @@ def test_who_goes_on_after_the_answers_does_not_ask_again_and_counts_every_quest
             _train(config)
         monkeypatch.undo()
     directory = RunDirectory.open(Path(config.run.out))
-    asked, before = client_measures.read(directory)
+    asked, before = noisy_measures.read(directory)
     assert asked == 2  # the first answers were forgotten, and are paid for
     card = model_card.read(_train(config))
     assert {one.client: one.confusion for one in card.client_measures} == before
