@@ -170,7 +170,7 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
     font: 8pt sans-serif; color: #5b6770; } }
   :root { font-size: 9.5pt; }
   body { font-size: 1rem; max-width: none; padding: 0; }
-  figure svg, figure img { max-width: 15cm; min-width: 0; }
+  figure svg, figure img { max-width: 12.5cm; min-width: 0; }
   .verdict, .label, tr.here { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   h2, h3, h4, summary, figcaption { break-after: avoid; }
   .scroll, figcaption, tr, .verdict, .label { break-inside: avoid; }
