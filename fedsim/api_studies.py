@@ -94,7 +94,8 @@ class Membership:
         """Return the ROC curves of all attacks, beside what the noise allows."""
         from fedsim.studies.membership import membership_report as page  # noqa: PLC0415
 
-        return {"roc": page.roc(self.report)}
+        best, *others = page.roc(self.report)
+        return {"roc": best, **{f"roc-{at}": each for at, each in enumerate(others, start=2)}}
 
     def _repr_html_(self) -> str:
         from fedsim.report.document import html  # noqa: PLC0415

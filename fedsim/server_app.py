@@ -31,7 +31,8 @@ from fedsim.federation.server.nodes import connected, note_busy
 from fedsim.federation.server.plan import Plan, default_directory, prepare
 from fedsim.federation.server.polling import PollingGrid
 from fedsim.federation.server.strategy import DPSGD
-from fedsim.game import challenge, federation
+from fedsim.game import challenge, federation, record_display
+from fedsim.game.challenge import Challenge
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import vantages
 from fedsim.learning.data import distribution
@@ -340,6 +341,7 @@ def _facts(plan: Plan, known: Federation, grid: Grid, transcript: Arrays) -> dic
         "dataset": known.split.dataset.name,
         "held_out": len(known.split.held_out),
         **known.baseline,
+        **_of_public_data(plan.challenge(), known),
         "class_names": list(schemas.parse(named).classes) if named else [],
         "parameters": models.size(known.model),
         "frozen_parameters": models.frozen_parameters(known.model),
@@ -351,3 +353,13 @@ def _facts(plan: Plan, known: Federation, grid: Grid, transcript: Arrays) -> dic
             "clients_computing": float(transcript["clients_seconds"].sum()),
         },
     }
+
+
+def _of_public_data(target: Challenge, known: Federation) -> dict[str, Any]:
+    """Return the target record and the digest of D where anybody may see both; else nothing."""
+    if known.split.dataset.name not in record_display.PUBLIC:
+        return {}
+    found: dict[str, Any] = {"data_sha256": record_display.digest(known.split)}
+    if target.kind == "record" and target.record is not None:
+        found["target"] = record_display.shown(known.split, target.record)
+    return found

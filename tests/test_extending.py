@@ -139,7 +139,8 @@ def test_a_report_section_stands_on_the_page_in_its_place(
     report = _report(tmp_path)
     page = render_html(report, Pictures(report, {}, (*SECTIONS[:2], section, *SECTIONS[2:])))
     headings = re.findall(r'<h2 id="[^"]*">([^<]*) <a', page)
-    assert headings[:3] == ["The verdict", "To whom", "Where the time went"]
+    place = headings.index("To whom")
+    assert headings[place : place + 2] == ["To whom", "Where the time went"]
     assert f"<dt>Federation</dt><dd>{report.timing.federation:.1f} s</dd>" in page
 
 

@@ -62,7 +62,9 @@ def explain(
     from fedsim.config import documentation  # noqa: PLC0415
     from fedsim.config.needs import as_toml  # noqa: PLC0415
 
-    found, names = documentation.key(key), _names(key)
+    found = documentation.key(key)
+    key = found.key
+    names = _names(key)
     rows, value = documentation.rows_of(key), documentation.example(found, names)
     if json_:
         more = {"names": names, "example": value, "goes_with": [_row(need) for need in rows]}

@@ -9,7 +9,7 @@ import typer
 from fedsim.common.foreign_text import shown
 
 if TYPE_CHECKING:  # pydantic
-    from fedsim.report.evidence.conditions import Condition
+    from fedsim.audits.results.conditions import Condition
 
 SHUT = 3
 """The exit status of a gate that is shut, as of an audit that cannot tell."""
@@ -25,7 +25,7 @@ class Gate:
         """Return the exit status for a report (0 or SHUT); print each reason to stderr."""
         if not self.conditions:
             return 0
-        from fedsim.report.evidence.conditions import complaint  # noqa: PLC0415
+        from fedsim.audits.results.conditions import complaint  # noqa: PLC0415
 
         found = [said for each in self.conditions if (said := complaint(each, report))]
         for said in found:
@@ -51,6 +51,6 @@ def asked(fail_if: Sequence[str] | None, *kinds: str) -> Gate:
     """
     if not fail_if:
         return Gate()
-    from fedsim.report.evidence.conditions import parse  # noqa: PLC0415
+    from fedsim.audits.results.conditions import parse  # noqa: PLC0415
 
     return Gate(tuple(parse(each, kinds) for each in fail_if))

@@ -139,8 +139,12 @@ def _asked(answers: "Answers", missing: list[str], label: str) -> tuple["Answers
 
     Raises InputError where nobody can answer, or the data cannot be read: before it asks more.
     """
+    from fedsim.studies.choose import first_configuration  # noqa: PLC0415  (torch)
+
     options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
     if not on_terminal():
+        if "data" not in missing:  # what cannot be read is said before what is missing
+            first_configuration.columns(answers.data, label)
         raise InputError(
             f"this is no terminal to ask on; answer with {options}, or take what is usual by --yes"
         )

@@ -67,6 +67,19 @@ class LazyGroup(TyperGroup):
         self._outlines = lazily.outlines()
         self.commands = cast(dict[str, click.Command], lazily)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments begin with. Raises UsageError if there is none."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if ctx.parent is None or "Did you mean" in error.message:
+                raise
+            known = ", ".join(self.list_commands(ctx))
+            advice = f"{error.message} fedsim {self.name} takes one of {known} first."
+            raise click.UsageError(advice, ctx) from None
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names, in the order of the table."""
         return list(self.commands)

@@ -1,6 +1,7 @@
 """What the terminal shows: text as it is, whatever a path, a name or a message of others holds."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -32,6 +33,11 @@ class Terminal(Console):
                 yield segment
             else:
                 yield segment._replace(text=shown(segment.text))
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        """Return what is written; to a file or a pipe without the blanks that fill lines up."""
+        text = super()._render_buffer(buffer)
+        return text if self.is_terminal else re.sub(r" +(?=\n)", "", text)
 
 
 def print_json(document: Mapping[str, Any]) -> None:

@@ -91,7 +91,8 @@ class RunConfig(Table):
         name: name of the experiment, for readers; that of its file unless it is given.
         job: what the run is for: an "experiment", whose trials an adversary attacks; a "training"
             of one model that is kept, which nobody attacks; or the "rehearsal" of a training.
-        purpose: what a trained model is for, for its card.
+        purpose: what a trained model, or a study, is for: for its card and its report.
+        author: who answers for the run, for its report.
         checkpoint_every: after how many rounds the state of a training is kept.
         seed: seed of every random number but those that draw D.
         device: where the tensors live; "auto" is CUDA where there is one.
@@ -108,6 +109,7 @@ class RunConfig(Table):
     name: str = "digits"
     job: Literal["experiment", "training", "rehearsal"] = "experiment"
     purpose: str = ""
+    author: str = ""
     checkpoint_every: PositiveInt = 1
     seed: Seed = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -59,14 +59,17 @@ def every_key() -> Mapping[str, Key]:
 def key(name: str) -> Key:
     """Return what there is to say of a key.
 
-    name: dotted, such as "privacy.delta".
+    name: dotted, such as "privacy.delta"; without its table where one key alone ends so.
     Raises InputError if there is none; it names those that are near.
     """
     if found := every_key().get(name):
         return found
+    inside = [known for known in every_key() if name in known.split(".")]
+    if len(inside) == 1:
+        return every_key()[inside[0]]
     if near := difflib.get_close_matches(name, every_key(), n=3, cutoff=0.5):
         advice = f"did you mean {', '.join(near)}?"
-    elif inside := [known for known in every_key() if name in known.split(".")]:
+    elif len(inside) > 1:
         advice = f"did you mean {', '.join(inside[:3])}?"
     else:
         advice = "fedsim config list has them all"

@@ -98,8 +98,12 @@ def load(
     try:
         tree = reading.toml(path)
     except FileNotFoundError:
+        from fedsim.common import configurations  # noqa: PLC0415  (a client never gets here)
+
+        near = difflib.get_close_matches(path.stem, configurations.listing(), n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
         raise InputError(
-            f"no configuration file '{path}'; fedsim init writes one, and fedsim config "
+            f"no configuration file '{path}'; {meant}fedsim init writes one, and fedsim config "
             "examples lists those that come with fedsim"
         ) from None
     values = overlaid(dict(flatten(tree)), overrides or {})

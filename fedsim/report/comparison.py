@@ -12,6 +12,7 @@ from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import VantageVerdict
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
+from fedsim.report.comparing import differing, first, heading, named, sentences
 from fedsim.report.document import terminal
 from fedsim.report.document.blocks import (
     Block,
@@ -22,6 +23,7 @@ from fedsim.report.document.blocks import (
     Link,
     Prose,
     Table,
+    Words,
     tabulated,
 )
 from fedsim.report.document.html import render
@@ -101,6 +103,12 @@ def table(rows: Sequence[Row]) -> RenderableType:
     # All of it has to fit a terminal of 80 characters.
     block = Table([*headings, "verdict"], groups)
     return terminal.table(block, title, "\n".join(notes), dense=True)
+
+
+def summary(rows: Sequence[Row]) -> RenderableType:
+    """Return what the terminal shows: the comparison, and which run is stricter."""
+    said = [Prose(each) for each in sentences(rows, named(rows))]
+    return terminal.shown(table(rows), *said)
 
 
 def _shown(row: Row, levels_differ: bool) -> list[str]:
@@ -196,20 +204,36 @@ def blocks(rows: Sequence[Row]) -> list[Block]:
 def write(rows: Sequence[Row], directory: Path) -> Path:
     """Write report.html and report.json, and return the page."""
     runs = {row["number"]: row for row in rows}
+    names = named(rows)
+    links: list[Words] = [
+        [Link(names[place], _link(row, directory)), f", {row['run']}"]
+        for place, row in runs.items()
+    ]
     document = Document(
         title=f"Comparison of {len(runs)} runs",
         kind="Comparison",
-        heading=f"{len(runs)} runs side by side",
-        verdict=(),
+        heading=heading(rows),
+        first=first(rows, names),
         blocks=[
             Heading("To whom the person is identifiable"),
             *blocks(rows),
             Heading("The runs"),
-            Bullets([Link(row["run"], _link(row, directory)) for row in runs.values()], True),
+            Bullets(links, True),
+            *_settings(rows),
         ],
     )
     written = strict_json({"kind": KIND, "runs": list(rows)})
     return report_directory.write_report(directory, written, render(document))
+
+
+def _settings(rows: Sequence[Row]) -> list[Block]:
+    """Return every setting in which the runs differ."""
+    if not (found := differing(rows)):
+        return []
+    numbers = list(dict.fromkeys(row["number"] for row in rows))
+    cells = [[key, *(values[place] for place in numbers)] for key, values in found.items()]
+    headings = ["Setting", *(f"Run {place}" for place in numbers)]
+    return [Heading("In which settings they differ"), tabulated(headings, cells)]
 
 
 def _link(row: Row, directory: Path) -> str:

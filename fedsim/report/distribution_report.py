@@ -12,16 +12,19 @@ from fedsim.common import report_directory
 from fedsim.config import Config
 from fedsim.learning.data import Records, Split, distribution
 from fedsim.learning.data.distribution import DataDistribution, cautions
-from fedsim.report.document import terminal
+from fedsim.report.document import first_screen, terminal
 from fedsim.report.document.blocks import (
     Block,
+    Check,
     Document,
     Figure,
+    FirstScreen,
     Heading,
     Listing,
     Prose,
     tabulated,
 )
+from fedsim.report.document.first_screen import FAILED, PASSED
 
 Report = Mapping[str, Any]
 
@@ -151,10 +154,61 @@ def render_html(report: Report) -> str:
             title=f"Data distribution: {report['name']}",
             kind="Data distribution",
             heading=report["name"],
-            verdict=[_verdict(report)],
+            first=_first(report),
             blocks=blocks,
         )
     )
+
+
+MOST = 5
+"""Clients, those with the most records, that the first screen shows."""
+
+
+def _first(report: Report) -> FirstScreen:
+    """Return the first screen of the page: how unlike the clients are, and what to look at."""
+    dataset, clients = report["dataset"], report["clients"]
+    largest = sorted(clients, key=lambda one: -int(one["records"]))[:MOST]
+    rows = [
+        [
+            f"client {one['client']}",
+            str(one["records"]),
+            f"{one['label_skew']:.2f}",
+            f"{one['chance_skew']:.2f}",
+        ]
+        for one in largest
+    ]
+    steps = ["Read the tables of clients below, then run fedsim run with the same file."]
+    return FirstScreen(
+        answer=[_verdict(report)],
+        table=tabulated(("Most records", "Records", "Skew", "By chance"), rows),
+        checks=_checks(report),
+        steps=[*(f"{each[:1].upper()}{each[1:]}." for each in dataset["cautions"]), *steps],
+        sign_off=first_screen.sign_off(
+            data=f"{dataset['name']}, {dataset['records']} records",
+            date=first_screen.today(),
+            limits="It is about who holds what. Nothing was trained, and nothing attacked.",
+        ),
+    )
+
+
+def _checks(report: Report) -> list[Check]:
+    clients, cautions = report["clients"], report["dataset"]["cautions"]
+
+    def checked(passed: bool, text: str) -> Check:
+        return Check(PASSED if passed else FAILED, text)
+
+    return [
+        checked(not cautions, "No column of the data needs a second look."),
+        checked(report["sizes"]["min"] > 0, "Every client has records."),
+        checked(
+            all(one["classes"] > 1 for one in clients) or report["dataset"]["classes"] < 2,
+            "Every client has records of two classes or more.",
+        ),
+        checked(
+            report["parts"]["held_out"]["records"] > 0,
+            "Records are held out to measure the model on.",
+        ),
+    ]
 
 
 EXPLAINED = (

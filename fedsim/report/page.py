@@ -8,6 +8,7 @@ from typing import Any
 from fedsim.audits.results.report import Report, encode
 from fedsim.common import private_files
 from fedsim.config import flatten
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.document import html, pictures
 from fedsim.report.document.blocks import (
     Block,
@@ -19,7 +20,6 @@ from fedsim.report.document.blocks import (
     Label,
     Line,
     Link,
-    Mark,
     Part,
     Picture,
     Place,
@@ -28,16 +28,17 @@ from fedsim.report.document.blocks import (
 )
 from fedsim.report.document.wording import plain
 from fedsim.report.sections import (
-    answer,
     beliefs,
     configuration,
     crafted,
+    first,
     lower_bounds,
     lowering,
     membership,
     one_run,
     other_notions,
     prediction,
+    target,
     theory,
     to_whom,
     training,
@@ -45,6 +46,7 @@ from fedsim.report.sections import (
     verdict,
 )
 from fedsim.report.sections.facts import is_alarming
+from fedsim.report.sections.first import About
 from fedsim.report.sections.labels import labels
 from fedsim.report.sections.section import Section, Transcript
 
@@ -106,18 +108,18 @@ class Pictures:
         return Picture(figure.name, self.files[figure.name], figure.title, figure.caption)
 
 
-def render_html(report: Report, drawn: Pictures, one_of_several: bool = False) -> str:
+def render_html(
+    report: Report, drawn: Pictures, one_of_several: bool = False, about: About | None = None
+) -> str:
     """Return the report as one HTML page that needs no other file, script or network.
 
     Args:
         one_of_several: whether the folder above has the page of the sweep or search it is of.
+        about: what the report does not hold; None where it is unknown.
     """
     note: list[str | Link] = [training.scope(report)]
     if one_of_several:
         note += [" ", Link("All runs of this sweep or search", "../report.html")]
-    states: list[str | Mark] = []
-    for name, mark in verdict.states(report):
-        states += [f"{name.capitalize()}: ", mark, " "]
     parts = [
         (section.specialist, Part(section.heading(report), said))
         for section in drawn.sections
@@ -127,6 +129,8 @@ def render_html(report: Report, drawn: Pictures, one_of_several: bool = False) -
     if report.warnings:
         alarming = is_alarming(report)
         blocks.append(Label("Warnings.", items=report.warnings, alarming=alarming))
+    about = about or About()
+    blocks.append(target.part(report, about.target))
     blocks += [part for specialist, part in parts if not specialist]
     if apart := [part for specialist, part in parts if specialist]:
         blocks.append(Part("For specialists", apart, folded=True, anchor="specialists"))
@@ -143,8 +147,7 @@ def render_html(report: Report, drawn: Pictures, one_of_several: bool = False) -
             kind="Identifiability report",
             heading=report.name,
             note=note,
-            verdict=[states, answer.verdict(report), answer.standing(report)],
-            alarming=is_alarming(report),
+            first=first.first(report, about),
             blocks=blocks,
             footer=(
                 f"fedsim {report.versions['fedsim']}, {report.created}. Repeat the run with ",
@@ -153,6 +156,12 @@ def render_html(report: Report, drawn: Pictures, one_of_several: bool = False) -
             ),
         )
     )
+
+
+def about(directory: RunDirectory) -> About:
+    """Return what the files of a run say of it beyond its report."""
+    stated, facts = directory.config.run, directory.read_facts()
+    return About(stated.purpose, stated.author, facts.get("data_sha256", ""), facts.get("target"))
 
 
 def _blocks(section: Section, report: Report, drawn: Pictures) -> list[Block]:

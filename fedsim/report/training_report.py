@@ -10,23 +10,36 @@ from typing import Any
 
 import numpy as np
 
+from adversaries.errors import InputError
 from fedsim.audits.results import verdicts
-from fedsim.audits.results.model_card import ModelCard
+from fedsim.audits.results.model_card import ModelCard, Towards
 from fedsim.audits.results.verdicts import StateWords
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers.noise_watch import alarms
+from fedsim.privacy.advantage import advantage_of_epsilon
+from fedsim.privacy.identifiability import rho_alpha
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 from fedsim.report import model_card
+from fedsim.report.document import first_screen
+from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
+    Bar,
+    Bars,
     Block,
+    Check,
     Document,
     Figure,
+    FirstScreen,
     Heading,
     Label,
+    Mark,
     Prose,
+    Table,
     tabulated,
 )
+from fedsim.report.document.first_screen import FAILED, check
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number
 from fedsim.report.figures import training_figures
@@ -70,6 +83,7 @@ def assemble(directory: RunDirectory) -> Report:
     return {
         "kind": KIND,
         "name": directory.config.run.name,
+        "author": directory.config.run.author,
         "alarms": len(contradictions),
         "contradictions": contradictions,
         "rounds": course,
@@ -97,17 +111,6 @@ def _of_round(event: Report) -> Report:
 
 def render_html(report: Report, card: ModelCard) -> str:
     """Return the report as one HTML page that needs no other file, script or network."""
-    server = card.privacy.towards[0]
-    spent = " or ".join(f"{number(value)} ({name})" for name, value in server.epsilon.items())
-    said = [
-        f"{state(report, card).text}.",
-        f"{card.clients} clients trained a model ({card.network}) in {card.rounds} rounds. "
-        f"Towards the {server.vantage} epsilon is {spent} at delta {card.privacy.delta:g}.",
-    ]
-    if not card.privacy.guaranteed:
-        said.insert(1, f"No guarantee of differential privacy. {card.privacy.note}")
-    if card.utility is not None:
-        said.append(model_card.learning(card.utility, card.task))
     blocks: list[Block] = [Label("", text, alarming=True) for text in report["contradictions"]]
     blocks += [Prose(PUBLIC), Prose(CONFIDENTIAL), *_figures(report)]
     if card.utility is not None:
@@ -122,7 +125,98 @@ def render_html(report: Report, card: ModelCard) -> str:
             for one in report["missing"]
         ]
         blocks += [Heading("Who was missing"), tabulated(["client", "of", "reason"], missing)]
-    return render(Document(f"Training {report['name']}", "Training", report["name"], said, blocks))
+    return render(
+        Document(
+            f"Training {report['name']}", "Training", report["name"], first(report, card), blocks
+        )
+    )
+
+
+def first(report: Report, card: ModelCard) -> FirstScreen:
+    """Return the first screen of the page: what the model may tell whom, and what was checked."""
+    server, words, privacy = card.privacy.towards[0], state(report, card), card.privacy
+    spent = " or ".join(f"{number(value)} ({name})" for name, value in server.epsilon.items())
+    said = [
+        f"{words.text}. {card.clients} clients trained a model ({card.network}) in {card.rounds} "
+        f"rounds. Towards the {server.vantage} epsilon is {spent} at delta {privacy.delta:g}.",
+    ]
+    if not privacy.guaranteed:
+        said.append(f"No guarantee of differential privacy. {privacy.note}")
+    if card.utility is not None:
+        said.append(model_card.learning(card.utility, card.task))
+    of = "client with all its data" if privacy.unit == "client" else "record"
+    return FirstScreen(
+        answer=said,
+        alarming=bool(report["alarms"]),
+        figure=Bars(
+            [_bar(report, card, towards) for towards in privacy.towards],
+            f"How often anybody is right at most about whether one {of} was used.",
+        ),
+        table=_table(card),
+        checks=_checks(report, card),
+        steps=[f"{words.advice.capitalize()}."],
+        sign_off=first_screen.sign_off(
+            purpose=card.purpose,
+            data=f"{card.data}, {card.records} records of {card.clients} clients",
+            author=report["author"],
+            date=card.created[:10],
+            limits=(
+                f"The guarantee is for each {privacy.unit} by itself. It is about what the rounds "
+                "released; nobody attacked this training."
+            ),
+        ),
+    )
+
+
+def _bar(report: Report, card: ModelCard, towards: Towards) -> Bar:
+    words, found = state(report, card), card.rehearsal
+    limit = _limit(card, towards)
+    if card.privacy.guaranteed and limit >= 1:
+        words = verdicts.NO_PROTECTION
+    name, mark = towards.vantage.replace("-", " ").capitalize(), Mark(words.kind, words.text)
+    if found is None or found.vantage != towards.vantage or found.advantage is None:
+        return Bar(name, mark, limit=limit)
+    right, ends = share(found.advantage), shares(found.advantage_interval)
+    return Bar(name, mark, right, ends, limit, f"rehearsed on {found.data}")
+
+
+def _limit(card: ModelCard, towards: Towards) -> float:
+    """Return how often an adversary is right at most; 1 where nothing is guaranteed."""
+    if not card.privacy.guaranteed:
+        return 1.0
+    groups = [Steps(one.noise_multiplier, one.count, one.sampling_rate) for one in towards.steps]
+    try:
+        mechanism = Mechanism(tuple(groups), Neighbouring(card.privacy.neighbouring))
+        return share(rho_alpha(mechanism))
+    except InputError:  # of steps that are unknown, or not covered, epsilon limits the advantage
+        epsilon = next(iter(towards.epsilon.values()), math.inf)
+        return share(advantage_of_epsilon(epsilon, card.privacy.delta))
+
+
+def _table(card: ModelCard) -> Table:
+    rows = [
+        [towards.vantage, *map(number, list(towards.epsilon.values())[:1]), towards.sees]
+        for towards in card.privacy.towards
+    ]
+    return tabulated(("Who looks", f"ε at δ = {card.privacy.delta:.3g}", "Sees"), rows)
+
+
+def _checks(report: Report, card: ModelCard) -> list[Check]:
+    epsilon = max(next(iter(one.epsilon.values()), math.inf) for one in card.privacy.towards)
+    found = [
+        check("The noise of what was released is as claimed.", "alarms > 0", report),
+        check("The noise was watched.", "rounds.-1.noise_at_most.# < 1", report),
+        check("Every client answered in every round.", "missing.# > 0", report),
+    ]
+    if not card.privacy.guaranteed:
+        found.append(Check(FAILED, "The training has a guarantee of differential privacy."))
+    elif math.isfinite(epsilon):
+        text = "The rounds cost no more than the card of the model states."
+        found.append(check(text, f"epsilon > {1.001 * epsilon:.4g}", report))
+    if card.utility is not None and card.task == "classification":
+        text = "The model is right more often than the most frequent class."
+        found.append(check(text, f"accuracy <= {card.utility.majority:.4g}", report))
+    return found
 
 
 def state(report: Report, card: ModelCard) -> StateWords:

@@ -34,7 +34,8 @@ def write_report(
     report, transcript = assembled(directory, confidence, delta, limits)
     pictures = rendering.Pictures(report, transcript)
     rendering.write_figures(pictures, directory.path / "figures")
-    page = rendering.render_html(report, pictures, (directory.path.parent / SUMMARY).is_file())
+    several = (directory.path.parent / SUMMARY).is_file()
+    page = rendering.render_html(report, pictures, several, rendering.about(directory))
     directory.write_text("report.html", page)
     # Last, because its presence says that the run is finished.
     directory.write_json("report.json", encode(report))

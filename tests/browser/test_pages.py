@@ -77,24 +77,46 @@ def test_a_phone_stacks_tables_and_scrolls_figures_and_not_the_page(
     assert chromium.evaluate(WIDER) == []
     for stacked in chromium.query_selector_all(".table:has(> .stacked)"):
         assert stacked.evaluate("one => one.scrollWidth <= one.clientWidth")
-    for figure in chromium.query_selector_all("figure svg, figure img"):
+    for figure in chromium.query_selector_all(".scroll > svg, .scroll > img"):
         assert figure.bounding_box()["width"] > 1.3 * PHONE["width"]
+    for bar in chromium.query_selector_all("svg.bars"):
+        box = bar.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"]
     for region in chromium.query_selector_all(".table, .scroll"):
         assert region.get_attribute("tabindex") == "0"
         assert region.get_attribute("aria-label")
 
 
+MOST_PAGES = 10
+"""A4 pages that a report prints on, as it opens."""
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_paper_has_all_that_is_folded(kind: str, chromium: Any, pages: dict[str, Path]) -> None:
+def test_paper_has_what_is_open_on_the_screen_and_is_soon_read(
+    kind: str, chromium: Any, pages: dict[str, Path]
+) -> None:
     pypdf = pytest.importorskip("pypdf", reason='pip install -e ".[browser]"')
     _opened(chromium, pages[kind], DESK, "dark").emulate_media(media="print")
-    printed = pypdf.PdfReader(io.BytesIO(chromium.pdf(prefer_css_page_size=True)))
-    assert [round(float(side)) for side in printed.pages[0].mediabox[2:]] == [595, 842]
-    on_paper = _letters("".join(page.extract_text() for page in printed.pages))
-    inside = "details th, details td, details p, details li"
-    folded = chromium.eval_on_selector_all(inside, "all => all.map(one => one.textContent)")
+
+    def printed() -> tuple[int, str]:
+        found = pypdf.PdfReader(io.BytesIO(chromium.pdf(prefer_css_page_size=True)))
+        assert [round(float(side)) for side in found.pages[0].mediabox[2:]] == [595, 842]
+        return len(found.pages), _letters("".join(page.extract_text() for page in found.pages))
+
+    number, on_paper = printed()
+    assert number <= MOST_PAGES
+    first = chromium.eval_on_selector_all(".verdict p, .bar strong", TEXTS)
+    assert [text for text in first if len(text) <= 20 and _letters(text) not in on_paper] == []
+    # What is folded is printed once it is unfolded.
+    chromium.evaluate(UNFOLD)
+    _, on_paper = printed()
+    inside = "main details th, main details td, main details p, main details li"
+    folded = chromium.eval_on_selector_all(inside, TEXTS)
     # What is longer, a page or a column may break with something else between.
     assert [text for text in folded if len(text) <= 20 and _letters(text) not in on_paper] == []
+
+
+TEXTS = "all => all.map(one => one.textContent)"
 
 
 def _letters(text: str) -> str:

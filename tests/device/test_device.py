@@ -9,8 +9,14 @@ import pytest
 from cases import cases
 
 HERE = Path(__file__).parent
-OTHER_SUMS = ("one-run", "convolutions", "decoder", "decoder-adapters", "text-canaries")
+OTHER_SUMS = ("convolutions", "decoder", "decoder-adapters", "text-canaries")
 """Kinds whose sums a device adds in larger blocks or by other kernels, and rounds differently."""
+
+OFTEN = (
+    *("digits", "vantages", "train-digits", "opacus-clients", "live-audit", "membership"),
+    *("sensitivity", "pac-halves", "worst-case-model", "convolutions", "decoder"),
+)
+"""Kinds that are tested with every change; the others before a release."""
 
 COSTS = json.loads((HERE / "costs.json").read_text(encoding="utf-8"))
 """Launches and waits of each kind, as `python tests/device --record` has written them."""
@@ -21,7 +27,10 @@ ALLOWED = 1.1
 
 @pytest.mark.device
 @pytest.mark.slow
-@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in OFTEN else pytest.mark.long) for name in cases()],
+)
 def test_a_device_computes_what_the_cpu_computes(name: str) -> None:
     done = subprocess.run(
         [sys.executable, HERE, "--only", name, "--json"],

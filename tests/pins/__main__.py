@@ -35,7 +35,10 @@ A key is "FILE: dotted.key", without the directory: "report.json: verdict".
 REMOVED: tuple[str, ...] = ()
 """Prefixes of keys that this tree does not have any more, on purpose."""
 
-ADDED: tuple[str, ...] = ()
+ADDED: tuple[str, ...] = (
+    *("config.toml: run.author", "facts.json: target", "facts.json: data_sha256"),
+    *("report.json: author", "report.json: trainings."),
+)
 """Prefixes of keys that this tree alone has, on purpose."""
 
 SHOWN = 5

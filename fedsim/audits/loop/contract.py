@@ -83,6 +83,9 @@ def imported(name: str) -> Any:
 
     Returns:
         What has that name.
+
+    Raises:
+        InputError: there is no such file, or it cannot be imported.
     """
     place, _, attribute = name.rpartition(":")
     if not place or not attribute.isidentifier():
@@ -90,8 +93,9 @@ def imported(name: str) -> Any:
             f"'{name}' names nothing; write MODULE:NAME, such as mine:train, or "
             "path/to/mine.py:train"
         )
+    module_name = _on_path(place)
     try:
-        module = importlib.import_module(_on_path(place))
+        module = importlib.import_module(module_name)
         return getattr(module, attribute)
     except Exception as error:
         raise InputError(
@@ -104,6 +108,8 @@ def _on_path(place: str) -> str:
     """Return the module's name; its folder, or this one, is where imports are looked for."""
     if place.endswith(".py"):
         path = Path(place).resolve()
+        if not path.is_file():
+            raise InputError(f"there is no file '{place}'; name the one that has the function")
         sys.path.insert(0, str(path.parent))
         return path.stem
     sys.path.insert(0, str(Path.cwd()))

@@ -265,8 +265,13 @@ def _empirical(
 
 def worst(release: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the client with the largest epsilon; of equals, the one that is believed in most."""
+    return least_protected(release)[0]
+
+
+def least_protected(release: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the clients, the one with the largest epsilon first; of equals, by belief."""
     clients: Sequence[Mapping[str, Any]] = release["clients"]
-    return max(
+    return sorted(
         clients,
         key=lambda client: (
             client["unbounded"],
@@ -274,4 +279,5 @@ def worst(release: Mapping[str, Any]) -> Mapping[str, Any]:
             client["belief"][-1],
             client["log_odds"][-1],
         ),
+        reverse=True,
     )

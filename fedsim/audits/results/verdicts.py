@@ -65,7 +65,7 @@ NOT_MEASURED = StateWords(
     "Not measured",
     "open",
     "theory alone speaks",
-    "measure it, if the measurement matters: `audit.vantages=all`, canaries, or an auditor",
+    "measure it, if the measurement matters: with audit.vantages = all, canaries, or an auditor",
 )
 CANNOT_TELL = StateWords(
     "Cannot tell",

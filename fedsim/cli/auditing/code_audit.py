@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console, Group
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -206,8 +206,10 @@ def trials_shown(
     trials: int, console: Console, first: str = "honest run"
 ) -> Iterator[Callable[[int], None]]:
     """Show how many trials are done, and yield what is to be told of them."""
+    from fedsim.report.tracking.progress import Steps  # noqa: PLC0415  (Flower)
+
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Steps(*columns, console=console) as progress:
         task = progress.add_task(first, total=trials)
         yield lambda done: progress.update(task, completed=done, description="attacking")
 

@@ -58,7 +58,7 @@ def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = Non
                 show(live_words.table(seen))
         concluded = found.report()
         report = concluded.report
-        page = live_words.write(report, directory, found.audit.looks)
+        page = live_words.write(report, directory, seen)
     if streaming:
         print(json.dumps(report_json(report), allow_nan=False), flush=True)
     elif every.as_json:

@@ -107,7 +107,7 @@ def report(
 
     Example: fedsim deploy report /etc/fedsim/client-0 --others public.csv
     """
-    from fedsim.report.client import report  # noqa: PLC0415  (torch and matplotlib are slow)
+    from fedsim.report.client import client_page  # noqa: PLC0415  (torch and matplotlib are slow)
     from fedsim.report.client.report import Node, assemble  # noqa: PLC0415
 
     path = directory / "node.toml"
@@ -119,11 +119,11 @@ def report(
         raise InputError(f"cannot read '{path}': {reading.reason(error)}; mend it") from None
     node = Node.of(values, directory.resolve() / "work")
     found = assemble(node, others, model)
-    written = report.write(found, directory / "report" if out is None else out)
+    written = client_page.write(found, directory / "report" if out is None else out)
     if json_:
         print_json(report_json(found))
     console = Terminal(stderr=True)
-    console.print(report.summary(found))
+    console.print(client_page.summary(found))
     console.print(f"Report: {written}", soft_wrap=True, highlight=False)
 
 

@@ -43,7 +43,7 @@ def compare(
     if json_:
         print_json({"runs": rows})
     else:
-        Terminal().print(comparison.table(rows))
+        Terminal().print(comparison.summary(rows))
     if out is None:
         return
     report_directory.create(out)

@@ -45,6 +45,7 @@ def sweep(
     """
     from fedsim import api_studies  # noqa: PLC0415
     from fedsim.studies.choose import grid as grids  # noqa: PLC0415
+    from fedsim.studies.choose import recommendation  # noqa: PLC0415
     from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415  (rich tables, jinja2)
 
     console = Terminal(stderr=True, quiet=quiet)
@@ -54,6 +55,8 @@ def sweep(
     varied, common = grids.axes(axes), configuration.parse_overrides(set_)
     found = api_studies.swept(config_file, varied, out, common, console)
     console.print(sweeps.table(found.outcomes))
+    for sentence in recommendation.sentences(found.outcomes):
+        console.print(sentence, highlight=False)
     console.print(f"Report: {out / 'report.html'}", soft_wrap=True, highlight=False)
     if json_:
         print_json(reading.json_object(out / "report.json"))

@@ -37,6 +37,23 @@ class Challenge(Part):
     label: Count | None
 
 
+class Attribute(Part):
+    """Of facts.json: `fedsim.game.record_display.Attribute`."""
+
+    name: str
+    value: str
+    other: str
+    share: Annotated[float, Field(ge=0, le=1)]
+
+
+class Target(Part):
+    """Of facts.json: the target record of public data, as `fedsim.game.record_display.shown`."""
+
+    label: Count
+    pixels: list[list[Count]] | list[list[list[Count]]] | None = None
+    attributes: list[Attribute] | None = None
+
+
 class Timing(Part):
     """Of facts.json, in seconds."""
 
@@ -60,6 +77,8 @@ class Facts(Part):
     majority: Annotated[float, Field(ge=0, le=1)]
     baseline_loss: Length | None = None
     class_names: list[str] = []
+    target: Target | None = None
+    data_sha256: str = ""
     parameters: Count
     frozen_parameters: Count
     gradient_fallbacks: dict[str, str]

@@ -13,12 +13,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.console import RenderableType
 
 from adversaries import registry
 from adversaries.errors import InputError
-from fedsim.common import report_directory
-from fedsim.common.strict_json import report_json
 from fedsim.config import Config, Scalar
 from fedsim.config.federation import OWN
 from fedsim.federation.client import admission, client_ledger, holding_back, seen_trainings
@@ -26,7 +23,7 @@ from fedsim.federation.client.client_ledger import Answer
 from fedsim.federation.client.seen_trainings import SeenTraining
 from fedsim.federation.protocol import consent
 from fedsim.federation.protocol.consent import RefusedError, Terms
-from fedsim.game import federation
+from fedsim.game import federation, record_display
 from fedsim.game.federation import Federation
 from fedsim.learning.data import own_records, schema
 from fedsim.learning.training import saved_model
@@ -34,19 +31,6 @@ from fedsim.learning.training.tasks import task_of
 from fedsim.privacy import identifiability
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.client import exposure
-from fedsim.report.document import terminal
-from fedsim.report.document.blocks import (
-    Block,
-    Document,
-    Figure,
-    Heading,
-    Label,
-    Prose,
-    tabulated,
-)
-from fedsim.report.document.html import render
-from fedsim.report.document.wording import number, percent
-from fedsim.report.figures import training_figures
 
 Report = dict[str, Any]
 
@@ -176,8 +160,17 @@ def _measured(
         "sampling_rate": config.training.sampling_rate,
         "advantage_bound": identifiability.rho_alpha(mechanism) if charged else None,
         "exposure": exposed,
+        "shown": _shown(known, node.partition, exposed),
         "attack": _attack(node, training, known, others, model),
     }
+
+
+def _shown(known: Federation, partition: int, exposed: Report | None) -> Report | None:
+    """Return the most exposed record as its owner may see it; None where none was measured."""
+    if exposed is None or known.split.dataset.name != OWN:
+        return None
+    most = exposed["most_exposed"][0]["record"]
+    return record_display.shown(known.split, int(known.owned_by(partition)[most]))
 
 
 def _records_of(node: Node, config: Config, digest: str) -> Federation | None:
@@ -235,158 +228,3 @@ def shares(report: Report) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     for training in report["trainings"]:
         if (found := training.get("exposure")) is not None:
             yield training["name"], np.array(found["rounds"]), np.array(found["clipped_share"])
-
-
-CONFIDENTIAL = (
-    "Keep it on this machine: what it says of single records is hidden by no noise, and is no "
-    "guarantee to anybody."
-)
-
-EXPOSED = (
-    "Towards whoever sees most of this client's messages, by the length of each record's clipped "
-    "gradients in the rounds above. 'Allowed' is a record that is cut in all of these rounds."
-)
-
-Rows = list[list[str]]
-
-
-def write(report: Report, directory: Path) -> Path:
-    """Write report.html and report.json, for their owner alone; return the page."""
-    report_directory.create(directory)
-    with report_directory.refusing(directory):
-        page = render_html(report)
-        return report_directory.write_report(directory, report_json(report), page)
-
-
-def verdict(report: Report) -> str:
-    """Return what the client's records have cost so far, in a sentence."""
-    budget = report["budget"]
-    return (
-        f"In {_counted(len(report['runs']), 'run')} this client answered "
-        f"{_counted(budget['answers'], 'message')}, which "
-        f"cost any one of its records epsilon {number(budget['epsilon'])} of "
-        f"{number(budget['epsilon_limit'])} at delta {budget['delta']:g}."
-    )
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" + "s" * (count != 1)
-
-
-def summary(report: Report) -> RenderableType:
-    """Return what the terminal shows."""
-    parts: list[Block | RenderableType] = [
-        Prose(verdict(report)),
-        tabulated(RUNS, _run_rows(report)),
-    ]
-    for training in report["trainings"]:
-        if rows := _exposures(training):
-            parts.append(terminal.table(tabulated(["", *HOW], rows), training["name"]))
-        parts += map(Prose, _said(training))
-    return terminal.shown(*parts, Label(CONFIDENTIAL))
-
-
-def render_html(report: Report) -> str:
-    """Return the report as one HTML page that needs no other file, script or network."""
-    blocks: list[Block] = [
-        Label("", CONFIDENTIAL, alarming=True),
-        Heading("What was released, and when"),
-        tabulated(RUNS, _run_rows(report)),
-    ]
-    for training in report["trainings"]:
-        blocks.append(Heading(f"{training['name']}: how exposed single records are"))
-        if rows := _exposures(training):
-            most = tabulated(["record", *HOW], _most(training))
-            blocks += [Prose(EXPOSED), tabulated(["", *HOW], rows), most]
-        blocks += map(Prose, _said(training))
-    for name, rounds, share in shares(report):
-        caption = f"{name}: the share of this client's gradients that clipping cut, by round."
-        figure = training_figures.clipped_share(rounds, share)
-        blocks.append(Figure("clipped", figure, "", caption))
-    return render(
-        Document(
-            title=f"Client {report['client']}: what its records gave away",
-            kind="Client's own report",
-            heading=f"Client {report['client']}",
-            verdict=[verdict(report)],
-            blocks=blocks,
-        )
-    )
-
-
-RUNS = ["run", "first", "last", "rounds", "trials", "noise multiplier", "ε of it", "ε after it"]
-HOW = ["μ", "ε", "advantage"]
-
-
-def _run_rows(report: Report) -> Rows:
-    return [
-        [
-            f"{run['name']} ({run['run']})",
-            run["first"],
-            run["last"],
-            str(run["rounds"]),
-            str(run["trials"]),
-            number(run["noise_multiplier"]),
-            number(run["epsilon"]) if run["charged"] else "not charged",
-            number(run["epsilon_after"]),
-        ]
-        for run in report["runs"]
-    ]
-
-
-def _exposures(training: Report) -> Rows:
-    found = training.get("exposure")
-    if found is None:
-        return []
-    names = {"median": "half of the records, at most", "highest": "the most exposed record"}
-    names["allowed"] = "allowed"
-    return [[said, *_how(found[name])] for name, said in names.items()]
-
-
-def _most(training: Report) -> Rows:
-    found = training.get("exposure")
-    return [] if found is None else [[str(one["record"]), *_how(one)] for one in _named(found)]
-
-
-def _named(found: Report) -> Iterator[Report]:
-    yield from found["most_exposed"]
-
-
-def _how(one: Report) -> list[str]:
-    return [number(one["mu"]), number(one["epsilon"]), number(one["advantage"])]
-
-
-def _said(training: Report) -> Iterator[str]:
-    """Yield what is to be known about the numbers of a training."""
-    if training["gone"]:
-        yield (
-            f"{training['name']}: the records that took part are not what data-path names by now; "
-            "how exposed they are is not measured."
-        )
-        return
-    found, attack = training["exposure"], training["attack"]
-    if found is None:
-        yield "Single records are not what the noise of this training hides; they are not measured."
-    else:
-        share = np.mean(found["clipped_share"])
-        yield (
-            f"Clipping cut {percent(float(share))} of the gradients of {training['records']} "
-            f"records in {len(found['rounds'])} rounds."
-        )
-        if training["sampling_rate"] < 1:
-            yield (
-                "Records took part by chance; these numbers are of one that took part in every "
-                "round, and so are upper ends."
-            )
-    if attack is None:
-        yield (
-            "No attack on a model was run: give records that took no part, 20 at least, with "
-            "--others."
-        )
-    else:
-        yield (
-            f"By losses of {attack['model']}, {attack['members']} own records are told from "
-            f"{attack['others']} others with an area under the curve of {number(attack['area'])} "
-            f"and an advantage of {number(attack['advantage'])} at the best threshold (chosen "
-            f"afterwards); the noise allows {number(training['advantage_bound'])}."
-        )

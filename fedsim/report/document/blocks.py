@@ -4,7 +4,7 @@ An audit or a study returns a document; `html`, `terminal` and `markdown` render
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Link:
     """A link.
 
     Attributes:
-        to: a path relative to the page.
+        to: a path relative to the page, or # and an anchor of it.
     """
 
     text: str
@@ -256,9 +256,98 @@ class Part:
     anchor: str = ""
 
 
+@dataclass(frozen=True)
+class Bar:
+    """How often the adversary is right at one vantage point, and what is allowed there.
+
+    Attributes:
+        name: of the vantage point, node, setting or attack.
+        mark: the verdict there.
+        right: the measured share of right answers, in [0, 1]; None: not measured.
+        interval: its confidence interval; None: it has none.
+        limit: the share that theory allows at most; 1: no limit, None: unknown.
+        remark: what else belongs to it, without a full stop.
+        how: words ahead of the measured share.
+        by: who sets the limit.
+    """
+
+    name: str
+    mark: Mark
+    right: float | None = None
+    interval: tuple[float, float] | None = None
+    limit: float | None = None
+    remark: str = ""
+    how: str = "right in"
+    by: str = "theory"
+
+
+@dataclass(frozen=True)
+class Bars:
+    """The figure of a first screen: a bar for each vantage point, from guessing to certainty.
+
+    Attributes:
+        caption: a sentence about what is shown; the legend follows it.
+        own: the organisation's own limit, as a share of right answers; None without one.
+    """
+
+    kind: ClassVar = "bars"
+    bars: Sequence[Bar]
+    caption: str
+    own: float | None = None
+
+
 Block = (
-    Prose | Listing | Table | Heading | Bullets | Label | Progress | Place | Figure | Picture | Part
+    Prose
+    | Listing
+    | Table
+    | Heading
+    | Bullets
+    | Label
+    | Progress
+    | Place
+    | Figure
+    | Picture
+    | Bars
+    | Part
 )
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of a result, as a release gate would make it.
+
+    Attributes:
+        mark: good if it passed, alarm if it failed, open if it cannot tell.
+        text: what is checked, a sentence.
+        condition: that of `--fail-if`, which shuts a gate unless the check passes; "" where no
+            number of the report decides it.
+    """
+
+    mark: Mark
+    text: str
+    condition: str = ""
+
+
+@dataclass(frozen=True)
+class FirstScreen:
+    """What a page says first, whatever it is about.
+
+    Attributes:
+        answer: sentences, the first of which answers the reader's question.
+        figure: None where the page has no vantage point.
+        table: three to five rows.
+        checks: in any order; the page shows the failed ones first.
+        steps: what to do next.
+        sign_off: purpose, data, author, date and limits of the study.
+    """
+
+    answer: Sequence[Words]
+    alarming: bool = False
+    figure: Bars | Figure | Picture | None = None
+    table: Table | None = None
+    checks: Sequence[Check] = ()
+    steps: Sequence[Words] = ()
+    sign_off: Entries = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -266,6 +355,7 @@ class Document:
     """A page.
 
     Attributes:
+        first: what stands ahead of the blocks.
         refresh: after how many seconds a browser reads the page again, and which; "" for never.
         footer: what wrote the page; "" for this version of fedsim.
     """
@@ -273,9 +363,8 @@ class Document:
     title: str
     kind: str
     heading: str
-    verdict: Sequence[Words]
+    first: FirstScreen
     blocks: Sequence[Block]
-    alarming: bool = False
     note: Words = ""
     refresh: str = ""
     footer: Words = ""

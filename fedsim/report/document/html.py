@@ -12,7 +12,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 import fedsim
-from fedsim.report.document import outline, pictures
+from fedsim.report.document import bars, first_screen, outline, pictures
 from fedsim.report.document.blocks import (
     Block,
     Code,
@@ -106,6 +106,11 @@ aria-label="{{ block.text }}"></progress></p>
 {{ block.caption }}</figcaption>
 {{ block | pictured }}
 </figure>
+{% elif block.kind == "bars" %}
+<figure class="bars">
+<figcaption>{{ block | captioned }}</figcaption>
+{{ block | barred }}
+</figure>
 {% elif block.kind == "part" %}
 {{ part(block, level) }}
 {% endif %}
@@ -134,12 +139,21 @@ PAGE = """\
 </header>
 <!-- contents -->
 <main id="content" tabindex="-1">
-{% if document.verdict %}
-<section class="verdict{{ ' alarm' if document.alarming else '' }}">
-{% for sentence in document.verdict %}
+{% if document.first.answer %}
+<section class="verdict{{ ' alarm' if document.first.alarming else '' }}">
+{% for sentence in document.first.answer %}
 <p>{{ sentence | worded }}</p>
 {% endfor %}
 </section>
+{% endif %}
+{% if first %}
+<div class="first">
+{% for name, blocks in first.items() %}
+<section class="first-{{ name }}">
+{{ laid_out(blocks, 2) }}
+</section>
+{% endfor %}
+</div>
 {% endif %}
 {{ laid_out(document.blocks, 2) }}
 <!-- terms -->
@@ -153,7 +167,10 @@ PAGE = """\
 def render(document: Document) -> str:
     """Return a document as one HTML page."""
     page = ENVIRONMENT.get_template("page").render(
-        document=document, style=STYLE, version=fedsim.__version__
+        document=document,
+        first=first_screen.parts(document.first),
+        style=STYLE,
+        version=fedsim.__version__,
     )
     return outline.outlined(outline.explained(page))
 
@@ -171,10 +188,15 @@ def _worded(text: Words) -> Markup:
         case Code():
             return Markup("<code>{}</code>").format(text.text)
         case Link():
-            return Markup('<a href="{}">{}</a>').format(quote(text.to), text.text)
+            return Markup('<a href="{}">{}</a>').format(_address(text.to), text.text)
         case Mark():
             return Markup('<span class="mark {}">{}.</span>').format(text.kind, text.text)
     return Markup("").join(map(_worded, text))
+
+
+def _address(to: str) -> str:
+    """Return the address of a path, or of an anchor of the same page."""
+    return to if to.startswith("#") else quote(to)
 
 
 def _anchored(anchor: str) -> Markup:
@@ -210,4 +232,10 @@ ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-ENVIRONMENT.filters |= {"worded": _worded, "anchored": _anchored, "pictured": _pictured}
+ENVIRONMENT.filters |= {
+    "worded": _worded,
+    "anchored": _anchored,
+    "pictured": _pictured,
+    "captioned": bars.caption,
+    "barred": bars.drawn,
+}

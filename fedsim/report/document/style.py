@@ -19,7 +19,7 @@ STYLE = """\
     --series-green: #3ecf9f; --series-purple: #d99ccb; }
 }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2.5rem 1.5rem 4rem; max-width: 61rem; background: var(--paper);
+body { margin: 0 auto; padding: 1.6rem 1.5rem 4rem; max-width: 61rem; background: var(--paper);
   color: var(--ink); line-height: 1.55; font-size: 16px;
   font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
 a { color: var(--blue); }
@@ -48,11 +48,11 @@ p { margin: .6rem 0; max-width: 46rem; }
 .contents .level-3 { padding-left: 1rem; font-size: .94em; }
 .contents a { text-decoration: none; }
 .contents a:hover { text-decoration: underline; }
-.verdict { margin: 1.6rem 0 1rem; padding: 1.2rem 1.4rem; background: var(--wash);
+.verdict { margin: 1rem 0; padding: .9rem 1.3rem; background: var(--wash);
   border-left: 5px solid var(--blue); border-radius: 0 6px 6px 0; }
 .verdict.alarm { border-color: var(--alarm); }
-.verdict p { font-size: 1.16rem; line-height: 1.5; margin: 0; }
-.verdict p + p { margin-top: .7rem; font-size: 1rem; }
+.verdict p { font-size: 1.12rem; line-height: 1.45; margin: 0; max-width: none; }
+.verdict p + p { margin-top: .4rem; font-size: 1rem; }
 .label { margin: .6rem 0; padding: .7rem 1rem; border-radius: 6px;
   border: 1px solid var(--caution-line); background: var(--caution-wash); }
 .label strong { color: var(--caution); }
@@ -67,6 +67,7 @@ th { font-weight: 600; }
 thead th { color: var(--muted); font-size: .82rem; border-bottom: 2px solid var(--line); }
 td.value { font-variant-numeric: tabular-nums; font-weight: 600; min-width: 6.5rem; }
 td.limit { font-variant-numeric: tabular-nums; min-width: 6.5rem; }
+.first td.limit, .first td.value { min-width: 0; }
 .vantages td.limit, .vantages td.value { min-width: 3.5rem; }
 .vantages td:last-child { min-width: 15rem; }
 .compact { width: auto; font-size: .85rem; font-variant-numeric: tabular-nums; }
@@ -96,6 +97,29 @@ figure svg text { font-family: inherit !important; }
 .plate { background: #fff; }
 figcaption { color: var(--muted); font-size: .92rem; max-width: 46rem; margin-bottom: .5rem; }
 figcaption strong { color: var(--ink); }
+.first { display: grid; gap: 0 2rem; grid-template-columns: minmax(0, 1fr); }
+.first h2 { font-size: 1.02rem; margin: 1rem 0 .3rem; padding: 0; border: 0; }
+.first figure { margin: .6rem 0; }
+.first table { margin: .2rem 0; font-size: .88rem; }
+.first th, .first td { padding: .3rem .7rem .3rem 0; }
+.first dl { margin-top: .2rem; }
+.first ul { margin: .2rem 0; padding: 0; list-style: none; font-size: .93rem; }
+.first li { margin: .3rem 0; line-height: 1.4; }
+.first-told code { display: block; color: var(--muted); font-size: .8em; }
+.first-sign-off dl { grid-template-columns: 10rem 1fr; font-size: .88rem; }
+.first-sign-off dt, .first-sign-off dd { padding: .15rem 0; }
+figure .target img { width: 9rem; min-width: 0; image-rendering: pixelated; }
+.bar p { margin: .5rem 0 .1rem; line-height: 1.35; font-size: .93rem; }
+figure svg.bars { min-width: 0; max-width: none; height: 22px; font-size: 12px;
+  overflow: visible; }
+.bar + svg.bars { height: 34px; }
+.bars .track { fill: var(--wash); stroke: var(--line); }
+.bars .allowed { fill: var(--line); }
+.bars .measured { fill: var(--series-blue); }
+.bars line { stroke: var(--ink); stroke-width: 1.5; }
+.bars .limit { stroke-width: 4; }
+.bars .own { stroke: var(--series-vermilion); stroke-width: 2.5; stroke-dasharray: 4 3; }
+.bars text { fill: var(--muted); }
 details { margin: .8rem 0; }
 summary { cursor: pointer; color: var(--blue); }
 summary h2 { display: inline; border: 0; }
@@ -124,6 +148,11 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
   dt { border: 0; padding-bottom: 0; }
   dd { padding-top: 0; }
 }
+@media screen and (min-width: 60rem) {
+  .first:has(> .first-shown + .first-told) {
+    grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); }
+  .first-sign-off { grid-column: 1 / -1; }
+}
 @media screen and (min-width: 76rem) {
   body:has(> .contents) { display: grid; grid-template-columns: 14rem minmax(0, 56rem);
     max-width: none; justify-content: center; column-gap: 2.5rem; }
@@ -141,11 +170,11 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
     font: 8pt sans-serif; color: #5b6770; } }
   :root { font-size: 9.5pt; }
   body { font-size: 1rem; max-width: none; padding: 0; }
-  figure svg, figure img { max-width: 15cm; min-width: 0; }
+  figure svg, figure img { max-width: 12.5cm; min-width: 0; }
   .verdict, .label, tr.here { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   h2, h3, h4, summary, figcaption { break-after: avoid; }
   .scroll, figcaption, tr, .verdict, .label { break-inside: avoid; }
-  .skip, a.anchor { display: none; }
+  .skip, a.anchor, .contents { display: none; }
   .table, .scroll { overflow: visible; }
   table { font-size: 8.5pt; }
   th, td { overflow-wrap: break-word; padding-right: .6rem; }
@@ -156,8 +185,7 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
   .all tbody { display: block; columns: 2; }
   .all, .all tr { display: block; }
   .all th, .all td { display: inline; border: 0; }
-  .contents ul { columns: 2; }
-  details::details-content { content-visibility: visible; display: block; block-size: auto; }
-  summary { list-style: none; color: var(--muted); }
+  summary { color: var(--muted); }
+  summary::after { content: " (folded: unfold it to print it)"; }
 }
 </style>"""

@@ -18,6 +18,7 @@ from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.audits.results import report as results
+from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
 from fedsim.audits.results.report import Report as RunReport
 from fedsim.audits.results.report import encode
 from fedsim.common.strict_json import report_json
@@ -27,7 +28,6 @@ from fedsim.federation.runs.run_transcript import read as read_transcript
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.report import model_card, training_report, writing
 from fedsim.report import page as rendering
-from fedsim.report.evidence.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
 from fedsim.report.kinds import recorded as transcript_report
 from fedsim.report.tracking import live_page
 
@@ -44,7 +44,10 @@ def _pages_of_run(directory: RunDirectory, report: RunReport) -> Pages:
     """Return the page of a run and its pictures."""
     drawn = rendering.Pictures(report, read_transcript(directory))
     # The page of one run of several leads to theirs, which need not have been copied along.
-    found = [rendering.render_html(report, drawn, several).encode() for several in (False, True)]
+    about = rendering.about(directory)
+    found = [
+        rendering.render_html(report, drawn, several, about).encode() for several in (False, True)
+    ]
     pictures = {
         f"figures/{name}.{'svg' if isinstance(each, str) else 'png'}": [
             each.encode() if isinstance(each, str) else each

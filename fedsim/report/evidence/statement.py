@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from adversaries.errors import InputError
+from fedsim.audits.results import conditions
+from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
 from fedsim.common import reading
 from fedsim.common.report_directory import EVIDENCE
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import model_card
-from fedsim.report.evidence import conditions, derivation, digests, envelope
-from fedsim.report.evidence.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
+from fedsim.report.evidence import derivation, digests, envelope
 from fedsim.report.evidence.envelope import Digest, Predicate, Statement, Subject
 
 REPORT = "report.json"

@@ -1,17 +1,15 @@
 """What was measured beside what is allowed: advantages, guarantees, lower bounds."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedsim.privacy.identifiability import BeliefCurve
 from fedsim.report.figures.canvas import (
     BLUE,
-    FAINT,
     GREEN,
     HEIGHT,
     INK,
@@ -21,7 +19,6 @@ from fedsim.report.figures.canvas import (
     WIDTH,
     WORLDS,
     Floats,
-    legend_above,
     level_line,
     levels_in_margin,
     new_axes,
@@ -29,17 +26,6 @@ from fedsim.report.figures.canvas import (
     panel,
     rounds_axis,
 )
-
-
-@dataclass(frozen=True)
-class VantagePoint:
-    """The advantages at one vantage point."""
-
-    label: str
-    bound: float
-    prediction: float | None
-    measured: float | None
-    interval: tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -107,78 +93,14 @@ def advantages(
     return figure
 
 
-def vantages(points: Sequence[VantagePoint]) -> Figure:
-    """Return a figure of the measured advantage, its prediction and its bound at vantage points.
-
-    From 0, a coin, to 1, certainty; what no noise hides reaches the right edge.
-    """
-    with page_style():
-        figure = Figure(figsize=(WIDTH, 0.9 + 0.62 * len(points)), layout="constrained")
-        axes = figure.subplots()
-        heights = range(len(points) - 1, -1, -1)
-        named: set[str] = set()
-
-        def once(label: str) -> str:
-            """Return a label for the legend, hidden from the second time on."""
-            hidden = "_" if label in named else ""
-            named.add(label)
-            return hidden + label
-
-        for height, point in zip(heights, points, strict=True):
-            _draw_vantage(axes, height, point, once)
-        lows = [point.interval[0] for point in points if point.interval]
-        axes.set_xlim(min([0.0, *lows]) - 0.03, 1.03)
-        axes.set_ylim(-0.6, len(points) - 0.3)
-        axes.axvline(0, color=MUTED, linewidth=0.8)
-        axes.set_yticks(list(heights), [point.label for point in points])
-        axes.tick_params(axis="y", length=0)
-        axes.grid(axis="y", visible=False)
-        axes.set_xlabel("advantage over a coin")
-        legend_above(axes)
-    return figure
+ACCOUNTANTS = (
+    *((BLUE, "-"), (VERMILION, "--"), (GREEN, "-."), (PURPLE, ":"), (INK, "-"), (MUTED, "--")),
+)
+"""Colours and lines of accountants, the tightest first."""
 
 
-def _draw_vantage(axes: Axes, height: int, point: VantagePoint, once: Callable[[str], str]) -> None:
-    """Draw the bound of one vantage point, and what was predicted and measured, if it was.
-
-    once: returns a label for the legend.
-    """
-    ends = height - 0.3, height + 0.3
-    axes.barh(height, point.bound, height=0.6, color=FAINT, alpha=0.5)
-    axes.vlines(point.bound, *ends, color=INK, linewidth=2, label=once("bound ρα"))
-    if point.prediction is not None:
-        axes.vlines(
-            point.prediction,
-            *ends,
-            color=VERMILION,
-            linewidth=1.6,
-            linestyle=(0, (3, 2)),
-            label=once("prediction"),
-        )
-    if point.measured is None:
-        axes.annotate(
-            "not measured",
-            (0, height),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            color=MUTED,
-        )
-        return
-    low, high = point.interval or (point.measured, point.measured)
-    room = max(high, point.bound) < 0.9
-    axes.plot([low, high], [height, height], color=BLUE, linewidth=2.4, label="_interval")
-    axes.plot(point.measured, height, "o", color=BLUE, markersize=7, label=once("measured"))
-    axes.annotate(
-        f"{point.measured:.3f}",
-        (max(high, point.bound), height) if room else (low, height),
-        xytext=(8 if room else -8, 0),
-        textcoords="offset points",
-        ha="left" if room else "right",
-        va="center",
-        weight="bold",
-        color=BLUE,
-    )
+def _at_the_end(line: tuple[str, Floats]) -> float:
+    return float(line[1][-1])
 
 
 def guarantee(
@@ -198,12 +120,14 @@ def guarantee(
     with page_style():
         figure = Figure(figsize=(WIDTH * (1.5 if curve else 1.0), HEIGHT), layout="constrained")
         axes, *others = figure.subplots(1, 2 if curve else 1, squeeze=False)[0]
-        tightest = min(float(np.max(values)) for values in epsilons.values())
-        lines = zip(epsilons.items(), (BLUE, GREEN, PURPLE, VERMILION, MUTED, INK), strict=False)
-        for (name, values), colour in lines:
-            axes.plot(rounds, values, color=colour, linewidth=1.4, label=name)
-        # Basic and advanced composition would leave nothing of the others to see.
-        axes.set_ylim(0, 3 * tightest if tightest > 0 else None)
+        # What is drawn first is widest, so that of lines that lie on each other all are seen.
+        widths = np.linspace(3.6, 1.2, len(epsilons))
+        for at, (name, values) in enumerate(sorted(epsilons.items(), key=_at_the_end)):
+            colour, line = ACCOUNTANTS[at % len(ACCOUNTANTS)]
+            label = f"{name}: {values[-1]:.4g}"
+            axes.plot(rounds, values, line, color=colour, linewidth=widths[at], label=label)
+        # On a linear axis the loosest would leave nothing of the others to see.
+        axes.set_yscale("log")
         axes.set_title(f"ε at δ = {delta:g}, smaller is tighter")
         axes.set_xlabel("rounds")
         axes.set_ylabel("ε")

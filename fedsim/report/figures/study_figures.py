@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -12,6 +11,7 @@ from adversaries.attacks.roc import FEWEST_FALSE
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import (
     BLUE,
+    FAINT,
     GREEN,
     INK,
     MUTED,
@@ -104,28 +104,35 @@ LEAST = 1e-6
 """The lowest rate that is drawn."""
 
 
+MOST_CURVES = 3
+"""Attacks of a figure, beside what is allowed: more lines hide each other."""
+
+CURVES = ((BLUE, "-"), (VERMILION, "--"), (PURPLE, "-."))
+"""Colours that readers with any colour vision can tell apart, and lines that need no colour."""
+
+
 def roc(curves: Mapping[str, Rates], bound: Rates | None) -> Figure:
     """Return a figure of true against false positive rates, beside guessing and the bound.
 
-    Rates that stand for fewer than ten pairs are not drawn.
+    Rates that stand for fewer than ten pairs are not drawn. Below the shaded area's edge an attack
+    is no better than guessing.
 
     Args:
+        curves: at most `MOST_CURVES`.
         bound: what differential privacy allows at most, None where it allows everything.
     """
     with canvas.page_style():
-        figure = Figure(figsize=(canvas.WIDTH, 5.6), layout="constrained")
+        figure = Figure(figsize=(canvas.WIDTH, 4.6), layout="constrained")
         axes = figure.subplots()
         least = min((rate for false, _ in curves.values() for rate in false if rate), default=1e-3)
         low = max(LEAST, FEWEST_FALSE * least)
-        colours = colormaps["viridis"]
-        for place, (name, (false, true)) in enumerate(curves.items()):
-            shade = colours(0.95 * place / max(1, len(curves) - 1))
-            line = ("-", "--", "-.")[place % 3]
-            axes.plot(false, true, line, color=shade, linewidth=1.3, label=name)
-        axes.plot([low, 1], [low, 1], ":", color=MUTED, linewidth=1, label="guessing")
+        for (name, (false, true)), (colour, line) in zip(curves.items(), CURVES, strict=False):
+            axes.plot(false, true, line, color=colour, linewidth=1.6, label=name)
+        axes.fill_between([low, 1], [low, 1], low, color=FAINT, alpha=0.6, linewidth=0)
+        axes.text(low * 1.3, low * 1.05, "guessing", color=MUTED, fontsize=8.5, va="bottom")
         if bound is not None:
             label = "differential privacy allows"
-            axes.plot(*bound, color=INK, linewidth=1.8, label=label)
+            axes.plot(*bound, color=INK, linewidth=2.2, label=label)
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlim(low, 1)
@@ -134,7 +141,7 @@ def roc(curves: Mapping[str, Rates], bound: Rates | None) -> Figure:
             axis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:g}%"))
         axes.set_xlabel("false positive rate")
         axes.set_ylabel("true positive rate")
-        figure.legend(loc="outside lower center", ncols=3)
+        figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 

@@ -1,13 +1,32 @@
 """The audit of a Flower app or a training loop as one HTML page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit
 from fedsim.audits.judgement.judge import Verdict
 from fedsim.audits.loop.audit import LoopAudit
-from fedsim.report.document.blocks import Block, Document, Heading, Listing, Prose, tabulated
+from fedsim.privacy.advantage import advantage_of_epsilon
+from fedsim.report.document import first_screen
+from fedsim.report.document.bars import share, shares
+from fedsim.report.document.blocks import (
+    Bar,
+    Bars,
+    Block,
+    Check,
+    Document,
+    FirstScreen,
+    Heading,
+    Listing,
+    Mark,
+    Prose,
+    Table,
+    tabulated,
+)
+from fedsim.report.document.first_screen import check, power
 from fedsim.report.document.html import render
+from fedsim.report.document.wording import DASH, number, percent
 
 MEANINGS = {
     Verdict.CONVICTED: f"the attack proves, with {ALARM_CONFIDENCE:.2%} confidence, that the "
@@ -16,6 +35,88 @@ MEANINGS = {
     Verdict.SUPPORTED: "theory supports the claim, and the attack found nothing against it",
     Verdict.NO_CLAIM: "nobody claims anything",
 }
+
+
+MARKS: dict[Verdict, Literal["good", "open", "caution", "alarm"]] = {
+    Verdict.CONVICTED: "alarm",
+    Verdict.SUSPECT: "caution",
+    Verdict.SUPPORTED: "good",
+    Verdict.NOT_JUDGED: "open",
+    Verdict.NO_CLAIM: "open",
+}
+
+ADVICE = {
+    Verdict.CONVICTED: "Do not rely on the claim before the findings are mended.",
+    Verdict.SUSPECT: "Read the findings: they say what theory would need.",
+    Verdict.SUPPORTED: "Rely on theory, not on this attack: a better one may achieve more.",
+    Verdict.NOT_JUDGED: "Read the reasons: they say what would let the audit tell.",
+    Verdict.NO_CLAIM: "To have a claim judged, add --claimed-epsilon and --claimed-delta.",
+}
+
+MOST_MENDED = 3
+"""Findings whose mending the first screen names."""
+
+LIMITS = (
+    "It is about this code with these settings, on data that need no protection. An attack that "
+    "looks at more may prove more."
+)
+
+
+def _first(outcome: AppAudit | LoopAudit, meaning: str, unit: str) -> FirstScreen:
+    """Return the first screen of the page: the verdict on the claim, and what was checked."""
+    verdict, report = outcome.verdict, outcome.as_json()
+    mends = [found.mend for found in outcome.findings if found.mend][:MOST_MENDED]
+    data = outcome.data if isinstance(outcome, LoopAudit) else "the data of the app"
+    return FirstScreen(
+        answer=[f"{verdict.value.capitalize()}: {meaning}."],
+        alarming=verdict is Verdict.CONVICTED,
+        figure=Bars(
+            _bars(outcome),
+            f"How often the attack is right about {unit} ({percent(outcome.confidence)} interval).",
+        ),
+        table=_table(outcome),
+        checks=_checks(outcome, report),
+        steps=[*(f"{mend[:1].upper()}{mend[1:]}." for mend in mends), ADVICE[verdict]],
+        sign_off=first_screen.sign_off(data=str(data), date=first_screen.today(), limits=LIMITS),
+    )
+
+
+def _bars(outcome: AppAudit | LoopAudit) -> list[Bar]:
+    verdict, measured, claim = outcome.verdict, outcome.advantage, outcome.claim
+    ends = shares((measured.interval.low, measured.interval.high))
+    by, epsilon = "theory", outcome.epsilon
+    if claim is not None:
+        by, epsilon = "the claim", claim.epsilon
+    limit = None if epsilon is None else share(advantage_of_epsilon(epsilon, outcome.delta))
+    mark = Mark(MARKS[verdict], verdict.value.capitalize())
+    return [Bar("Attack", mark, share(measured.point), ends, limit, by=by)]
+
+
+def _table(outcome: AppAudit | LoopAudit) -> Table:
+    """Return every epsilon beside the others: claimed, by theory, by the attack."""
+    claim, theory = outcome.claim, outcome.epsilon
+    rows = [
+        ["claimed", DASH if claim is None else number(claim.epsilon)],
+        ["by theory", "not known" if theory is None else number(theory)],
+        ["by the attack, at least", number(outcome.lower_bound.epsilon)],
+        [f"proven ({ALARM_CONFIDENCE:.2%})", number(outcome.proven.epsilon)],
+    ]
+    return tabulated(("Epsilon", f"at δ = {outcome.delta:g}"), rows)
+
+
+def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[Check]:
+    found = [check("No rule finds the guarantee broken.", "alarms > 0", report)]
+    if outcome.claim is not None:
+        limit = f"{outcome.claim.epsilon:g}"
+        proven = f"measured.proven.epsilon > {limit}"
+        theory, attack = f"epsilon > {limit}", f"epsilon.low > {limit}"
+        found += [
+            check(f"By theory ε is at most the claimed {limit}.", theory, report),
+            check(f"The attack proves no ε above {limit}.", attack, report, proven),
+        ]
+    if "seen_below" in report["measured"]:
+        found.append(power(report, "measured.seen_below"))
+    return found
 
 
 def render_html(outcome: AppAudit | LoopAudit, results: Sequence[tuple[str, str]]) -> str:
@@ -40,8 +141,12 @@ def render_html(outcome: AppAudit | LoopAudit, results: Sequence[tuple[str, str]
             kind=f"Audit of {words}",
             heading=name,
             note=f"The unit of privacy is {unit}.",
-            verdict=[f"{verdict.value.capitalize()}: {meaning}."],
-            alarming=verdict is Verdict.CONVICTED,
-            blocks=[Listing(list(results), several=True), Heading("Findings"), objections],
+            first=_first(outcome, meaning, unit),
+            blocks=[
+                Heading("What was judged"),
+                Listing(list(results), several=True),
+                Heading("Findings"),
+                objections,
+            ],
         )
     )

@@ -14,6 +14,7 @@ from scipy.special import expit
 from fedsim.audits.judgement.judge import stated
 from fedsim.audits.live.live_rounds import Belief, Look
 from fedsim.audits.results.verdicts import (
+    CANNOT_TELL,
     CONTRADICTS,
     NOT_MEASURED,
     StateWords,
@@ -23,17 +24,29 @@ from fedsim.audits.results.verdicts import (
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.game.observers.noise_watch import SUM
-from fedsim.report.document import terminal
+from fedsim.report.document import first_screen, terminal
+from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
+    Bar,
+    Bars,
     Block,
+    Cell,
+    Check,
     Document,
     Figure,
+    FirstScreen,
+    Group,
     Heading,
     Label,
+    Line,
     Listing,
+    Mark,
+    Part,
     Prose,
+    Table,
     tabulated,
 )
+from fedsim.report.document.first_screen import check, power
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent, would_have_seen
 from fedsim.report.figures import belief_figures, training_figures
@@ -45,9 +58,13 @@ SHOWN = 15
 """How many rounds the terminal shows."""
 
 
-def write(report: Report, directory: Path, looks: Sequence[Look] = ()) -> Path:
+Seen = Belief | Look
+"""What an auditor concludes after a round."""
+
+
+def write(report: Report, directory: Path, seen: Sequence[Seen] = ()) -> Path:
     """Write report.html and report.json."""
-    return report_directory.write_report(directory, report_json(report), render_html(report, looks))
+    return report_directory.write_report(directory, report_json(report), render_html(report, seen))
 
 
 def state(report: Report) -> StateWords:
@@ -101,11 +118,11 @@ def verdict(report: Report) -> str:
     return " ".join(said)
 
 
-def table(found: Sequence[Belief | Look]) -> RenderableType:
+def table(found: Sequence[Seen]) -> RenderableType:
     """Return the last rounds as the terminal shows them."""
     if beliefs := [each for each in found if isinstance(each, Belief)]:
         rows = [_belief_cells(belief) for belief in beliefs[-SHOWN:]]
-        headings = ("trials", "round", "mean", "highest", "ρβ", "ε so far", "missed")
+        headings = ("trials", "round", "so far", "mean", "highest", "ρβ", "ε so far", "missed")
         return terminal.table(tabulated(headings, rows), "belief that D was used")
     # Of a run that is audited without its records.
     looks = [each for each in found if isinstance(each, Look)][-SHOWN:]
@@ -113,6 +130,7 @@ def table(found: Sequence[Belief | Look]) -> RenderableType:
     cells = [
         [
             str(look.round),
+            so_far(look).text,
             *(number(look.noise_at_most.get(name)) for name in series),
             *(number((look.canaries or {}).get(name)) for name in ("mu", "claimed_mu")),
             number(look.epsilon),
@@ -120,7 +138,7 @@ def table(found: Sequence[Belief | Look]) -> RenderableType:
         ]
         for look in looks
     ]
-    names = ["round", *series, "canaries' μ", "claimed", "ε so far", "missed"]
+    names = ["round", "so far", *series, "canaries' μ", "claimed", "ε so far", "missed"]
     if looks and looks[-1].texts is not None:
         names.append("texts' ε ≥")
         for row, look in zip(cells, looks, strict=True):
@@ -134,6 +152,7 @@ def _belief_cells(belief: Belief) -> list[str]:
     return [
         f"{belief.first_trial}-{belief.first_trial + len(chances) - 1}",
         str(belief.round),
+        so_far(belief).text,
         percent(float(chances.mean())),
         percent(float(chances.max())),
         percent(belief.rho_beta),
@@ -148,8 +167,12 @@ def summary(report: Report) -> RenderableType:
     return terminal.shown(Prose(verdict(report)), Listing(_rows(report)), *alarms)
 
 
-def render_html(report: Report, looks: Sequence[Look] = ()) -> str:
-    """Return the report as one HTML page that needs no other file, script or network."""
+def render_html(report: Report, seen: Sequence[Seen] = ()) -> str:
+    """Return the report as one HTML page that needs no other file, script or network.
+
+    Args:
+        seen: what the auditor concluded after every round, in order.
+    """
     drawn: list[Block] = []
     if report["belief"] is not None:
         rounds = np.array(report["belief"]["rounds"])
@@ -158,7 +181,10 @@ def render_html(report: Report, looks: Sequence[Look] = ()) -> str:
         caption = "The auditor's belief that D was used, after every round of the last trials seen."
         figure = belief_figures.client_beliefs(rounds, series)
         drawn.append(Figure("beliefs", figure, "", caption))
-    drawn += _drawn_looks(looks)
+    drawn += _drawn_looks([each for each in seen if isinstance(each, Look)])
+    if len(seen) > MOST:
+        every = Part("Every round", [_by_round(seen)], folded=True, heads=False)
+        drawn.append(every)
     noted = ("noise", "canaries", "texts")
     notes = [Prose(report[name]["note"]) for name in noted if report[name]]
     return render(
@@ -166,8 +192,7 @@ def render_html(report: Report, looks: Sequence[Look] = ()) -> str:
             title=f"Live audit of run {report['facts']['run']}",
             kind="Live audit",
             heading=f"Run {report['facts']['run']}",
-            verdict=[verdict(report)],
-            alarming=bool(report["alarms"]),
+            first=first(report, seen),
             blocks=[
                 *(Label("", text, alarming=True) for text in report["contradictions"]),
                 *drawn,
@@ -177,6 +202,98 @@ def render_html(report: Report, looks: Sequence[Look] = ()) -> str:
             ],
         )
     )
+
+
+MOST = 5
+"""Rounds, the last ones, that the first screen shows."""
+
+
+def first(report: Report, seen: Sequence[Seen]) -> FirstScreen:
+    """Return the first screen of the page: whether all is well, at every round."""
+    words, facts = state(report), report["facts"]
+    return FirstScreen(
+        answer=[verdict(report)],
+        alarming=bool(report["alarms"]),
+        figure=Bars(
+            _bars(report),
+            f"How often the auditor is right ({percent(report['confidence'])} intervals).",
+        ),
+        table=_by_round(seen[-MOST:]) if seen else None,
+        checks=_checks(report),
+        steps=[f"{words.advice.capitalize()}."],
+        sign_off=first_screen.sign_off(
+            data=f"what {facts['recorder']} saw of run {facts['run']}",
+            date="",
+            limits=(
+                f"It is about what the auditor saw: {report['rounds']} rounds, "
+                f"{report['missed']} missed. It is no guarantee to anybody."
+            ),
+        ),
+    )
+
+
+def _bars(report: Report) -> list[Bar]:
+    words, bounds, empirical = state(report), report["bounds"], report["empirical"]
+    mark, limit = Mark(words.kind, words.text), bounds and share(bounds["rho_alpha"])
+    bars = []
+    if empirical is not None:
+        right, ends = share(empirical["advantage"]), shares(empirical["advantage_interval"])
+        bars.append(Bar("Auditor, about the target", mark, right, ends, limit))
+    if (canaries := report["canaries"]) is not None and canaries["reason"] is None:
+        right, ends = share(canaries["advantage"]), shares(canaries["advantage_interval"])
+        bars.append(Bar("Auditor, about canaries", mark, right, ends, limit))
+    return bars or [Bar("Auditor", mark, limit=limit)]
+
+
+def so_far(each: Seen) -> StateWords:
+    """Return whether what was seen up to a round agrees with the noise that the server says."""
+    if isinstance(each, Belief):
+        # In a tail of the trainings a belief passes its limit.
+        return CANNOT_TELL if _beyond(each) else words_of("not-contradicted")
+    if not each.noise_at_most:
+        return NOT_MEASURED
+    return CONTRADICTS if min(each.noise_at_most.values()) <= 1 else words_of("not-contradicted")
+
+
+def _beyond(belief: Belief) -> int:
+    """Return in how many trials the belief has passed its limit."""
+    return int(np.count_nonzero(expit(belief.log_odds) > belief.rho_beta))
+
+
+def _by_round(seen: Sequence[Seen]) -> Table:
+    """Return a row for each round: how it stands, and the number that says so."""
+    lines = []
+    for each in seen:
+        words = so_far(each)
+        if isinstance(each, Belief):
+            highest = percent(float(expit(each.log_odds).max()))
+            measured, limit = f"belief {highest}", f"ρβ {percent(each.rho_beta)}"
+            if beyond := _beyond(each):
+                measured += f"; {beyond} of {len(each.log_odds)} trials are beyond ρβ"
+        else:
+            least = min(each.noise_at_most.values(), default=None)
+            measured, limit = f"noise at most {number(least)}", "the claimed noise is 1"
+        cells = [Cell("", mark=Mark(words.kind, words.text), style="")]
+        lines.append(Line(Cell(str(each.round)), [*cells, Cell(measured), Cell(limit)]))
+    return Table(("Round", "So far", "Measured", "Limit"), [Group("", lines)])
+
+
+def _checks(report: Report) -> list[Check]:
+    found = [
+        check("Nothing contradicts the noise that the server says.", "alarms > 0", report),
+        check("The auditor saw every round.", "missed > 0", report),
+        power(report, "seen_below"),
+    ]
+    if (bounds := report["bounds"]) is not None:
+        if bounds["rho_alpha"] < 1:
+            text = "The interval of the measured advantage lies below the limit of theory."
+            limit = f"advantage.high > {bounds['rho_alpha']:.4g}"
+            found.append(check(text, limit, report, fails=""))
+        if np.isfinite(bounds["epsilon"]):
+            text = "All that was released costs no more than one training."
+            limit = f"released.epsilon > {1.001 * bounds['epsilon']:.4g}"
+            found.append(check(text, limit, report))
+    return found
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:

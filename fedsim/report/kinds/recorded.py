@@ -3,6 +3,7 @@
 It words what `fedsim.audits.recorded.audit` found; it computes nothing.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,24 +12,35 @@ import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
+from adversaries.statistics import gaussian
 from fedsim.audits.judgement.judge import stated
-from fedsim.audits.recorded.transcript_release import worst
+from fedsim.audits.recorded.server_rounds import TOWARDS
+from fedsim.audits.recorded.transcript_release import least_protected, worst
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.verdicts import StateWords
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
-from fedsim.report.document import terminal
+from fedsim.privacy.advantage import advantage_of_epsilon
+from fedsim.report.document import first_screen, terminal
+from fedsim.report.document.bars import share
 from fedsim.report.document.blocks import (
+    Bar,
+    Bars,
     Block,
     Bullets,
+    Check,
     Document,
     Figure,
+    FirstScreen,
     Heading,
     Label,
     Listing,
+    Mark,
     Prose,
+    Table,
     tabulated,
 )
+from fedsim.report.document.first_screen import check, power
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, would_have_seen
 from fedsim.report.figures import belief_figures, training_figures
@@ -237,11 +249,133 @@ def render_html(report: Report) -> str:
             kind="Audit of a transcript",
             heading=facts["app"] or "A Flower app",
             note=f"Vantage: {facts['vantage']}; {seen}. The unit of privacy is a {unit}.",
-            verdict=[verdict(report)],
-            alarming=any(one["severity"] == "alarm" for one in report["findings"]),
+            first=first(report),
             blocks=list(_blocks(report)),
         )
     )
+
+
+MOST = 5
+"""Nodes, the least protected first, that the first screen shows."""
+
+
+def first(report: Report) -> FirstScreen:
+    """Return the first screen of the page: the least protected nodes, and what was checked."""
+    found, facts = state(report), report["facts"]
+    mends = [one["mend"] for one in report["findings"] if one["mend"]]
+    app = facts["app"] or "a Flower app"
+    versions = "".join(f", {name} {version}" for name, version in facts["versions"].items())
+    return FirstScreen(
+        answer=[verdict(report)],
+        alarming=found is verdicts.CONTRADICTS,
+        figure=Bars(
+            _bars(report),
+            "How often an adversary who knows all else is right at most about one "
+            f"{_unit(report)}, by the noise that was measured ({percent(report['confidence'])} "
+            "intervals), beside the noise that is claimed.",
+        ),
+        table=_least_protected(report),
+        checks=_checks(report),
+        steps=[f"{text.capitalize()}." for text in dict.fromkeys([*mends[:3], found.advice])],
+        sign_off=first_screen.sign_off(
+            data=f"what {facts['recorder']} recorded of {app}{versions}",
+            date="",
+            limits=(
+                f"It is about the {report['rounds']} recorded rounds, as seen from the vantage "
+                f"{facts['vantage']}; rounds that were not recorded cost more."
+            ),
+        ),
+    )
+
+
+def _unit(report: Report) -> str:
+    release = report["release"] or {}
+    return str(release["unit"]) if "steps" in release else "client's update"
+
+
+def _bars(report: Report) -> list[Bar]:
+    """Return a bar for each of the least protected nodes, or for a loop's record."""
+    words, release, canary = state(report), report["release"], report["canary"]
+    mark, bars = Mark(words.kind, words.text), list[Bar]()
+    if release is not None and release["towards"] == TOWARDS:
+        open_ = verdicts.NO_PROTECTION
+        bars.append(Bar("Server", Mark(open_.kind, open_.text), limit=1.0, remark=UNSEEN))
+    for one in least_protected(release)[:MOST] if release is not None else ():
+        mu, ends = one["mu"], release["noise_multiplier"]
+        claimed, limit = release["claimed_noise_multiplier"], None
+        if (
+            claimed and ends and math.isfinite(mu["point"])
+        ):  # what the claimed noise would allow the same node
+            limit = share(gaussian.advantage(mu["point"] * ends["point"] / claimed))
+        name, right, between = f"Node {one['node']}", _right(mu["point"]), _between(mu)
+        bars.append(Bar(name, mark, right, between, limit, how=AT_MOST, by=CLAIMED))
+    if release is not None and "steps" in release:
+        at = {
+            end: share(advantage_of_epsilon(value, report["delta"]))
+            for end, value in release["epsilon"].items()
+        }
+        bars.append(
+            Bar(f"A {release['unit']}", mark, at["point"], (at["low"], at["high"]), how=AT_MOST)
+        )
+    if canary is not None and canary["reason"] is None:
+        mu = canary["mu"]
+        bars.append(Bar("Canary, one round", mark, _right(mu["point"]), _between(mu)))
+    return bars or [Bar("From this vantage point", mark)]
+
+
+def _right(mu: float) -> float:
+    """Return how often an adversary is right whom so many standard deviations tell."""
+    return share(gaussian.advantage(mu))
+
+
+def _between(mu: Report) -> tuple[float, float]:
+    return _right(mu["low"]), _right(mu["high"])
+
+
+UNSEEN = "it sees every update; noise that clients add before is not seen from here"
+AT_MOST = "the measured noise allows"
+CLAIMED = "the claimed noise"
+
+
+def _least_protected(report: Report) -> Table | None:
+    release = report["release"]
+    if release is None or not (clients := least_protected(release)[:MOST]):
+        return None
+    rows = [
+        [
+            f"node {one['node']}",
+            number(one["epsilon"]["point"]),
+            _belief(one["belief"][-1], release),
+            _belief(one["rho_beta"], None if one["unbounded"] else release),
+        ]
+        for one in clients
+    ]
+    return tabulated(("Least protected", f"ε at δ = {report['delta']:g}", "Belief", "ρβ"), rows)
+
+
+def _checks(report: Report) -> list[Check]:
+    found = [
+        check("Nothing contradicts what is claimed.", "alarms > 0", report),
+        check(
+            "The noise is at least 90% of what is claimed.",
+            "release.realised_over_claimed.low < 0.9",
+            report,
+            fails="release.realised_over_claimed.high < 0.9",
+        ),
+        power(report, "release.seen_below"),
+        check("No part of the transcript is torn off.", "transcript.torn_bytes > 0", report),
+    ]
+    if (claim := report["claim"]) is not None:
+        limit = f"{claim['epsilon']:g}"
+        found.append(
+            check(
+                f"The claim of ε = {limit} holds.",
+                f"epsilon > {limit}",
+                report,
+                fails=f"epsilon.low > {limit}",
+            )
+        )
+    return found
 
 
 def _blocks(report: Report) -> Iterator[Block]:

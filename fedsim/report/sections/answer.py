@@ -8,7 +8,7 @@ from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
 from fedsim.audits.run.cautions import ONE_TRAINING
-from fedsim.report.document.wording import at_least, number, percent, span
+from fedsim.report.document.wording import at_least, number, percent
 from fedsim.report.sections import one_run
 from fedsim.report.sections.facts import (
     advantage_limit,
@@ -65,19 +65,6 @@ def _who(report: Report) -> str:
     if report.audit_mode not in INFORMED:
         return f"The adversary “{report.audit_mode}”, which knew at most everything"
     return WHO[report.vantage]
-
-
-def standing(report: Report) -> str:
-    """Return the measured advantage, its interval and its limit as a sentence; "" of one trial."""
-    if report.trials == 1:
-        return ""
-    interval = report.empirical.advantage_interval
-    between = f" ({confidence_of(report)}interval {span(interval, number)})" if interval else ""
-    return (
-        f"On the scale of advantage, from 0 (a coin) to 1 (certainty), that is "
-        f"{number(report.empirical.advantage)}{between}; the limit "
-        f"{'of PAC privacy' if is_pac(report) else 'ρα'} is {number(advantage_limit(report))}."
-    )
 
 
 def _of_one_training(report: Report) -> str:

@@ -154,4 +154,4 @@ def _words(report: Report) -> list[Block]:
     return blocks
 
 
-SECTION = Section("Configuration", _words)
+SECTION = Section("Configuration", _words, specialist=True)

@@ -6,20 +6,16 @@ from fedsim.privacy.trust import Trust
 from fedsim.report.document.blocks import (
     Block,
     Cell,
-    Figure,
     Group,
     Line,
     Mark,
-    Place,
     Prose,
     Table,
 )
 from fedsim.report.document.wording import number, percent, span
-from fedsim.report.figures import bound_figures
-from fedsim.report.figures.bound_figures import VantagePoint
 from fedsim.report.sections import vantage_words
-from fedsim.report.sections.facts import clients_of, confidence_of, is_pac, takes_local_steps
-from fedsim.report.sections.section import Section, Transcript
+from fedsim.report.sections.facts import clients_of, is_pac, takes_local_steps
+from fedsim.report.sections.section import Section
 
 TRUST = {trust.value: trust.model.words for trust in Trust}
 
@@ -88,7 +84,6 @@ def _mark(report: Report, vantage: str) -> Mark:
 def _words(report: Report) -> list[Block]:
     return [
         Prose(f"The same noise protects differently depending on who looks. {trust(report)}"),
-        Place("to-whom"),
     ]
 
 
@@ -97,35 +92,5 @@ def _numbers(report: Report) -> list[Block]:
     return [Table(HEADINGS, [Group("", rows)], style="stacked vantages")]
 
 
-def _figures(report: Report, _: Transcript) -> list[Figure]:
-    """Return what each vantage achieved; nothing where only one was measured, or none is bounded.
-
-    Under PAC noise no bound of differential privacy is there to compare with.
-    """
-    points = [
-        VantagePoint(
-            name.replace("-", " "),
-            row.rho_alpha,
-            None if row.prediction is None else row.prediction.advantage,
-            None if row.empirical is None else row.empirical.advantage,
-            None if row.empirical is None else row.empirical.advantage_interval,
-        )
-        for name, row in report.vantages.items()
-    ]
-    several = sum(point.measured is not None for point in points) > 1
-    if not several or is_pac(report):
-        return []
-    return [
-        Figure(
-            "to-whom",
-            bound_figures.vantages(points),
-            "To whom the person is identifiable.",
-            "The advantage of an adversary at each vantage: measured, with the "
-            f"{confidence_of(report)}interval; predicted for this run; and the most that the noise "
-            "allows (the grey bar). 0 is a coin, 1 is certainty.",
-        )
-    ]
-
-
-SECTION = Section("To whom", _words, _figures)
+SECTION = Section("To whom", _words)
 NUMBERS = Section("Every vantage in numbers", _numbers, specialist=True)

@@ -67,15 +67,20 @@ class Lines:
 
 def mark(report: Report, verdict: VantageVerdict) -> Mark:
     """Return the state of a vantage in a few words; good is only what lies below its limit."""
+    words = state_words(report, verdict)
+    return Mark(words.kind, words.text)
+
+
+def state_words(report: Report, verdict: VantageVerdict) -> StateWords:
+    """Return all that is said of the state of a vantage."""
     measured, limit = verdict.measured, verdict.allowed.advantage
     interval = None if measured is None else measured.interval
-    words = words_of(
+    return words_of(
         verdict.state,
         over=interval is not None and interval[0] > limit,
         measured=measured is not None,
         unlimited=_unlimited(report, verdict),
     )
-    return Mark(words.kind, words.text)
 
 
 def lines(report: Report, verdict: VantageVerdict) -> Lines:

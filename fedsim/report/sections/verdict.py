@@ -2,14 +2,13 @@
 
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import VantageVerdict
-from fedsim.report.document.blocks import Block, Cell, Group, Line, Listing, Mark, Prose, Table
+from fedsim.report.document.blocks import Block, Cell, Group, Line, Listing, Prose, Table
 from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections import vantage_words
 from fedsim.report.sections.answer import game
 from fedsim.report.sections.facts import (
     challenge_of,
     confidence_of,
-    is_client,
     measure,
     worths_in_full,
 )
@@ -18,21 +17,7 @@ from fedsim.report.sections.vantage_words import NAMES
 
 HEADINGS = "Who looks", "Advantage", "Belief", "ε", "Reading"
 
-CHOSEN = {
-    "max": "the most unusual by {}",
-    "min": "the least unusual by {}",
-    "median": "one of middling distance by {}",
-    "given": "the one that the configuration names",
-}
-
 OF_THE_MODEL = "Can someone who has only the final model tell who was in the training data?"
-
-
-def states(report: Report) -> list[tuple[str, Mark]]:
-    """Return the name of every vantage and its state, the worst first."""
-    return [
-        (NAMES[verdict.vantage], vantage_words.mark(report, verdict)) for verdict in report.verdicts
-    ]
 
 
 def by_the_model(report: Report) -> str:
@@ -55,26 +40,6 @@ def by_the_model(report: Report) -> str:
         f"The attack that was declared beforehand was right about {challenge_of(report)} in "
         f"{percent(right)} of {measured.trials} trials ({confidence_of(report)}interval "
         f"{span((ends[0], ends[1]), percent)}, over trainings); a coin is right in 50%, {bound}."
-    )
-
-
-def target(report: Report) -> str:
-    """Return who the target is, how it was chosen, and what holds for everybody else."""
-    challenge = report.challenge
-    if challenge.kind != "record":
-        who = "The target was crafted to be noticed, and is nobody's record."
-    else:
-        how = CHOSEN[challenge.choice].format(challenge.measure)
-        whose = (
-            f"Client {challenge.client}, with all its {challenge.records} records,"
-            if is_client(report)
-            else f"Record {challenge.record}, of client {challenge.client},"
-        )
-        distance = "" if challenge.distance is None else f" (distance {number(challenge.distance)})"
-        who = f"{whose} is the target: {how}{distance}."
-    return (
-        f"{who} What was measured is about this target alone; others may be easier or harder to "
-        f"tell. {vantage_words.holds_for(report)}"
     )
 
 
@@ -133,7 +98,6 @@ def _words(report: Report) -> list[Block]:
         *_own_limits(report),
         Listing(
             [
-                ("Whom this is about", target(report)),
                 (OF_THE_MODEL, by_the_model(report)),
                 *([("What it implies for a deployment", implied)] if implied else []),
                 (
@@ -152,4 +116,4 @@ def _words(report: Report) -> list[Block]:
     ]
 
 
-SECTION = Section("The verdict", _words)
+SECTION = Section("Every vantage point in full", _words)

@@ -11,17 +11,22 @@ from datetime import datetime
 
 from markupsafe import Markup
 
-from fedsim.audits.results.verdicts import standing, words_of
+from fedsim.audits.results.verdicts import NOT_MEASURED, StateWords, standing, words_of
 from fedsim.config import Config
 from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers import at_server
 from fedsim.learning.data import schema as schemas
 from fedsim.report.document import html
+from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
+    Bar,
+    Bars,
     Block,
+    Check,
     Code,
     Document,
+    FirstScreen,
     Label,
     Link,
     Listing,
@@ -30,9 +35,11 @@ from fedsim.report.document.blocks import (
     Picture,
     Progress,
     Prose,
+    Table,
     Words,
     tabulated,
 )
+from fedsim.report.document.first_screen import FAILED, PASSED
 from fedsim.report.document.wording import DASH, number, percent, span
 from fedsim.report.document.worth import WORDS
 from fedsim.report.tracking.course import Course, Event, Look
@@ -49,14 +56,9 @@ LINE = Markup(
     '<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" stroke="currentColor" {}></line>'
 )
 TEXT = Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
-DOT = Markup('<circle cx="{:.1f}" cy="{:.1f}" r="3.5"></circle>')
 CURVE = Markup('<polyline points="{}" fill="none" stroke="currentColor" stroke-width="2"/>')
 
-FAINT, DASHED, BAR = (
-    Markup('stroke-opacity=".35"'),
-    Markup('stroke-dasharray="6 4"'),
-    Markup('stroke-width="2"'),
-)
+FAINT = Markup('stroke-opacity=".35"')
 
 
 class _Axes:
@@ -79,26 +81,6 @@ class _Axes:
 
     def below(self, text: str) -> Markup:
         return TEXT.format(WIDTH - RIGHT, HEIGHT - 8, "end", text)
-
-
-def _advantages(looks: Sequence[Look], planned: int, limit: float | None) -> Markup:
-    """Return the advantage and its interval by finished trials; "" before there is one."""
-    seen = [(one.trials, one.advantage, one.interval) for one in looks if one.interval]
-    if not seen:
-        return Markup("")
-    low = min(0.0, *(ends[0] for _, _, ends in seen if ends))
-    axes = _Axes(max(planned, seen[-1][0]), low, 1.0)
-    drawn = [axes.level(0, "0", FAINT), axes.level(1, "1", FAINT)]
-    drawn += [axes.level(limit, "ρα", DASHED)] if limit is not None and 0.06 < limit < 0.94 else []
-    for trials, advantage, ends in seen:
-        if ends is not None and advantage is not None:
-            x = axes.x(trials)
-            drawn.append(LINE.format(x, axes.y(ends[0]), x, axes.y(ends[1]), BAR))
-            drawn.append(DOT.format(x, axes.y(advantage)))
-    drawn.append(axes.below(f"of {planned} trials"))
-    last = f"{number(seen[-1][1])}, {span(seen[-1][2], number)}"
-    said = f"Advantage and its interval by finished trials; after {seen[-1][0]}: {last}."
-    return PICTURE.format(said, WIDTH, HEIGHT, Markup("").join(drawn))
 
 
 def _accuracies(by_round: Mapping[int, float], rounds: int) -> Markup:
@@ -173,7 +155,14 @@ def render_finished(name: str) -> str:
     link = ("This run has finished: ", Link("its report", "report.html"), ".")
     refresh = "0; url=report.html"
     return html.render(
-        Document(f"{name}, finished", "Finished run", name, (), [Prose(link)], refresh=refresh)
+        Document(
+            f"{name}, finished",
+            "Finished run",
+            name,
+            FirstScreen(()),
+            [Prose(link)],
+            refresh=refresh,
+        )
     )
 
 
@@ -185,16 +174,12 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
     """
     planned, name = config.trials.count, config.run.name
     training = config.run.job == "training"
-    said: list[Words] = [] if training else [" ".join(_said(course, planned))]
-    if course.look.interval is not None and course.rho_alpha is not None:
-        exact = at_server.is_exact(
-            config.training.local_steps,
-            config.federation.adversary_rounds,
-            config.audit.mode,
-            config.federation.vantage,
-        )
-        words = words_of(standing(course.look.interval, course.rho_alpha, exact=exact))
-        said.append(Mark(words.kind, f"So far: {words.text}"))
+    exact = at_server.is_exact(
+        config.training.local_steps,
+        config.federation.adversary_rounds,
+        config.audit.mode,
+        config.federation.vantage,
+    )
     first, last = course.trials
     batch_done = course.round / course.rounds if course.rounds else 0.0
     done = max(course.look.trials, first + (last - first) * batch_done) / planned
@@ -207,22 +192,11 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
         blocks.append(Label("Provisional: the run's report has the verdict.", provisional))
     blocks += [
         Listing(_entries(course, config.trials, training), several=True),
-        *_figures(course, planned),
+        *_figures(course),
     ]
-    if course.looks and not training:
-        headings = ("trials", "advantage", "interval", "worst belief", "accuracy")
-        rows = [
-            [
-                str(look.trials),
-                number(look.advantage),
-                span(look.interval, number),
-                percent(look.belief),
-                percent(look.accuracy),
-            ]
-            for look in course.looks
-        ]
-        table = tabulated(headings, rows)
-        blocks.append(Part("After every batch of trials", [table], folded=True, heads=False))
+    if len(course.looks) > MOST and not training:
+        every = _table(course.looks, course.rho_alpha, exact)
+        blocks.append(Part("After every batch of trials", [every], folded=True, heads=False))
     blocks += _of_classes(course, config.data.public_schema)
     return html.render(
         Document(
@@ -230,11 +204,76 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
             kind="Run that goes on",
             heading=name,
             note=f"{phase}, {datetime.now().astimezone():%Y-%m-%d %H:%M:%S}",
-            verdict=said,
+            first=_training(course) if training else _first(course, planned, exact),
             blocks=blocks,
             refresh="" if resumed_by else str(REFRESH),
         )
     )
+
+
+MOST = 5
+"""Looks, the last ones, that the first screen shows."""
+
+
+def _first(course: Course, planned: int, exact: bool) -> FirstScreen:
+    """Return the first screen of a run under attack: whether all is well after every batch.
+
+    Args:
+        exact: whether the adversary decides by the exact posterior.
+    """
+    words = so_far(course.look, course.rho_alpha, exact)
+    said: list[Words] = [" ".join(_said(course, planned))]
+    looks = [look for look in course.looks[-MOST:] if look.interval is not None]
+    if not looks or words is None:
+        return FirstScreen(said, checks=_checks(course))
+    bars = [_bar(look, course.rho_alpha, exact) for look in looks]
+    return FirstScreen(
+        answer=[Mark(words.kind, f"So far: {words.text}"), *said],
+        figure=Bars(bars, "How often the adversary is right, after every batch of trials."),
+        table=_table(looks, course.rho_alpha, exact),
+        checks=_checks(course),
+        steps=[f"{words.advice.capitalize()}."],
+    )
+
+
+def _training(course: Course) -> FirstScreen:
+    """Return the first screen of a training, which nobody attacks."""
+    spent = "" if course.epsilon is None else f" ε is {number(course.epsilon)} so far."
+    said = (
+        f"Round {course.round} of {course.rounds} is running.{spent} The report judges the noise."
+    )
+    return FirstScreen([said], checks=_checks(course))
+
+
+def so_far(look: Look, limit: float | None, exact: bool) -> StateWords | None:
+    """Return how a look stands to theory; None without an interval or a limit."""
+    if look.interval is None or limit is None:
+        return None
+    return words_of(standing(look.interval, limit, exact=exact))
+
+
+def _bar(look: Look, limit: float | None, exact: bool) -> Bar:
+    words = so_far(look, limit, exact) or NOT_MEASURED
+    right = None if look.advantage is None else share(look.advantage)
+    allowed = None if limit is None else share(limit)
+    mark = Mark(words.kind, words.text)
+    return Bar(f"After {look.trials} trials", mark, right, shares(look.interval), allowed)
+
+
+def _table(looks: Sequence[Look], limit: float | None, exact: bool) -> Table:
+    """Return a row for each look: how it stands, the belief and the accuracy."""
+    rows = []
+    for look in looks:
+        words = so_far(look, limit, exact) or NOT_MEASURED
+        found = [percent(look.belief), percent(look.accuracy)]
+        rows.append([str(look.trials), words.text, *found])
+    return tabulated(("Trials", "So far", "Worst belief", "Accuracy"), rows)
+
+
+def _checks(course: Course) -> list[Check]:
+    """Return what can be checked before the report."""
+    mark = FAILED if course.busy else PASSED
+    return [Check(mark, "No client keeps the server waiting.")]
 
 
 def _of_classes(course: Course, schema: str) -> list[Block]:
@@ -288,13 +327,7 @@ def _entries(course: Course, trials: TrialsConfig, training: bool) -> list[tuple
     return [*found, ("No answer yet", course.busy_text)] if course.busy else found
 
 
-def _figures(course: Course, planned: int) -> list[Block]:
-    pictures = {
-        "The adversary's advantage so far, after every batch of trials; dashed: the limit ρα.": (
-            _advantages(course.looks, planned, course.rho_alpha)
-        ),
-        "Accuracy on held-out records, in the first batch of trials.": (
-            _accuracies(course.accuracies, course.rounds)
-        ),
-    }
-    return [Picture("", markup, "", caption) for caption, markup in pictures.items() if markup]
+def _figures(course: Course) -> list[Block]:
+    drawn = _accuracies(course.accuracies, course.rounds)
+    caption = "Accuracy on held-out records, in the first batch of trials."
+    return [Picture("", drawn, "", caption)] if drawn else []

@@ -4,11 +4,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
     TaskID,
     TaskProgressColumn,
@@ -26,6 +28,26 @@ from fedsim.report.document.worth import WORDS
 from fedsim.report.tracking.course import Course, Event
 from fedsim.report.tracking.following import Watcher, following
 
+MINUTE = 60.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+
+class Steps(Progress):
+    """A bar on a terminal, which goes away at the end; in a file or a pipe, one line a minute."""
+
+    def __init__(self, *columns: ProgressColumn, console: Console) -> None:
+        hidden = not (console.is_terminal or console.is_jupyter)
+        super().__init__(*columns, console=console, transient=True, disable=console.quiet or hidden)
+        self._said = time.monotonic()
+
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        """Take over what has changed of a task, as `Progress.update` does."""
+        super().update(task_id, **changes)
+        if self.disable and time.monotonic() - self._said >= MINUTE:
+            self._said, task = time.monotonic(), self.tasks[task_id]
+            done = "" if task.total is None else f", {task.percentage:.0f}% done"
+            self.console.print(f"{task.description}{done}", markup=False)
+
 
 @contextmanager
 def progress(
@@ -40,7 +62,7 @@ def progress(
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True, disable=_is_hidden(console)) as bar:
+    with Steps(*columns, console=console) as bar:
         rounds = config.training.rounds
         task = bar.add_task("starting", total=planned_steps(config.trials, rounds), rounds=rounds)
         with following(directory, [Bar(bar, task, config), *watchers], console):
@@ -56,7 +78,7 @@ def preparing(console: Console) -> Iterator[Callable[[float], None]]:
         been compared.
     """
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=_is_hidden(console)) as bar:
+    with Steps(*columns, console=console) as bar:
         task = bar.add_task("preparing", total=None)
         yield lambda fraction: bar.update(
             task, description="choosing the challenge", total=1, completed=fraction
@@ -67,15 +89,9 @@ def preparing(console: Console) -> Iterator[Callable[[float], None]]:
 def measuring(console: Console, what: str) -> Iterator[Callable[[float], None]]:
     """Show one bar on a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with Progress(
-        *columns, TimeElapsedColumn(), console=console, transient=True, disable=_is_hidden(console)
-    ) as bar:
+    with Steps(*columns, TimeElapsedColumn(), console=console) as bar:
         task = bar.add_task(what, total=1.0)
         yield lambda fraction: bar.update(task, completed=fraction)
-
-
-def _is_hidden(console: Console) -> bool:
-    return console.quiet or not (console.is_terminal or console.is_jupyter)
 
 
 def planned_steps(trials: TrialsConfig, rounds: int) -> int:

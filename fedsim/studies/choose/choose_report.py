@@ -1,7 +1,7 @@
 """What a search for a setting says: sentences, a table, one page, and a configuration to run."""
 
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,20 @@ from fedsim.report.document import terminal
 from fedsim.report.document.blocks import (
     Block,
     Bullets,
+    Check,
     Code,
     Document,
     Figure,
     Heading,
+    Part,
     Prose,
+    Words,
     tabulated,
 )
+from fedsim.report.document.first_screen import FAILED, OPEN, PASSED
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, span
-from fedsim.studies.choose import choose, choose_words, sweep
+from fedsim.studies.choose import choose, choose_words, recommendation, sweep
 from fedsim.studies.choose.choose import Candidate
 from fedsim.studies.choose.choose_search import KIND, Found
 
@@ -123,9 +127,7 @@ def write(found: Found, directory: Path) -> Path:
         "Accuracy of the model against how often the adversary is right at most, a point for each "
         f"setting; upright lines are intervals of the mean accuracy. {choose_words.caption(found)}"
     )
-    to_do = commands(found, directory) if found.choice.chosen else []
-    blocks: list[Block] = [Prose((f"{what}: ", Code(command))) for what, command in to_do]
-    blocks.append(Heading("Accuracy against the adversary"))
+    blocks: list[Block] = [Heading("Accuracy against the adversary")]
     if figure:
         blocks.append(Figure("frontier", figure, "", caption))
     blocks += [
@@ -138,8 +140,13 @@ def write(found: Found, directory: Path) -> Path:
         Heading("What this does not say"),
         Bullets(list(choose_words.told(found))),
     ]
-    sentences = choose_words.sentences(found)
-    page = render(Document(f"Choosing ε for {name}", "Choice of noise", name, sentences, blocks))
+    left_out = [each for each in choose_words.sentences(found) if each.startswith("Left out: ")]
+    said = [each for each in choose_words.sentences(found) if each not in left_out]
+    if left_out:
+        blocks.append(Part("Settings that were left out", [Bullets(left_out)], folded=True))
+    first = recommendation.first(found.outcomes, said, found.config.data.name)
+    first = replace(first, checks=[_meets(found), *first.checks], steps=_steps(found, directory))
+    page = render(Document(f"Choosing ε for {name}", "Choice of noise", name, first, blocks))
     files = {SUMMARY: sweep.as_csv(made["settings"])}
     if figure:
         files |= {"figures/frontier.svg": canvas.to_svg(figure)}
@@ -153,6 +160,19 @@ def write(found: Found, directory: Path) -> Path:
     else:  # of a search that found one
         (directory / CONFIG).unlink(missing_ok=True)
     return place
+
+
+def _meets(found: Found) -> Check:
+    """Return whether a setting meets the limit and was chosen."""
+    marks = {"chosen": PASSED, "cannot tell": OPEN}
+    text = f"A setting that meets the limit can be chosen: {choose_words.limit(found)}."
+    return Check(marks.get(found.choice.state, FAILED), text)
+
+
+def _steps(found: Found, directory: Path) -> list[Words]:
+    if found.choice.chosen is None:
+        return ["Try more noise, more rounds or more trials: the settings below say what is near."]
+    return [(f"{what}: ", Code(command)) for what, command in commands(found, directory)]
 
 
 def commands(found: Found, directory: Path) -> list[tuple[str, str]]:

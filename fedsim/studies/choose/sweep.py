@@ -27,6 +27,7 @@ from fedsim.report.document.blocks import (
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.sections.facts import TITLES
+from fedsim.studies.choose import recommendation
 from fedsim.studies.choose.grid import BOUND_COLUMN, ESTIMATES, Outcome
 
 if TYPE_CHECKING:  # slow to import
@@ -206,7 +207,15 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
         )
         drawn.append(Figure(file, figure, "", caption))
     files[SUMMARY] = as_csv(found)
-    blocks: list[Block] = [
+    data = {one.report.data.name for one in outcomes if one.report}
+    first = recommendation.first(
+        outcomes, recommendation.sentences(outcomes), ", ".join(sorted(data))
+    )
+    blocks: list[Block] = [Heading("Accuracy against the adversary")]
+    if (frontier := recommendation.frontier(outcomes)) is not None:
+        files["figures/frontier.svg"] = canvas.to_svg(frontier)
+        blocks.append(Figure("frontier", frontier, "", FRONTIER))
+    blocks += [
         Heading("The runs"),
         tabulated(headings(outcomes), cells(outcomes)),
         runs(outcomes),
@@ -214,11 +223,17 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
         Heading("To whom the person is identifiable"),
         tabulated(PLACES, map(_place, places)),
     ]
-    page = render(Document(f"Sweep of {name}", "Sweep", name, (), blocks))
+    page = render(Document(f"Sweep of {name}", "Sweep", name, first, blocks))
     private_files.make_directory(directory / "figures")
     for path, content in files.items():
         private_files.write(directory / path, content.encode())
     return report_directory.write_report(directory, document, page)
+
+
+FRONTIER = (
+    "Accuracy of the model against how often the adversary is right at most, a point for each "
+    "setting; upright lines are intervals of the mean accuracy, the circle is what to take."
+)
 
 
 def figures(outcomes: Sequence[Outcome]) -> dict[str, "Drawing"]:

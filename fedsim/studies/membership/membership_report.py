@@ -1,6 +1,6 @@
 """The report of the population's game of membership inference: JSON, terminal, and a page."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +15,31 @@ from adversaries.attacks.membership import MeanAdvantage
 from adversaries.attacks.membership_attacks import Attack
 from adversaries.attacks.roc import Curve, Estimate, performance
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.results import verdicts
+from fedsim.audits.results.verdicts import StateWords, standing, words_of
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.config import Config
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.report.document import terminal
+from fedsim.report.document import first_screen, terminal
+from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
+    Bar,
+    Bars,
+    Check,
     Document,
     Figure,
+    FirstScreen,
     Heading,
     Label,
     Listing,
+    Mark,
+    Part,
     Prose,
     tabulated,
 )
+from fedsim.report.document.first_screen import FAILED, OPEN, PASSED
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.figures import study_figures
@@ -222,8 +232,12 @@ def headings(report: Report) -> list[str]:
     return ["attack", "advantage", "AUC", *(f"TPR at FPR {percent(rate)}" for rate in rates)]
 
 
-def rows(report: Report) -> list[list[str]]:
-    """Return attacks as texts, a row each, and what is allowed in the last."""
+def rows(report: Report, attacks: Sequence[Report] = ()) -> list[list[str]]:
+    """Return attacks as texts, a row each, and what is allowed in the last.
+
+    Args:
+        attacks: which; () for all.
+    """
     found = [
         [
             row["title"],
@@ -231,7 +245,7 @@ def rows(report: Report) -> list[list[str]]:
             _with(row["area"], number),
             *(_with(at, percent) for at in row["true_positive_at"]),
         ]
-        for row in report["attacks"].values()
+        for row in attacks or report["attacks"].values()
     ]
     if report["bounds"]["advantage"] is None or not report["attacks"]:
         return found
@@ -275,18 +289,24 @@ def render_html(report: Report) -> str:
         "is in a model's training data by a fair coin; the other "
         f"{report['shadow_models']} models are shadows, who also choose the thresholds."
     )
+    best, *more = roc(report)
+    others = [
+        Figure(f"roc-{place}", drawing, "", caption) for place, drawing in enumerate(more, start=2)
+    ]
     return render(
         Document(
             title=f"Membership inference on {report['name']}",
             kind="Membership inference",
             heading=report["name"],
-            verdict=verdict(report),
+            first=first(report),
             blocks=[
                 Label("An attack, not a guarantee.", report["label"]),
                 Heading("What the attacks achieve"),
                 tabulated(headings(report), rows(report)),
                 Prose(how, small=True),
-                Figure("roc", roc(report), "", caption),
+                Figure("roc", best, "", caption),
+                *([Part("The curves of all other attacks", others, folded=True, heads=False)])
+                * bool(others),
                 Heading("The attacks"),
                 Listing(sources, several=True),
                 Heading("What was played"),
@@ -296,14 +316,91 @@ def render_html(report: Report) -> str:
     )
 
 
-def roc(report: Report) -> Drawing:
+def roc(report: Report) -> list[Drawing]:
+    """Return the curves of all attacks, those of most advantage in the first figure."""
     curves = {
         row["title"]: (row["roc"]["false_positive"], row["roc"]["true_positive"])
-        for row in report["attacks"].values()
+        for row in _best_first(report)
     }
     allowed = report["bounds"]["roc"]
     bound = None if allowed is None else (allowed["false_positive"], allowed["true_positive"])
-    return study_figures.roc(curves, bound)
+    listed, size = list(curves.items()), study_figures.MOST_CURVES
+    starts = range(0, max(1, len(listed)), size)
+    return [study_figures.roc(dict(listed[start : start + size]), bound) for start in starts]
+
+
+def _best_first(report: Report) -> list[Report]:
+    return sorted(report["attacks"].values(), key=lambda row: -float(row["advantage"]))
+
+
+MOST = 4
+"""Attacks, those of most advantage, that the first screen shows."""
+
+
+def first(report: Report) -> FirstScreen:
+    """Return the first screen of the page: the strongest attacks beside what is allowed."""
+    best, most = _best_first(report)[:MOST], report["bounds"]["advantage"]
+    words = _state(report, best[0])
+    return FirstScreen(
+        answer=verdict(report),
+        alarming=bool(report["alarms"]),
+        figure=Bars(
+            [_bar(report, row) for row in best],
+            "How often an attack is right about whether a record was used "
+            f"({percent(report['confidence'])} intervals).",
+        ),
+        table=tabulated(("Attack", "Advantage", "AUC"), [row[:3] for row in rows(report, best)]),
+        checks=_checks(report, best[0], most),
+        steps=[f"{words.advice.capitalize()}."],
+        sign_off=first_screen.sign_off(
+            data=f"{report['data']}, {report['records']} records",
+            date=first_screen.today(),
+            limits=(
+                f"{report['games']} models were attacked, with {report['shadow_models']} shadows. "
+                "What no attack here finds, another may."
+            ),
+        ),
+    )
+
+
+def _state(report: Report, row: Report) -> StateWords:
+    """Return how an attack stands to what differential privacy allows."""
+    most = report["bounds"]["advantage"]
+    alarmed = row["title"] in (report["attacks"][name]["title"] for name in report["alarms"])
+    between = row["advantage_interval"]
+    found = standing(
+        None if between is None else (between[0], between[1]),
+        1.0 if most is None else most,
+        exact=False,
+        alarmed=alarmed,
+    )
+    unlimited = verdicts.NO_GUARANTEE if most is None else verdicts.NO_LIMIT
+    return words_of(found, over=alarmed, measured=True, unlimited=unlimited)
+
+
+def _bar(report: Report, row: Report) -> Bar:
+    words, most = _state(report, row), report["bounds"]["advantage"]
+    limit = 1.0 if most is None else share(most)
+    mark, ends = Mark(words.kind, words.text), shares(row["advantage_interval"])
+    return Bar(row["title"], mark, share(row["advantage"]), ends, limit)
+
+
+def _checks(report: Report, best: Report, most: float | None) -> list[Check]:
+    found = [
+        Check(
+            FAILED if report["alarms"] else PASSED,
+            "No attack has more advantage than differential privacy allows.",
+        )
+    ]
+    if most is None:
+        return [
+            *found,
+            Check(FAILED, "Gradients are clipped, so that there is a limit."),
+        ]
+    between = best["advantage_interval"]
+    below = between is not None and between[1] < most
+    text = "The interval of the strongest attack lies below what is allowed."
+    return [*found, Check(PASSED if below else OPEN, text)]
 
 
 def _settings(report: Report) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from fedsim.report.document.blocks import (
     Block,
     Code,
     Document,
+    FirstScreen,
     Heading,
     Part,
     Picture,
@@ -84,7 +85,9 @@ def rows(item: Made) -> list[tuple[str, ...]]:
 def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:
     """Return the page as HTML that needs no other file, script or network."""
     title = "The sources, made again"
-    return html.render(Document(title, "Reproduction", title, verdict(made), blocks(made, skipped)))
+    return html.render(
+        Document(title, "Reproduction", title, FirstScreen(verdict(made)), blocks(made, skipped))
+    )
 
 
 def verdict(made: Sequence[Made]) -> list[str]:

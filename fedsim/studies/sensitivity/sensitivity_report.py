@@ -11,11 +11,13 @@ from typing import Any
 from rich.console import RenderableType
 
 from fedsim.common import report_directory
-from fedsim.report.document import terminal
+from fedsim.game import record_display
+from fedsim.report.document import first_screen, terminal
 from fedsim.report.document.blocks import (
     Block,
     Document,
     Figure,
+    FirstScreen,
     Heading,
     Label,
     Listing,
@@ -27,7 +29,6 @@ from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain
 from fedsim.report.figures import study_figures, training_figures
 from fedsim.report.figures.study_figures import Followed, Relation
-from fedsim.studies.sensitivity import record_display
 from fedsim.studies.sensitivity.sensitivity_study import CHOICES, LABEL, Study
 
 Report = Mapping[str, Any]
@@ -248,7 +249,18 @@ def render_html(study: Study, report: Report) -> str:
             title=f"Dataset sensitivity of {subject}",
             kind="Dataset sensitivity",
             heading=subject,
-            verdict=verdict(report),
+            first=FirstScreen(
+                verdict(report),
+                steps=[
+                    "Name the record with challenge.record, or the dissimilarity that finds it "
+                    "with challenge.dissimilarity, before the run that attacks it."
+                ],
+                sign_off=first_screen.sign_off(
+                    data=f"{data}, {report['records']} records",
+                    date=first_screen.today(),
+                    limits=report["label"],
+                ),
+            ),
             blocks=blocks,
         )
     )

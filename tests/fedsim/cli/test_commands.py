@@ -74,13 +74,28 @@ def test_help_shows_every_panel_and_command(fedsim: Fedsim) -> None:
     assert [each.name for panel in PANELS.values() for each in panel if each.name not in said] == []
 
 
-def test_a_wrong_command_is_one_line_that_names_the_right_one(fedsim: Fedsim) -> None:
-    status, said, err = fedsim("acount")
-    assert (status, said, err) == (
-        2,
-        "",
-        "fedsim: No such command 'acount'. Did you mean 'account'?\n",
-    )
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["acount"], "No such command 'acount'. Did you mean 'account'?"),
+        (["audit", "digits"], "fedsim audit takes one of app, loop, transcript, live first."),
+        (["run", "digit"], "no configuration file 'digit'; did you mean digits?"),
+        (["audit", "loop", "gone.py:train"], "there is no file 'gone.py'"),
+        (["init", "--data", "gone.csv"], "there is no 'gone.csv'"),
+    ],
+)
+def test_a_wrong_word_is_one_line_that_names_the_right_one(
+    fedsim: Fedsim, words: list[str], said: str
+) -> None:
+    status, out, err = fedsim(*words)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+
+
+def test_a_key_is_explained_by_its_last_name_where_that_is_the_only_one(fedsim: Fedsim) -> None:
+    status, out, _ = fedsim("config", "explain", "rho-beta")
+    assert status == 0
+    assert out.startswith("privacy.rho-beta\n")
 
 
 def parameters() -> Iterator[tuple[str, click.Parameter]]:

@@ -82,7 +82,8 @@ def test_a_target_says_that_0_is_not_set_and_which_target_counts(key: str, fedsi
 
 
 @pytest.mark.parametrize(
-    ("wrong", "meant"), [("privacy.delt", "privacy.delta"), ("records", "data.records")]
+    ("wrong", "meant"),
+    [("privacy.delt", "privacy.delta"), ("sampling-rate", "training.sampling-rate")],
 )
 def test_a_wrong_key_is_one_line_that_names_what_is_near(
     wrong: str, meant: str, fedsim: Fedsim

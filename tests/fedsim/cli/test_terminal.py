@@ -35,3 +35,11 @@ def test_cells_titles_and_styled_text_are_cleaned_too(capsys: pytest.CaptureFixt
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert all(part in shown for part in ("[b]heading", "[/title]", "[/cell]", "[31mtext", "[/]"))
+
+
+def test_lines_in_a_file_end_where_their_words_end(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("name", "what", box=None)
+    table.add_row("a", "longer than its heading")
+    table.add_row("b", "short")
+    Terminal().print(table)
+    assert all(line == line.rstrip() for line in capsys.readouterr().out.split("\n"))

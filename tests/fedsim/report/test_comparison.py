@@ -12,11 +12,13 @@ from adversaries.errors import InputError
 from fedsim.audits.results.measured import AtVantage
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import Released
+from fedsim.config import Scalar, from_run_config
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import comparison
 from fedsim.report.document.wording import percent
-from fedsim.report.sections.verdict import states
+from fedsim.report.sections.first import states
 
-from .conftest import Runs
+from .conftest import SIZE, Runs
 
 Of = Callable[[str], Report]
 
@@ -211,3 +213,42 @@ def test_a_run_with_real_noise_says_what_all_of_its_trainings_released(of: Of) -
     assert "ε = 29.500 at δ = 0.01 towards the server, released by all 20 trainings" in shown
     assert comparison.ADD_UP in shown
     assert "released by" not in _shown([of("central"), of("local")])
+
+
+def _configured(tmp_path: Path, changes: list[dict[str, Scalar]]) -> list[Path]:
+    return [
+        RunDirectory.create(tmp_path / f"{place}", from_run_config(SIZE | change)).path
+        for place, change in enumerate(changes)
+    ]
+
+
+def _limited(report: Report, advantage: float, accuracy: float) -> Report:
+    """Return a report whose every limit and final accuracy are these."""
+    verdicts = [
+        replace(one, allowed=replace(one.allowed, advantage=advantage)) for one in report.verdicts
+    ]
+    curve = replace(report.utility.accuracy, mean=[0.1, accuracy])
+    return replace(report, verdicts=verdicts, utility=replace(report.utility, accuracy=curve))
+
+
+def test_a_page_says_which_run_is_stricter_by_how_much_and_at_what_cost(
+    written: Runs, tmp_path: Path
+) -> None:
+    report = written("central").report
+    places = _configured(tmp_path, [{"privacy.rho-beta": 0.9}, {"privacy.rho-beta": 0.75}])
+    reports = [_limited(report, 0.292, 0.642), _limited(report, 0.166, 0.6)]
+    page = comparison.write(comparison.side_by_side(places, reports), tmp_path / "page").read_text()
+    assert "privacy.rho-beta: 0.9 or 0.75" in page
+    assert (
+        "rho-beta 0.75 is stricter than rho-beta 0.9: towards the server at most 58.3% instead of "
+        "64.6%, which costs 4.2 points of accuracy."
+    ) in page
+
+
+def test_runs_that_differ_in_nothing_have_numbers_for_names(written: Runs, tmp_path: Path) -> None:
+    report = written("central").report
+    places = _configured(tmp_path, [{}, {"run.name": "another"}])
+    rows = comparison.side_by_side(places, [report, report])
+    page = comparison.write(rows, tmp_path / "page").read_text()
+    said = "run 1 allows as much as run 2 at every vantage point, at the same accuracy."
+    assert said in page

@@ -16,8 +16,9 @@ from fedsim.config import Config, flatten, from_run_config, to_run_config
 from fedsim.report.document.blocks import Table
 from fedsim.report.document.wording import number, percent
 from fedsim.report.page import Pictures, render_html, write_figures
-from fedsim.report.sections import lower_bounds, lowering, vantage_words, verdict
+from fedsim.report.sections import first, lower_bounds, lowering, vantage_words, verdict
 from fedsim.report.sections.facts import TITLES
+from fedsim.report.sections.first import About
 from fedsim.report.summary import summary
 from fedsim.studies.choose import choose
 
@@ -139,7 +140,6 @@ FIGURES = {"belief", "log-odds", "advantage", "sensitivity", "utility"}
     ("kind", "others"),
     [
         ("central", set()),
-        ("local", {"to-whom"}),
         ("bayesian", {"bayesian"}),
         ("one run", {"one-run"}),
         ("crafted", {"poison"}),
@@ -172,14 +172,17 @@ def test_the_page_needs_nothing_but_itself(html):
     assert not {"script", "link", "iframe", "object"} & set(Page(html).tags)
 
 
-def test_every_figure_has_a_text_alternative(html):
+def test_every_figure_has_a_text_alternative(html, report):
     page = Page(html)
     drawn, said = page.tags.count("svg"), html.count('<p class="unvarying">')
+    bars = html.count('<svg role="img" class="bars"')
     assert html.count('<svg role="img"') == drawn
-    assert drawn + said == page.tags.count("figure") >= len(FIGURES)
+    assert bars == len(report.verdicts) + 1  # and the axis
+    assert drawn - bars + said == page.tags.count("figure") - 1 >= len(FIGURES)
     # What is seen, and the numbers behind it.
     assert re.search('aria-label="Belief, round by round. trained on D from [0-9.]+ to ', html)
-    assert html.count("The numbers behind this figure") == drawn
+    assert 'aria-label="Server: No protection; theory sets no limit"' in html
+    assert html.count("The numbers behind this figure") == drawn - bars
 
 
 def test_the_same_run_gives_the_same_page_which_leads_back_to_a_sweeps(written, drawn, html):
@@ -384,7 +387,7 @@ def test_one_training_has_no_rates_in_the_terminal_either(written):
 def test_the_audited_vantage_is_marked_and_all_that_were_measured_have_a_line(written):
     report = written("local").report
     text, terminal = told(report), shown(report)
-    assert text.count("audited here") == 2  # in the verdict, and among the numbers
+    assert text.count("audited here") == 3  # first, in full, and among the numbers
     assert text.index("Whom this is about") < text.index("The bounds from theory")
     for vantage, row in report.vantages.items():
         assert f"advantage, {vantage}" in terminal
@@ -483,6 +486,39 @@ def test_a_run_whose_clients_protect_their_records_has_no_attacks_by_losses(repo
     assert "Yeom advantage" not in shown(withheld)
 
 
+PIXELS = {"label": 3, "pixels": [[0, 255], [128, 0]]}
+ROW = {
+    "label": 1,
+    "attributes": [
+        {"name": "age", "value": "90", "other": "40", "share": 0.02},
+        {"name": "job", "value": "cook", "other": "nurse", "share": 0.5},
+    ],
+}
+
+
+def test_the_target_is_shown_where_its_data_are_public_and_else_why_not(report, written):
+    def words(report, target):
+        return Page(render_html(report, Undrawn(report, {}), False, About(target=target))).words
+
+    html = render_html(report, Undrawn(report, {}), False, About(target=PIXELS))
+    assert re.search('<img src="data:image/png;base64,[^"]+" alt="Record [0-9]+ of D, a ', html)
+    table = words(report, ROW)
+    assert "age Unusual. 90 40 2.0%" in table
+    assert "job cook nurse 50.0%" in table
+    assert "The record is not shown: this page may be handed on" in words(report, None)
+    assert "all data of a client are the target" in words(written("client").report, None)
+    assert "the target is no person's" in words(written("crafted").report, None)
+
+
+def test_the_sign_off_says_who_answers_for_the_study_and_what_it_does_not_say(report):
+    about = About("Which ε for triage?", "A. Engineer", "ab" * 32)
+    text = Page(render_html(report, Undrawn(report, {}), False, about)).words
+    for said in ("Purpose Which ε for triage?", "Author A. Engineer", "SHA-256 abababababababab…"):
+        assert said in text
+    assert "This run gives nobody a DP guarantee." in text
+    assert "not stated (run.author)" in told(report)
+
+
 # What is folded, and what is absent
 
 
@@ -491,7 +527,8 @@ def test_the_main_page_is_for_everybody_and_specialists_unfold_the_rest(written)
     main, _, rest = html.partition('<details id="specialists">')
     folded = rest.partition('<details id="values">')[0]
     assert {"Empirical ε′", "Membership inference", "How precise is it?"} <= _headings(folded, 3)
-    assert {"The verdict", "What would lower it", "Configuration"} <= _headings(main, 2)
+    assert {"Every vantage point in full", "What would lower it"} <= _headings(main, 2)
+    assert "Configuration" in _headings(folded, 3)
     assert not _headings(folded, 3) & _headings(main, 2)
 
 
@@ -535,7 +572,7 @@ def test_the_terminal_ends_with_four_lines_a_vantage_and_nothing_else_unless_ask
 def test_page_and_terminal_name_the_same_states_in_the_same_order(written):
     for kind in ("central", "local", "server", "pac", "unclipped", "one training"):
         report = written(kind).report
-        states = verdict.states(report)
+        states = first.states(report)
         assert " ".join(f"{name.capitalize()}: {mark.text}." for name, mark in states) in told(
             report
         )

@@ -22,6 +22,7 @@ from fedsim.cli.auditing.code_audit import results
 from fedsim.config import Scalar
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
+from fedsim.report.document.wording import percent
 from fedsim.report.kinds.app_or_loop import render_html
 
 APP = Path(__file__).parents[3] / "apps" / "dp_app"
@@ -179,6 +180,9 @@ def test_noise_within_training_is_not_judged_but_where_the_claim_leaves_it_out()
     page = render_html(outcome, results(outcome))
     assert f"Not judged: {said}" in page
     assert "has not disproved" not in page
+    bar = f"right in {percent((1 + outcome.advantage.point) / 2)}"
+    assert f'<span class="mark open">Not judged.</span> <span class="meta">{bar}' in page
+    assert "--fail-if &#39;measured.seen_below &lt; 0.5&#39;" in page
     shown = dict(results(outcome))
     for name in ("By theory", "By attack"):
         assert shown[name].startswith("of the update as training returns it: epsilon")

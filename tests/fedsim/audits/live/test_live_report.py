@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
@@ -19,6 +19,7 @@ from fedsim import client_app, server_app
 from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
+from fedsim.audits.live.live_rounds import Look
 from fedsim.config import Config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
@@ -39,9 +40,13 @@ def _replay(audit: LiveAudit, rounds: list[ObservedRound]) -> None:
 
 def _summary(report: dict[str, Any]) -> str:
     """Return what the terminal shows of a report."""
+    return _on_terminal(live_words.summary(report))
+
+
+def _on_terminal(shown: RenderableType) -> str:
     console = Console(width=200)
     with console.capture() as captured:
-        console.print(live_words.summary(report))
+        console.print(shown)
     return captured.get()
 
 
@@ -289,3 +294,26 @@ def test_a_report_is_its_users_alone(tmp_path: Path) -> None:
     page = live_words.write(report, tmp_path / "report")
     assert page.parent.stat().st_mode & 0o077 == 0
     assert json.loads((page.parent / "report.json").read_text()) == report
+
+
+def test_the_page_says_at_every_round_whether_all_is_well(
+    seen: tuple[list[ObservedRound], Bits],
+) -> None:
+    rounds, worlds = seen
+    audit = LiveAudit()
+    found = [each for each in map(audit.observe, rounds) if each is not None]
+    report = live_report.assemble(audit, FACTS, 0.95, worlds)
+    page = live_words.render_html(report, found)
+    assert page.count('data-label="Round"') >= len(found)
+    within, beyond = (replace(found[-1], rho_beta=limit) for limit in (1.0, 0.0))
+    assert live_words.so_far(within).text == "Not contradicted"
+    assert live_words.so_far(beyond).text == "Cannot tell"
+    words = _on_terminal(live_words.table(found))
+    assert words.count("Not contradicted") + words.count("Cannot tell") == len(found)
+
+
+def test_noise_below_the_claim_contradicts_theory_at_that_round() -> None:
+    look = Look(range(1), 1, 1.0, 0.9, 0, {"sum": 1.3}, None)
+    assert live_words.so_far(look).text == "Not contradicted"
+    assert live_words.so_far(replace(look, noise_at_most={"sum": 0.8})).text == "Contradicts theory"
+    assert live_words.so_far(replace(look, noise_at_most={})).text == "Not measured"

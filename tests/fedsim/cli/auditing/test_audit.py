@@ -56,7 +56,7 @@ def test_a_report_lies_beside_the_transcript(
     assert report["rounds"] == 4
     page = (tmp_path / "server-audit" / "report.html").read_text()
     assert "digits &lt;b&gt;" in page and "digits <b>" not in page
-    assert page.count("<svg") == 2
+    assert page.count('<svg role="img" class="themed"') == 2
     assert "http" not in page.replace("http://www.w3.org", "")
 
 

@@ -18,6 +18,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import prepare
 from fedsim.report import model_card
+from fedsim.report.document.wording import percent
 
 SCHEMA = {"label": "sick", "classes": ["no", "yes"], "columns": {"age": [0, 100], "dose": [0, 5]}}
 RECORDS, ROUNDS = 40, 4
@@ -106,6 +107,22 @@ def test_it_says_what_left_and_how_exposed_each_record_is(
     assert (attack["model"], attack["members"]) == ("the released model", RECORDS)
     assert 0.2 < attack["area"] < 0.8
     assert (client / "report" / "report.html").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_page_opens_with_the_budget_and_shows_its_owner_the_most_exposed_record(
+    client: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (training,) = _report(client, capsys)["trainings"]
+    page = (client / "report" / "report.html").read_text()
+    bound = f"theory allows {percent((1 + training['advantage_bound']) / 2)}"
+    exposed = percent((1 + training["exposure"]["highest"]["advantage"]) / 2)
+    assert f"its gradients allow {exposed}; {bound}." in page
+    assert "Passed.</span> What was released is within the client&#39;s budget." in page
+    most = training["exposure"]["most_exposed"][0]["record"]
+    assert f"Record {most}, the most exposed, labelled" in page
+    for name, column in (("age", 100), ("dose", 5)):
+        value = np.load(client.parent / "client-0.npz")[name][most] / column
+        assert f">{value:.4g}<" in page
 
 
 def test_records_that_were_held_back_are_in_no_round_of_it(

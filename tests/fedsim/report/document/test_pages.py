@@ -9,6 +9,7 @@ from fedsim.report.document import html, pictures
 from fedsim.report.document.blocks import (
     Document,
     Figure,
+    FirstScreen,
     Heading,
     Part,
     Prose,
@@ -24,7 +25,7 @@ def page(text="", figures=(), name="ρβ & <b>"):
         Part("How sure?", [tabulated(["", "ε"], [["a", "1"], ["b", None]]), Heading("Pictures")]),
         *figures,
     ]
-    return html.render(Document(name, "Test", name, (), blocks))
+    return html.render(Document(name, "Test", name, FirstScreen(()), blocks))
 
 
 def test_headings_have_anchors_that_the_contents_lead_to():

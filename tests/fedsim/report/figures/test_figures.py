@@ -19,8 +19,14 @@ from scipy.integrate import trapezoid
 from scipy.special import expit, logit
 from scipy.stats import norm
 
-from fedsim.report.figures import belief_figures, bound_figures, canvas, training_figures
-from fedsim.report.figures.bound_figures import Measured, VantagePoint
+from fedsim.report.figures import (
+    belief_figures,
+    bound_figures,
+    canvas,
+    study_figures,
+    training_figures,
+)
+from fedsim.report.figures.bound_figures import Measured
 
 TRIALS, ROUNDS, MU = 400, 30, 0.6535891631872568
 
@@ -245,25 +251,28 @@ class TestAdvantages:
         assert axes.get_ylim()[1] > 1
 
 
-def test_each_vantage_has_its_measurement_prediction_and_bound():
-    points = [
-        VantagePoint("server", 1.0, None, 1.0, (0.99, 1.0)),
-        VantagePoint("participant", 0.4, 0.38, 0.36, (0.3, 0.42)),
-        VantagePoint("released model", 0.4, None, None, None),
-    ]
-    (axes,) = bound_figures.vantages(points).axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == [p.label for p in points]
-    heights = axes.get_yticks()
-    assert list(heights) == sorted(heights, reverse=True)
-    measured = [line for line in axes.get_lines() if line.get_marker() == "o"]
-    assert [(*line.get_xdata(), *line.get_ydata()) for line in measured] == [(1.0, 2), (0.36, 1)]
-    spans = [line.get_xdata() for line in axes.get_lines() if line.get_linewidth() == 2.4]
-    assert [list(span) for span in spans] == [[0.99, 1.0], [0.3, 0.42]]
-    ticks = [c.get_segments()[0][0, 0] for c in axes.collections]
-    assert ticks == [1.0, 0.4, 0.38, 0.4]
-    legend = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert sorted(legend) == ["bound ρα", "measured", "prediction"]
-    assert "not measured" in [text.get_text() for text in axes.texts]
+def test_no_accountant_hides_another_and_each_is_named_with_its_epsilon():
+    rounds = np.arange(1, 6)
+    tight = np.linspace(0.5, 2, 5)
+    found = {"basic": 40 * tight, "pld": tight, "rdp": tight * 1.0001, "moments": 8 * tight}
+    (axes,) = bound_figures.guarantee(rounds, found, 1e-5, None, 0.9).axes
+    low, high = axes.get_ylim()
+    lines = axes.get_lines()
+    assert [line.get_label() for line in lines] == ["pld: 2", "rdp: 2", "moments: 16", "basic: 80"]
+    assert all(low <= line.get_ydata().min() and line.get_ydata().max() <= high for line in lines)
+    # Of two that lie on each other, the one on top is the narrower, and dashed.
+    assert lines[0].get_linewidth() > lines[1].get_linewidth()
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(lines)
+
+
+def test_curves_of_attacks_are_four_lines_at_most_and_differ_without_colour():
+    rates = [0.001, 0.1, 1.0]
+    attacks = {name: (rates, [0.002, 0.2, 1.0]) for name in ("a", "b", "c")}
+    (axes,) = study_figures.roc(attacks, (rates, rates)).axes
+    lines = axes.get_lines()
+    assert len(lines) == 4
+    shapes = {(line.get_linestyle(), line.get_linewidth()) for line in lines}
+    assert len(shapes) == 4
 
 
 def test_utility_shows_accuracy_and_loss_side_by_side():

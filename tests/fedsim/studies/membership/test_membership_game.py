@@ -351,6 +351,11 @@ def test_an_attack_above_the_bound_is_an_alarm(small: Make) -> None:
     false = replace(game, mechanism=mechanism(config.scheme, 1000.0))
     told = membership_report.verdict(membership_report.assemble(config, false, attacks, 1.0))
     assert any("ALARM: LiRA, online, fixed variance" in sentence for sentence in told)
+    first = membership_report.first(membership_report.assemble(config, false, attacks, 1.0))
+    assert first.figure is not None
+    assert [bar.mark.text for bar in first.figure.bars] == ["Above the limit"]
+    assert first.checks[0].mark.text == "Failed"
+    assert len(membership_report.roc(honest)) == 1
 
 
 def test_an_alarm_takes_its_confidence_and_knows_how_many_attacks_there_were() -> None:

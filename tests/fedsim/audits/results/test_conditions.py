@@ -3,8 +3,8 @@
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.report.evidence import conditions
-from fedsim.report.evidence.conditions import NAMES, RUN, complaint, parse, paths_of
+from fedsim.audits.results import conditions
+from fedsim.audits.results.conditions import NAMES, RUN, complaint, parse, paths_of
 
 REPORT = {
     "vantage": "participant",

@@ -4,8 +4,16 @@ import numpy as np
 import pytest
 
 from adversaries.neighbours.dataset_sensitivity import Pair
+from fedsim.game.record_display import (
+    SHOWN,
+    Attribute,
+    differences,
+    digest,
+    images,
+    picture,
+    shown,
+)
 from fedsim.learning.data import Dataset, Records, Split, load, split
-from fedsim.studies.sensitivity.record_display import SHOWN, Attribute, differences, images, picture
 
 
 def people(*, as_text: bool = False) -> Split:
@@ -33,19 +41,22 @@ def people(*, as_text: bool = False) -> Split:
 
 def test_a_replacement_is_compared_in_original_values_most_different_first() -> None:
     found = differences(people(), Pair(0, 0, 3.0, "manhattan"))
-    assert found.attributes == (Attribute("job", "cook", "nurse"), Attribute("age", "20", "60"))
+    assert found.attributes == (
+        Attribute("job", "cook", "nurse", 1),
+        Attribute("age", "20", "60", 1 / 3),
+    )
     assert found.differing == 2
 
 
 def test_what_is_the_same_is_not_shown() -> None:
     found = differences(people(), Pair(2, None, 3.0, "manhattan"))
-    assert found.attributes == (Attribute("job", "judge", "cook"),)  # and of the median age
+    assert found.attributes == (Attribute("job", "judge", "cook", 1 / 3),)  # and of the median age
 
 
 def test_a_removed_record_is_compared_with_what_is_typical_of_d() -> None:
     for as_text in (False, True):
         found = differences(people(as_text=as_text), Pair(0, None, 1.0, "manhattan"))
-        assert found.attributes == (Attribute("age", "20", "40"),)
+        assert found.attributes == (Attribute("age", "20", "40", 1 / 3),)
 
 
 def test_a_category_without_majority_is_typical_all_the_same() -> None:
@@ -66,9 +77,9 @@ def test_a_category_without_majority_is_typical_all_the_same() -> None:
     cook, nurse = (differences(all_but_one, Pair(i, None, 1.0, "manhattan")) for i in (0, 2))
     assert cook.attributes == ()
     assert cook.differing == 0
-    assert nurse.attributes == (Attribute("job", "nurse", "cook"),)
+    assert nurse.attributes == (Attribute("job", "nurse", "cook", 0.5),)
     flagged = differences(all_but_one, Pair(3, None, 1.0, "manhattan"))
-    assert flagged.attributes == (Attribute("flag", "1", "0"),)  # of six, three have either
+    assert flagged.attributes == (Attribute("flag", "1", "0", 0.5),)  # of six, three have either
 
 
 def test_features_without_columns_go_by_their_number() -> None:
@@ -77,8 +88,8 @@ def test_features_without_columns_go_by_their_number() -> None:
     bits = Split(dataset, np.arange(11), np.empty(0, np.int64), np.array([11]))
     found = differences(bits, Pair(3, 0, 2.0, "hamming"))
     assert found.attributes == (
-        Attribute("feature 3", "1", "0"),
-        Attribute("feature 11", "0", "1"),
+        Attribute("feature 3", "1", "0", 1 / 11),
+        Attribute("feature 11", "0", "1", 1),
     )
 
 
@@ -104,3 +115,20 @@ def test_images_are_shown_as_they_are() -> None:
 )
 def test_channels_become_colours(shape: tuple[int, ...], shown: tuple[int, ...]) -> None:
     assert picture(np.zeros(shape, np.float32)).shape == shown
+
+
+def test_a_public_record_is_kept_as_grey_values_or_as_its_unusual_columns() -> None:
+    numbers = people()
+    ages = [one for one in shown(numbers, 0)["attributes"] if one["name"] == "age"]
+    assert ages == [{"name": "age", "value": "20", "other": "40", "share": pytest.approx(1 / 3)}]
+    pixels = np.array([[[0.0, 0.5], [1.0, 0.25]], [[1, 1], [0, 0]]], dtype=np.float32)
+    dataset = Dataset("pixels", Records(pixels, np.array([7, 1])), None, 8, "image")
+    pictures = Split(dataset, np.arange(2), np.empty(0, np.int64), np.empty(0, np.int64))
+    assert shown(pictures, 0) == {"label": 7, "pixels": [[0, 128], [255, 64]]}
+
+
+def test_the_digest_of_d_depends_on_its_records_alone() -> None:
+    everybody = people()
+    fewer = Split(everybody.dataset, everybody.members[:2], everybody.held_out, everybody.pool)
+    assert digest(everybody) == digest(people())
+    assert digest(everybody) != digest(fewer)

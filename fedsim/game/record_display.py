@@ -1,6 +1,7 @@
 """A pair of records as a person would compare it: two pictures, or the attributes that differ."""
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,17 +12,32 @@ from fedsim.learning.data import Split
 
 Pixels = npt.NDArray[np.float32]
 
+PUBLIC = (
+    *("digits", "breast-cancer", "mnist", "fashion-mnist", "cifar-10", "purchase-100"),
+    *("adult", "abalone"),
+)
+"""Those that anybody may read: a page may show a record of them. Files that a user names may hold
+anything."""
+
+ROUNDING = 1e-6
+"""Relative difference of two distances that counts as none."""
+
 SHOWN = 10
 """Attributes of a pair that are shown, those that differ most."""
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """One attribute's value in two records, as text."""
+    """One attribute's value in two records, as text.
+
+    Attributes:
+        share: of D's records that are at least as far from the other's value, in (0, 1].
+    """
 
     name: str
     value: str
     other: str
+    share: float
 
 
 @dataclass(frozen=True)
@@ -60,23 +76,26 @@ def differences(split: Split, pair: Pair) -> Differences:
         other = _typical_features(split, members)
     else:
         other = split.pool_records.features[replacement].ravel()
-    apart = np.abs(record - other)
-    columns = dataset.columns
+    of_all, columns = np.abs(members - other), dataset.columns
     if len(dataset.column_of):
         names = list(columns)  # several features may be of one column
-        apart = np.bincount(dataset.column_of, apart, minlength=len(names))
+        is_of = np.equal.outer(dataset.column_of, np.arange(len(names)))
+        of_all = of_all.astype(np.float64) @ is_of
     else:
-        names = [f"feature {i}" for i in range(len(apart))]
+        names = list(dataset.attributes) or [f"feature {i}" for i in range(members.shape[1])]
+    apart = of_all[pair.record]
+    shares = (of_all >= apart * (1 - ROUNDING)).mean(axis=0)
 
     def attribute(i: int) -> Attribute:
         if not len(dataset.column_of):
-            return Attribute(names[i], f"{record[i]:.4g}", f"{other[i]:.4g}")
+            return Attribute(names[i], f"{record[i]:.4g}", f"{other[i]:.4g}", float(shares[i]))
         values = columns[names[i]]
         if replacement is None:
             against = _typical(values[split.members], names[i] in dataset.categorical)
         else:
             against = values[split.pool[replacement]]
-        return Attribute(names[i], _text(values[split.members[pair.record]]), _text(against))
+        own = values[split.members[pair.record]]
+        return Attribute(names[i], _text(own), _text(against), float(shares[i]))
 
     order = np.argsort(-apart, kind="stable")[:SHOWN]
     found = tuple(attribute(int(i)) for i in order if apart[i] > 0)
@@ -107,3 +126,33 @@ def _typical(values: npt.NDArray[Any], categorical: bool) -> Any:
 
 def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, int | float | np.number) else str(value)
+
+
+def shown(split: Split, record: int) -> dict[str, Any]:
+    """Return a record of public data as facts.json has it.
+
+    Args:
+        record: its position in D.
+
+    Returns:
+        label, and of a picture "pixels", [H, W] or [H, W, 3], from 0 for its least value to 255;
+        else "attributes", each an `Attribute` beside what is typical of D.
+    """
+    label = int(split.members_records.labels[record])
+    if split.dataset.kind == "image":
+        found = picture(split.members_records.features[record])
+        least, most = float(found.min()), float(found.max())
+        scaled = 255 * (found - least) / max(most - least, 1e-12)
+        return {"label": label, "pixels": np.rint(scaled).astype(int).tolist()}
+    unusual = differences(split, Pair(record, None, 0.0, "none")).attributes
+    return {"label": label, "attributes": [asdict(one) for one in unusual]}
+
+
+def digest(split: Split) -> str:
+    """Return the SHA-256 of the features and labels of D, in hexadecimal.
+
+    Of private records it would tell who knows all but one of them which that one is.
+    """
+    found = hashlib.sha256(split.members_records.features.astype("<f4").tobytes())
+    found.update(split.members_records.labels.astype("<i8").tobytes())
+    return found.hexdigest()

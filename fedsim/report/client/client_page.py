@@ -1,0 +1,263 @@
+"""A client's own report in words: on its terminal, and as a page for its owner alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from rich.console import RenderableType
+
+from fedsim.audits.results import verdicts
+from fedsim.common import report_directory
+from fedsim.common.strict_json import report_json
+from fedsim.privacy.advantage import advantage_of_epsilon
+from fedsim.report.client.report import Report, shares
+from fedsim.report.document import first_screen, terminal
+from fedsim.report.document.bars import share
+from fedsim.report.document.blocks import (
+    Bar,
+    Bars,
+    Block,
+    Check,
+    Document,
+    Figure,
+    FirstScreen,
+    Heading,
+    Label,
+    Mark,
+    Prose,
+    tabulated,
+)
+from fedsim.report.document.first_screen import FAILED, OPEN, PASSED
+from fedsim.report.document.html import render
+from fedsim.report.document.wording import number, percent
+from fedsim.report.figures import training_figures
+from fedsim.report.sections import target
+
+CONFIDENTIAL = (
+    "Keep it on this machine: what it says of single records is hidden by no noise, and is no "
+    "guarantee to anybody."
+)
+
+EXPOSED = (
+    "Towards whoever sees most of this client's messages, by the length of each record's clipped "
+    "gradients in the rounds above. 'Allowed' is a record that is cut in all of these rounds."
+)
+
+Rows = list[list[str]]
+
+
+def write(report: Report, directory: Path) -> Path:
+    """Write report.html and report.json, for their owner alone; return the page."""
+    report_directory.create(directory)
+    with report_directory.refusing(directory):
+        page = render_html(report)
+        return report_directory.write_report(directory, report_json(report), page)
+
+
+def verdict(report: Report) -> str:
+    """Return what the client's records have cost so far, in a sentence."""
+    budget = report["budget"]
+    return (
+        f"In {_counted(len(report['runs']), 'run')} this client answered "
+        f"{_counted(budget['answers'], 'message')}, which "
+        f"cost any one of its records epsilon {number(budget['epsilon'])} of "
+        f"{number(budget['epsilon_limit'])} at delta {budget['delta']:g}."
+    )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" + "s" * (count != 1)
+
+
+def summary(report: Report) -> RenderableType:
+    """Return what the terminal shows."""
+    parts: list[Block | RenderableType] = [
+        Prose(verdict(report)),
+        tabulated(RUNS, _run_rows(report)),
+    ]
+    for training in report["trainings"]:
+        if rows := _exposures(training):
+            parts.append(terminal.table(tabulated(["", *HOW], rows), training["name"]))
+        parts += map(Prose, _said(training))
+    return terminal.shown(*parts, Label(CONFIDENTIAL))
+
+
+def render_html(report: Report) -> str:
+    """Return the report as one HTML page that needs no other file, script or network."""
+    blocks: list[Block] = [
+        Label("", CONFIDENTIAL, alarming=True),
+        Heading("What was released, and when"),
+        tabulated(RUNS, _run_rows(report)),
+    ]
+    for training in report["trainings"]:
+        blocks.append(Heading(f"{training['name']}: how exposed single records are"))
+        if rows := _exposures(training):
+            most = tabulated(["record", *HOW], _most(training))
+            blocks += [Prose(EXPOSED), tabulated(["", *HOW], rows), most]
+        if (shown := training.get("shown")) is not None:
+            record = f"Record {training['exposure']['most_exposed'][0]['record']}, the most exposed"
+            blocks += target.record(shown, record, "This page is for its owner alone.")
+        blocks += map(Prose, _said(training))
+    for name, rounds, cut in shares(report):
+        caption = f"{name}: the share of this client's gradients that clipping cut, by round."
+        figure = training_figures.clipped_share(rounds, cut)
+        blocks.append(Figure("clipped", figure, "", caption))
+    return render(
+        Document(
+            title=f"Client {report['client']}: what its records gave away",
+            kind="Client's own report",
+            heading=f"Client {report['client']}",
+            first=_first(report),
+            blocks=blocks,
+        )
+    )
+
+
+MOST = 5
+"""Trainings, and runs, the last ones, that the first screen shows."""
+
+
+def _first(report: Report) -> FirstScreen:
+    """Return the first screen of the page: what the records have cost, and what is left."""
+    budget = report["budget"]
+    limit = advantage_of_epsilon(budget["epsilon_limit"], budget["delta"])
+    runs = [
+        [f"{run['name']} ({run['run']})", number(run["epsilon"]), number(run["epsilon_after"])]
+        for run in report["runs"][-MOST:]
+    ]
+    bars = [bar for training in report["trainings"][-MOST:] for bar in _bars(training)]
+    caption = "How often anybody is right at most about one of this client's records."
+    return FirstScreen(
+        answer=[verdict(report)],
+        alarming=budget["epsilon"] > budget["epsilon_limit"],
+        figure=Bars(bars, caption, share(limit)) if bars else None,
+        table=tabulated(("Run", "ε of it", "ε after it"), runs) if runs else None,
+        checks=_checks(report),
+        steps=_steps(report),
+        sign_off=first_screen.sign_off(
+            data=f"the records of client {report['client']}",
+            date=report["created"][:10],
+            limits="It is about what left this machine. It is no guarantee to anybody.",
+        ),
+    )
+
+
+def _bars(training: Report) -> Iterator[Bar]:
+    """Yield a bar for the most exposed record of a training, and one for an attack on it."""
+    if training["gone"]:
+        return
+    bound, found, attack = (training[name] for name in ("advantage_bound", "exposure", "attack"))
+    limit = None if bound is None else share(bound)
+    if found is not None:
+        right, words = share(found["highest"]["advantage"]), verdicts.NOT_MEASURED
+        mark, how = Mark(words.kind, words.text), "its gradients allow"
+        yield Bar(f"{training['name']}: most exposed record", mark, right, None, limit, how=how)
+    if attack is not None:
+        right, words = share(attack["advantage"]), verdicts.CANNOT_TELL
+        mark = Mark(words.kind, words.text)
+        yield Bar(f"{training['name']}: attack by losses", mark, right, None, limit)
+
+
+def _checks(report: Report) -> list[Check]:
+    budget = report["budget"]
+    kept = budget["epsilon"] <= budget["epsilon_limit"]
+    found = [Check(PASSED if kept else FAILED, "What was released is within the client's budget.")]
+    for training in report["trainings"]:
+        attack, name = training.get("attack"), training["name"]
+        if training["gone"]:
+            found.append(Check(OPEN, f"{name}: the records that took part are still there."))
+        elif attack is None:
+            found.append(Check(OPEN, f"{name}: an attack on the model stays below the limit."))
+        else:  # a best threshold, chosen afterwards, has no interval
+            found.append(Check(OPEN, f"{name}: the attack by losses stays below the limit."))
+    return found
+
+
+def _steps(report: Report) -> list[str]:
+    budget = report["budget"]
+    left = budget["epsilon_limit"] - budget["epsilon"]
+    said = f"ε of about {number(left)} is left; decide on the next training by that."
+    if left <= 0:
+        said = "Nothing is left of the budget: take no further part, or agree to a larger one."
+    trainings = [each for each in report["trainings"] if not each["gone"]]
+    if any(each["attack"] is None for each in trainings):
+        return [said, "Give --others, records that took no part, to have an attack run."]
+    return [said]
+
+
+RUNS = ["run", "first", "last", "rounds", "trials", "noise multiplier", "ε of it", "ε after it"]
+HOW = ["μ", "ε", "advantage"]
+
+
+def _run_rows(report: Report) -> Rows:
+    return [
+        [
+            f"{run['name']} ({run['run']})",
+            run["first"],
+            run["last"],
+            str(run["rounds"]),
+            str(run["trials"]),
+            number(run["noise_multiplier"]),
+            number(run["epsilon"]) if run["charged"] else "not charged",
+            number(run["epsilon_after"]),
+        ]
+        for run in report["runs"]
+    ]
+
+
+def _exposures(training: Report) -> Rows:
+    found = training.get("exposure")
+    if found is None:
+        return []
+    names = {"median": "half of the records, at most", "highest": "the most exposed record"}
+    names["allowed"] = "allowed"
+    return [[said, *_how(found[name])] for name, said in names.items()]
+
+
+def _most(training: Report) -> Rows:
+    found = training.get("exposure")
+    return [] if found is None else [[str(one["record"]), *_how(one)] for one in _named(found)]
+
+
+def _named(found: Report) -> Iterator[Report]:
+    yield from found["most_exposed"]
+
+
+def _how(one: Report) -> list[str]:
+    return [number(one["mu"]), number(one["epsilon"]), number(one["advantage"])]
+
+
+def _said(training: Report) -> Iterator[str]:
+    """Yield what is to be known about the numbers of a training."""
+    if training["gone"]:
+        yield (
+            f"{training['name']}: the records that took part are not what data-path names by now; "
+            "how exposed they are is not measured."
+        )
+        return
+    found, attack = training["exposure"], training["attack"]
+    if found is None:
+        yield "Single records are not what the noise of this training hides; they are not measured."
+    else:
+        share = np.mean(found["clipped_share"])
+        yield (
+            f"Clipping cut {percent(float(share))} of the gradients of {training['records']} "
+            f"records in {len(found['rounds'])} rounds."
+        )
+        if training["sampling_rate"] < 1:
+            yield (
+                "Records took part by chance; these numbers are of one that took part in every "
+                "round, and so are upper ends."
+            )
+    if attack is None:
+        yield (
+            "No attack on a model was run: give records that took no part, 20 at least, with "
+            "--others."
+        )
+    else:
+        yield (
+            f"By losses of {attack['model']}, {attack['members']} own records are told from "
+            f"{attack['others']} others with an area under the curve of {number(attack['area'])} "
+            f"and an advantage of {number(attack['advantage'])} at the best threshold (chosen "
+            f"afterwards); the noise allows {number(training['advantage_bound'])}."
+        )

@@ -1,0 +1,216 @@
+"""The first screen of a run's report: answer, figure, table, checks, next steps and sign-off."""
+
+from dataclasses import dataclass
+
+from fedsim.audits.results.report import Report, encode
+from fedsim.audits.results.verdicts import VantageVerdict
+from fedsim.report.document import first_screen
+from fedsim.report.document.bars import share, shares
+from fedsim.report.document.blocks import (
+    Bar,
+    Bars,
+    Cell,
+    Check,
+    Code,
+    FirstScreen,
+    Group,
+    Line,
+    Link,
+    Mark,
+    Table,
+    Words,
+)
+from fedsim.report.document.first_screen import FAILED, NOT_STATED, OPEN, PASSED, check, power
+from fedsim.report.document.wording import number, percent
+from fedsim.report.sections import answer, lowering, vantage_words
+from fedsim.report.sections.facts import (
+    advantage_limit,
+    challenge_of,
+    confidence_of,
+    is_alarming,
+    is_pac,
+    trials_of,
+)
+from fedsim.report.sections.labels import labels
+from fedsim.report.sections.target import Shown
+from fedsim.report.sections.vantage_words import NAMES
+
+HEADINGS = "Who looks", "Right in at most", "Belief at most"
+
+MOST_ADVICE = 2
+
+
+@dataclass(frozen=True)
+class About:
+    """What the page says of a run that its report does not hold.
+
+    Attributes:
+        purpose: as configured; "" where none is stated.
+        author: as configured; "" where none is stated.
+        data_sha256: of D, where the data are public; "" otherwise.
+        target: the target's record, where the data are public; None otherwise.
+    """
+
+    purpose: str = ""
+    author: str = ""
+    data_sha256: str = ""
+    target: Shown | None = None
+
+
+def first(report: Report, about: About) -> FirstScreen:
+    """Return the first screen of a run's page."""
+    told: list[str | Mark] = []
+    for name, mark in states(report):
+        told += [f"{name.capitalize()}: ", mark, " "]
+    return FirstScreen(
+        answer=[told, answer.verdict(report), *_cautions(report)],
+        alarming=is_alarming(report),
+        figure=_figure(report),
+        table=_table(report),
+        checks=[*_checks(report), *_own_limits(report)],
+        steps=_steps(report),
+        sign_off=first_screen.sign_off(
+            purpose=about.purpose or f"{NOT_STATED} (run.purpose)",
+            data=f"{report.data.name}, {report.data.records} records; {_version(about)}",
+            author=about.author or f"{NOT_STATED} (run.author)",
+            date=report.created[:10],
+            limits=_limits(report),
+        ),
+    )
+
+
+def _cautions(report: Report) -> list[str]:
+    """Return what keeps the run from being a release with a guarantee, in short."""
+    said = " ".join(label.title for label in labels(report))
+    return [said] if said else []
+
+
+def states(report: Report) -> list[tuple[str, Mark]]:
+    """Return the name of every vantage and its state, the worst first."""
+    return [
+        (NAMES[verdict.vantage], vantage_words.mark(report, verdict)) for verdict in report.verdicts
+    ]
+
+
+def _figure(report: Report) -> Bars:
+    own = [each.limit for each in report.verdicts[0].limits if each.of == "advantage"]
+    return Bars(
+        [_bar(report, verdict) for verdict in report.verdicts],
+        f"How often the adversary is right about {challenge_of(report)} "
+        f"({confidence_of(report)}intervals).",
+        share(own[0]) if own else None,
+    )
+
+
+def _bar(report: Report, verdict: VantageVerdict) -> Bar:
+    measured = verdict.measured
+    return Bar(
+        NAMES[verdict.vantage].capitalize(),
+        vantage_words.mark(report, verdict),
+        None if measured is None or measured.advantage is None else share(measured.advantage),
+        shares(None if measured is None else measured.interval),
+        share(verdict.allowed.advantage),
+    )
+
+
+def _table(report: Report) -> Table:
+    headings = (*HEADINGS, f"ε at most (δ = {report.bounds.delta:.3g})")
+    return Table(headings, [Group("", [_line(report, each) for each in report.verdicts])])
+
+
+def _line(report: Report, verdict: VantageVerdict) -> Line:
+    allowed = verdict.allowed
+    finite = allowed.passed < 1
+    tail = f"but in {percent(allowed.passed)} of trainings" if finite else ""
+    return Line(
+        Cell(NAMES[verdict.vantage], "audited here" * (verdict.vantage == report.vantage)),
+        [
+            Cell("no limit" if allowed.kind == "none" else percent(share(allowed.advantage))),
+            Cell(percent(allowed.rho_beta) if finite else "no limit", tail),
+            Cell(number(allowed.epsilon)),
+        ],
+    )
+
+
+def _checks(report: Report) -> list[Check]:
+    values, place = encode(report), _audited(report)
+    limit, one = f"{advantage_limit(report):.4g}", f"{1.001 * report.bounds.tight_epsilon:.4g}"
+    found = [
+        check("No measurement contradicts theory.", "alarms > 0", values),
+        power(values, f"verdicts.{place}.seen_below"),
+    ]
+    hidden = [
+        check(
+            f"Noise hides the target from the {NAMES[each.vantage]}.",
+            f"verdicts.{at}.allowed.advantage >= 1",
+            values,
+        )
+        for at, each in enumerate(report.verdicts)
+    ]
+    # The first is the worst: where it passes, all do.
+    found += [each for each in hidden if each.mark is not PASSED] or hidden[:1]
+    if advantage_limit(report) < 1:
+        text = "The interval of the measured advantage lies below the limit of theory."
+        found.append(check(text, f"advantage.high > {limit}", values, fails=""))
+    if report.bounds.tight_epsilon < float("inf"):
+        text = "All that was released costs no more than one training with a guarantee."
+        found.append(check(text, f"released.epsilon > {one}", values))
+    if report.utility.task == "classification":
+        text = "The model is right more often than the most frequent class."
+        found.append(check(text, f"accuracy <= {report.utility.majority:.4g}", values))
+    return found
+
+
+def _audited(report: Report) -> int:
+    return [verdict.vantage for verdict in report.verdicts].index(report.vantage)
+
+
+KINDS = {"good": PASSED, "alarm": FAILED, "open": OPEN}
+ALLOWED = {"advantage": "advantage", "belief": "rho_beta"}
+
+
+def _own_limits(report: Report) -> list[Check]:
+    """Return a check for every limit of the organisation's own, towards every vantage."""
+    found = []
+    for place, verdict in enumerate(report.verdicts):
+        for limit in verdict.limits:
+            mark = vantage_words.own_limit(report, verdict, limit)
+            text = (
+                f"Own limit, {limit.of} at most {number(limit.limit)} towards the "
+                f"{NAMES[verdict.vantage]}: {mark.text}."
+            )
+            condition = f"verdicts.{place}.allowed.{ALLOWED[limit.of]} > {limit.limit:.12g}"
+            found.append(Check(KINDS[mark.kind], text, condition))
+    return found
+
+
+def _steps(report: Report) -> list[Words]:
+    said: dict[str, list[str]] = {}
+    for verdict in report.verdicts:
+        advice = vantage_words.state_words(report, verdict).advice
+        said.setdefault(advice, []).append(NAMES[verdict.vantage])
+    found: list[Words] = [
+        f"{' and '.join(names).capitalize()}: {advice}."
+        for advice, names in list(said.items())[:MOST_ADVICE]
+    ]
+    if command := lowering.choose(report):
+        to = Link("What would lower it", "#what-would-lower-it")
+        finds = " has the settings; this command finds the least noise for a limit: "
+        found.append([to, finds, Code(command)])
+    return found
+
+
+def _version(about: About) -> str:
+    if about.data_sha256:
+        return f"their version: SHA-256 {about.data_sha256[:16]}…"
+    return "their version is not stated, as a digest of private records could give one away"
+
+
+def _limits(report: Report) -> str:
+    """Return what the study does not say."""
+    one = "One target was attacked" if not is_pac(report) else "One secret was attacked"
+    guarantee = "" if report.mechanism.dp_guarantee else " This run gives nobody a DP guarantee."
+    return (
+        f"{one}, in {trials_of(report)}; others may be easier or harder to tell. "
+        f"{vantage_words.holds_for(report)}{guarantee}"
+    )

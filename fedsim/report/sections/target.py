@@ -1,0 +1,126 @@
+"""Whom a run is about: how the target was chosen, and its record where anybody may see it."""
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from PIL import Image
+
+from fedsim.audits.results.report import Report
+from fedsim.report.document.blocks import (
+    Block,
+    Cell,
+    Group,
+    Line,
+    Mark,
+    Part,
+    Picture,
+    Prose,
+    Table,
+)
+from fedsim.report.document.wording import number, percent
+from fedsim.report.sections.facts import is_client
+from fedsim.report.sections.vantage_words import holds_for
+
+Shown = Mapping[str, Any]
+"""A record of public data, as `fedsim.game.record_display.shown`."""
+
+CHOSEN = {
+    "max": "the most unusual by {}",
+    "min": "the least unusual by {}",
+    "median": "one of middling distance by {}",
+    "given": "the one that the configuration names",
+}
+
+UNUSUAL = 0.05
+"""A column is unusual where at most this share of D's records is as far from the typical value."""
+
+IMAGE = Markup('<div class="target"><img src="data:image/png;base64,{}" alt="{}"></div>')
+
+
+def target(report: Report) -> str:
+    """Return who the target is, how it was chosen, and what holds for everybody else."""
+    challenge = report.challenge
+    if challenge.kind != "record":
+        who = "The target was crafted to be noticed, and is nobody's record."
+    else:
+        how = CHOSEN[challenge.choice].format(challenge.measure)
+        whose = (
+            f"Client {challenge.client}, with all its {challenge.records} records,"
+            if is_client(report)
+            else f"Record {challenge.record}, of client {challenge.client},"
+        )
+        distance = "" if challenge.distance is None else f" (distance {number(challenge.distance)})"
+        who = f"{whose} is the target: {how}{distance}."
+    return (
+        f"{who} What was measured is about this target alone; others may be easier or harder to "
+        f"tell. {holds_for(report)}"
+    )
+
+
+def part(report: Report, shown: Shown | None) -> Part:
+    """Return the section about the target.
+
+    Args:
+        shown: its record; None where it may not be shown, or was not kept.
+    """
+    found: Sequence[Block] = [Prose(_why_not(report), small=True)]
+    if shown is not None:
+        found = record(shown, f"Record {report.challenge.record} of D", "The data are public.")
+    return Part("Whom this is about", [Prose(target(report)), *found])
+
+
+def _why_not(report: Report) -> str:
+    if is_client(report):
+        return "No record is shown: all data of a client are the target."
+    if report.challenge.kind != "record":
+        return "No record is shown: the target is no person's."
+    return (
+        f"The record is not shown: this page may be handed on, and the data '{report.data.name}' "
+        "are not known to be public, or the run kept no copy of it."
+    )
+
+
+def record(shown: Shown, name: str, why: str) -> list[Block]:
+    """Return a record as blocks: a picture, or its most unusual columns.
+
+    Args:
+        name: of the record, a noun.
+        why: the page may show it, a sentence.
+    """
+    if shown.get("pixels") is not None:
+        pixels = np.array(shown["pixels"], dtype=np.uint8)
+        what = f"{name}, a picture labelled {shown['label']}"
+        image = IMAGE.format(_png(pixels), f"{what}, {pixels.shape[0]} by {pixels.shape[1]} pixels")
+        return [Picture("target", image, "", f"{what}. {why}")]
+    lines = [
+        Line(
+            Cell(one["name"]),
+            [
+                Cell(
+                    one["value"],
+                    mark=Mark("caution", "Unusual") if one["share"] <= UNUSUAL else None,
+                    style="value",
+                ),
+                Cell(one["other"]),
+                Cell(percent(one["share"])),
+            ],
+        )
+        for one in shown["attributes"]
+    ]
+    headings = "Column", "Record", "Typical of D", "Records as far from typical"
+    said = (
+        f"{name}, labelled {shown['label']}: the columns that are farthest from what is typical. "
+        f"{why}"
+    )
+    return [Prose(said), Table(headings, [Group("", lines)])]
+
+
+def _png(pixels: np.ndarray) -> str:
+    """Return pixels [H, W] or [H, W, 3] as a PNG, dark where a grey value is high, in base64."""
+    buffer = io.BytesIO()
+    Image.fromarray(255 - pixels if pixels.ndim == 2 else pixels).save(buffer, "PNG")
+    return base64.b64encode(buffer.getvalue()).decode()

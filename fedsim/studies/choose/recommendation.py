@@ -1,0 +1,204 @@
+"""Which setting of a sweep to take, and the first screen of a page about several settings."""
+
+from collections.abc import Sequence
+from math import nan
+from typing import TYPE_CHECKING
+
+from fedsim.audits.results.report import Report
+from fedsim.audits.results.verdicts import VantageVerdict
+from fedsim.report.document import first_screen
+from fedsim.report.document.bars import share, shares
+from fedsim.report.document.blocks import (
+    Bar,
+    Bars,
+    Check,
+    FirstScreen,
+    Mark,
+    Table,
+    Words,
+    tabulated,
+)
+from fedsim.report.document.first_screen import FAILED, OPEN, PASSED
+from fedsim.report.document.wording import number, percent, span
+from fedsim.report.sections import vantage_words
+from fedsim.report.sections.facts import advantage_limit
+from fedsim.studies.choose.choose_words import values
+from fedsim.studies.choose.grid import Outcome
+
+if TYPE_CHECKING:  # slow to import
+    from matplotlib.figure import Figure as Drawing
+
+MOST_BARS = 8
+"""Settings of a figure, the strictest first; the table below has all of them."""
+
+MOST_ROWS = 5
+
+
+def recommended(outcomes: Sequence[Outcome]) -> Outcome | None:
+    """Return the strictest setting whose accuracy the trials cannot tell from the best one's.
+
+    None where no setting is shown to be better than the most frequent class, or none was measured.
+    """
+    known = [one for one in outcomes if _between(one) is not None and not _contradicts(one)]
+    learnt = [one for one in known if _between(one)[0] > _majority(one)]  # type: ignore[index]
+    if not learnt:
+        return None
+    best = max(learnt, key=lambda one: one.accuracy or 0.0)
+    near = [one for one in learnt if _between(one)[1] >= _between(best)[0]]  # type: ignore[index]
+    return min(near, key=_right_at_most)
+
+
+def sentences(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return which setting to take, and why, the first sentence first."""
+    taken = recommended(outcomes)
+    if taken is None:
+        return [
+            "No setting can be recommended: none is shown to be right more often than the most "
+            "frequent class. Try more training.rounds, more trials, or a larger ε."
+        ]
+    best = max((one for one in outcomes if one.accuracy is not None), key=_accuracy)
+    said = [
+        f"Take {values(taken.point.values)}: the adversary is right in at most "
+        f"{percent(_right_at_most(taken))} of all cases, and the model in "
+        f"{percent(taken.accuracy)}{_ends(taken)}."
+    ]
+    if best is not taken:
+        said.append(
+            f"It is the strictest setting whose accuracy cannot be told from the best, "
+            f"{percent(best.accuracy)} of {values(best.point.values)}, which allows "
+            f"{percent(_right_at_most(best))}."
+        )
+    return said
+
+
+def first(outcomes: Sequence[Outcome], answer: Sequence[Words], data: str) -> FirstScreen:
+    """Return the first screen of a page about several settings.
+
+    Args:
+        answer: sentences, the first of which says which setting to take.
+        data: the data set, in words.
+    """
+    done = sorted((one for one in outcomes if one.report is not None), key=_right_at_most)
+    return FirstScreen(
+        answer=answer,
+        alarming=any(map(_contradicts, done)),
+        figure=Bars(
+            [_bar(one) for one in done[:MOST_BARS]],
+            "How often the adversary is right, setting by setting, the strictest first.",
+        )
+        if done
+        else None,
+        table=_table(done[:MOST_ROWS]) if done else None,
+        checks=_checks(outcomes),
+        steps=[
+            "Run the setting with more trials, or train the model with it: fedsim train takes "
+            "the same keys with --set."
+        ],
+        sign_off=first_screen.sign_off(
+            data=data,
+            date=first_screen.today(),
+            limits=(
+                "Accuracies are means over trainings on the same records. Measurements are about "
+                "one target; limits are by theory."
+            ),
+        ),
+    )
+
+
+def frontier(outcomes: Sequence[Outcome]) -> "Drawing | None":
+    """Return the figure of accuracy against the adversary; None with fewer than two settings."""
+    from fedsim.report.figures import study_figures  # noqa: PLC0415  (matplotlib is slow to import)
+
+    known = sorted((one for one in outcomes if one.accuracy is not None), key=_right_at_most)
+    if len(known) < 2:
+        return None
+    ends = [_between(one) for one in known]
+    series = study_figures.Series(
+        "",
+        [_right_at_most(one) for one in known],
+        [_accuracy(one) for one in known],
+        [nan if each is None else each[0] for each in ends],
+        [nan if each is None else each[1] for each in ends],
+        None,
+    )
+    taken = recommended(outcomes)
+    place = None if taken is None else (_right_at_most(taken), _accuracy(taken))
+    return study_figures.frontier([series], "", place, None)
+
+
+def _there(report: Report) -> VantageVerdict:
+    """Return the verdict at the configured vantage."""
+    return next(each for each in report.verdicts if each.vantage == report.vantage)
+
+
+def _contradicts(one: Outcome) -> bool:
+    return one.report is not None and bool(one.report.contradictions)
+
+
+def _right_at_most(one: Outcome) -> float:
+    return 1.0 if one.report is None else share(advantage_limit(one.report))
+
+
+def _accuracy(one: Outcome) -> float:
+    return nan if one.accuracy is None else one.accuracy
+
+
+def _majority(one: Outcome) -> float:
+    return 1.0 if one.report is None else one.report.utility.majority
+
+
+def _between(one: Outcome) -> tuple[float, float] | None:
+    """Return the interval of a setting's mean accuracy; None where there is none."""
+    if one.report is None:
+        return None
+    found = one.accuracy_interval(one.report.empirical.confidence)
+    return None if found is None else (found.low, found.high)
+
+
+def _ends(one: Outcome) -> str:
+    between = _between(one)
+    return "" if between is None else f" ({span(between, percent)})"
+
+
+def _bar(one: Outcome) -> Bar:
+    name = values(one.point.values)
+    if one.report is None:
+        return Bar(name, Mark("open", "Not measured"))
+    verdict = _there(one.report)
+    measured = verdict.measured
+    return Bar(
+        name,
+        vantage_words.mark(one.report, verdict),
+        None if measured is None or measured.advantage is None else share(measured.advantage),
+        shares(None if measured is None else measured.interval),
+        _right_at_most(one),
+        f"accuracy {percent(one.accuracy)}",
+    )
+
+
+def _table(done: Sequence[Outcome]) -> Table:
+    rows = [
+        [
+            values(one.point.values),
+            percent(_right_at_most(one)),
+            number(one.report.bounds.tight_epsilon) if one.report else None,
+            f"{percent(one.accuracy)}{_ends(one)}",
+        ]
+        for one in done
+    ]
+    return tabulated(("Setting", "Right in at most", "ε", "Accuracy"), rows)
+
+
+def _checks(outcomes: Sequence[Outcome]) -> list[Check]:
+    failed = [one for one in outcomes if one.failure]
+    done = [one for one in outcomes if one.report is not None]
+    contradicted = [one for one in done if _contradicts(one)]
+    taken = recommended(outcomes)
+    return [
+        Check(FAILED if failed else PASSED, "Every setting was run to its end."),
+        Check(FAILED if contradicted else PASSED, "No measurement contradicts theory."),
+        Check(
+            OPEN if taken is None else PASSED,
+            "A setting is shown to be right more often than the most frequent class.",
+        ),
+    ]
