@@ -10,6 +10,7 @@ from textwrap import dedent
 from types import ModuleType
 
 import click
+import nbformat
 import pytest
 import typer
 
@@ -107,7 +108,6 @@ def test_the_gallery_has_a_row_for_every_kind_of_page() -> None:
 
 
 def test_a_notebook_becomes_a_page_with_its_output(tmp_path: Path) -> None:
-    nbformat = pytest.importorskip("nbformat", reason='pip install -e ".[docs]"')
     new = nbformat.v4
     outputs = [
         new.new_output("stream", text="58%\n"),
