@@ -50,6 +50,7 @@ KINDS = (
     *RUNS,
     *("training", "sweep", "choice", "comparison", "membership", "sensitivity", "data"),
     *("app-audit", "transcript-audit", "reproduction", "live-audit", "client-report", "live-page"),
+    "officer",
 )
 
 
@@ -86,6 +87,8 @@ def write_all(directory: Path) -> dict[str, Path]:
         _command(*command, "--out", directory / kind)
         name = "reproduction.html" if kind == "reproduction" else "report.html"
         pages[kind] = directory / kind / name
+    _command("report", directory / "run", "--for", "officer", "--limit-advantage", 0.2)
+    pages["officer"] = directory / "run" / "officer.html"
     pages["live-audit"] = _live_audit(directory / "live")
     pages["client-report"] = _client_report(directory / "client")
     pages["live-page"] = _live_page(directory / "live.html")

@@ -2,8 +2,9 @@
 
 import json
 import webbrowser
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -15,6 +16,7 @@ from fedsim.cli.options import AsJson, Confidence, Delta, FailIf, Quiet
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
+from fedsim.config import Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.tracking.following import replay
 from fedsim.report.tracking.numbers import Tracking
@@ -116,6 +118,10 @@ def report(
         float | None,
         typer.Option(help="Your own limit of the belief [report.limit-belief]; 0 for none."),
     ] = None,
+    reader: Annotated[
+        Literal["officer"] | None,
+        typer.Option("--for", help="Write two pages for a data-protection officer instead."),
+    ] = None,
     fail_if: FailIf = None,
     verbose: Verbose = False,
     json_: AsJson = False,
@@ -152,10 +158,13 @@ def report(
             )
         compare(directories, None, json_)
         return
+    (run,) = runs
+    if reader is not None:
+        _for_officer(run, limits, confidence is not None or delta is not None or bool(fail_if))
+        return
     from fedsim.report import writing  # noqa: PLC0415
     from fedsim.report.summary import summary  # noqa: PLC0415
 
-    (run,) = runs
     training = run.config.run.job == "training"
     checked = gate.asked(fail_if, "training" if training else "run")
     if training:
@@ -170,6 +179,15 @@ def report(
         console.print(summary(made, verbose))
         console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
     checked.exit_by(document)
+
+
+def _for_officer(run: RunDirectory, limits: Mapping[str, Scalar], more: bool) -> None:
+    from fedsim.report import officer  # noqa: PLC0415  (torch)
+
+    if more or (limits and run.config.run.job == "training"):
+        raise InputError("--for officer takes --limit-advantage and --limit-belief of a run alone")
+    page = officer.write(run, limits)
+    Terminal(stderr=True).print(f"Report: {page}", soft_wrap=True, highlight=False)
 
 
 def _of_training(run: RunDirectory, stated: bool, as_json: bool) -> dict[str, Any]:

@@ -1,0 +1,108 @@
+"""Two pages for a data-protection officer: the first screen of a run, and how to read it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fedsim.audits.results.verdicts import StateWords
+from fedsim.config import Scalar
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.report import model_card, training_report
+from fedsim.report.document import html
+from fedsim.report.document.blocks import (
+    Block,
+    Bullets,
+    Code,
+    Document,
+    FirstScreen,
+    Label,
+    Link,
+    Mark,
+    Part,
+    Prose,
+    Words,
+)
+from fedsim.report.sections import first, target, vantage_words
+from fedsim.report.sections.facts import is_alarming
+
+FILE = "officer.html"
+
+LIMITS = (
+    "That the model is anonymous, or that this is approved: a legal question (GDPR, Recital 26). "
+    "These numbers are evidence on one part of it, whether a record can be told to have been used.",
+    "Anything measured of other people or other attacks. Limits of theory hold for every record, "
+    "if the software ran as configured.",
+    "Extracted texts, reconstructed records, links with other data, breaches, and what else was "
+    "released about the same people, whose epsilons add up.",
+)
+"""What no result says, in the words of docs/explanation/anonymous.md."""
+
+
+def write(directory: RunDirectory, limits: Mapping[str, Scalar] | None = None) -> Path:
+    """Write the two pages of a finished run or training, and return where they are.
+
+    Args:
+        limits: keys of the table `report`, in place of the configured ones; None for those.
+
+    Raises:
+        InputError: the run is not finished, or its files are damaged.
+    """
+    training = directory.config.run.job == "training"
+    page = _of_training(directory) if training else _of_run(directory, limits)
+    directory.write_text(FILE, html.render(page))
+    return directory.path / FILE
+
+
+def _of_run(directory: RunDirectory, limits: Mapping[str, Scalar] | None) -> Document:
+    from fedsim.report import page, writing  # noqa: PLC0415  (matplotlib is slow to import)
+
+    report, _ = writing.assembled(directory, None, None, limits)
+    about = page.about(directory)
+    before: list[Block] = []  # the first screen has the labels in short
+    if report.warnings:
+        alarming = is_alarming(report)
+        before.append(Label("Warnings.", items=report.warnings, alarming=alarming))
+    states = [vantage_words.state_words(report, verdict) for verdict in report.verdicts]
+    found = [*before, Prose(target.target(report))]
+    return _document(report.name, first.first(report, about), found, states)
+
+
+def _of_training(directory: RunDirectory) -> Document:
+    card, report = model_card.read(directory), training_report.assemble(directory)
+    before = [Label("", text, alarming=True) for text in report["contradictions"]]
+    state = training_report.state(report, card)
+    return _document(report["name"], training_report.first(report, card), before, [state])
+
+
+def _document(
+    name: str, screen: FirstScreen, found: Sequence[Block], states: Sequence[StateWords]
+) -> Document:
+    said = dict.fromkeys(f"{state.text}: {state.means}." for state in states)
+    reading = [
+        Part("What the verdicts mean", [Bullets(list(said))]),
+        Part("What this does not say", [Bullets(LIMITS)]),
+    ]
+    return Document(
+        title=f"{name} – for the data-protection officer",
+        kind="For the data-protection officer",
+        heading=name,
+        first=replace(
+            screen,
+            steps=[_of_whole_page(step) for step in screen.steps],
+            checks=[replace(check, condition="") for check in screen.checks],
+        ),
+        blocks=[*found, *reading],
+        footer=("The whole report is report.html in the same folder.",),
+    )
+
+
+def _of_whole_page(words: Words) -> Words:
+    """Return words whose links into the same page lead into the whole report instead."""
+    if isinstance(words, str | Code | Mark | Link):
+        return words
+    return [
+        replace(part, to=f"report.html{part.to}")
+        if isinstance(part, Link) and part.to.startswith("#")
+        else part
+        for part in words
+    ]
