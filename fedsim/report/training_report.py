@@ -204,12 +204,22 @@ def _table(card: ModelCard) -> Table:
 def _checks(report: Report, card: ModelCard) -> list[Check]:
     epsilon = max(next(iter(one.epsilon.values()), math.inf) for one in card.privacy.towards)
     found = [
-        check("The noise of what was released is as claimed.", "alarms > 0", report),
-        check("The noise was watched.", "rounds.-1.noise_at_most.# < 1", report),
-        check("Every client answered in every round.", "missing.# > 0", report),
+        check(
+            "Nothing contradicts the noise that is claimed.",
+            "alarms > 0",
+            report,
+            failed="What was released contradicts the noise that is claimed.",
+        ),
+        check("The noise was watched.", "rounds.-1.noise_at_most.# < 1", report, fails=""),
+        check(
+            "Every client answered in every round.",
+            "missing.# > 0",
+            report,
+            failed="Clients were missing in some rounds.",
+        ),
     ]
     if not card.privacy.guaranteed:
-        found.append(Check(FAILED, "The training has a guarantee of differential privacy."))
+        found.append(Check(FAILED, "The training has no guarantee of differential privacy."))
     elif math.isfinite(epsilon):
         text = "The rounds cost no more than the card of the model states."
         found.append(check(text, f"epsilon > {1.001 * epsilon:.4g}", report))

@@ -28,7 +28,13 @@ HALF = 0.5
 """A shortfall of the noise that an audit should see: half of what is claimed."""
 
 
-def check(text: str, shuts: str, report: Mapping[str, Any], fails: str | None = None) -> Check:
+def check(
+    text: str,
+    shuts: str,
+    report: Mapping[str, Any],
+    fails: str | None = None,
+    failed: str = "",
+) -> Check:
     """Return a check of a report by the condition that would shut a release gate.
 
     Args:
@@ -37,24 +43,26 @@ def check(text: str, shuts: str, report: Mapping[str, Any], fails: str | None = 
         report: as report.json has it.
         fails: the condition that proves a failure: while it does not hold, a shut gate cannot tell.
             None: that of the gate. "": nothing proves one.
+        failed: what is said where the check fails; "" for the same.
     """
     found = _complaint(shuts, report)
     if not found:
         return Check(PASSED, text, shuts)
     proven = found if fails is None else fails and _complaint(fails, report)
     told = bool(proven) and not proven.startswith("cannot tell")
-    return Check(FAILED if told else OPEN, text, shuts)
+    return Check(FAILED, failed or text, shuts) if told else Check(OPEN, text, shuts)
 
 
-def power(report: Mapping[str, Any], path: str) -> Check:
+def power(report: Mapping[str, Any], path: str, what: str = "The audit") -> Check:
     """Return the check that half of the claimed noise would have been seen.
 
     An audit that would not have seen it has not failed: it cannot tell.
 
     Args:
         path: in report.json, of the share of the noise below which the audit would have seen it.
+        what: which of several audits, the subject of the sentence.
     """
-    text = "The audit would have seen noise below half of what is claimed."
+    text = f"{what} would have seen noise below half of what is claimed."
     return check(text, f"{path} < {HALF}", report, fails="")
 
 

@@ -196,7 +196,8 @@ def _worded(text: Words) -> Markup:
 
 def _address(to: str) -> str:
     """Return the address of a path, or of an anchor of the same page."""
-    return to if to.startswith("#") else quote(to)
+    path, mark, anchor = to.partition("#")
+    return f"{quote(path)}{mark}{anchor}"
 
 
 def _anchored(anchor: str) -> Markup:

@@ -105,14 +105,26 @@ def _table(outcome: AppAudit | LoopAudit) -> Table:
 
 
 def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[Check]:
-    found = [check("No rule finds the guarantee broken.", "alarms > 0", report)]
+    text, failed = "No rule finds the guarantee broken.", "A rule finds the guarantee broken."
+    found = [check(text, "alarms > 0", report, failed=failed)]
     if outcome.claim is not None:
         limit = f"{outcome.claim.epsilon:g}"
         proven = f"measured.proven.epsilon > {limit}"
         theory, attack = f"epsilon > {limit}", f"epsilon.low > {limit}"
         found += [
-            check(f"By theory ε is at most the claimed {limit}.", theory, report),
-            check(f"The attack proves no ε above {limit}.", attack, report, proven),
+            check(
+                f"By theory ε is at most the claimed {limit}.",
+                theory,
+                report,
+                failed=f"By theory ε is above the claimed {limit}.",
+            ),
+            check(
+                f"The attack proves no ε above {limit}.",
+                attack,
+                report,
+                proven,
+                failed=f"The attack proves ε above the claimed {limit}.",
+            ),
         ]
     if "seen_below" in report["measured"]:
         found.append(power(report, "measured.seen_below"))

@@ -280,8 +280,18 @@ def _by_round(seen: Sequence[Seen]) -> Table:
 
 def _checks(report: Report) -> list[Check]:
     found = [
-        check("Nothing contradicts the noise that the server says.", "alarms > 0", report),
-        check("The auditor saw every round.", "missed > 0", report),
+        check(
+            "Nothing contradicts the noise that the server says.",
+            "alarms > 0",
+            report,
+            failed="What was seen contradicts the noise that the server says.",
+        ),
+        check(
+            "The auditor saw every round.",
+            "missed > 0",
+            report,
+            failed="The auditor missed rounds.",
+        ),
         power(report, "seen_below"),
     ]
     if (bounds := report["bounds"]) is not None:

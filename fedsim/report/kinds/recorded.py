@@ -355,7 +355,12 @@ def _least_protected(report: Report) -> Table | None:
 
 def _checks(report: Report) -> list[Check]:
     found = [
-        check("Nothing contradicts what is claimed.", "alarms > 0", report),
+        check(
+            "Nothing contradicts what is claimed.",
+            "alarms > 0",
+            report,
+            failed="What was recorded contradicts what is claimed.",
+        ),
         check(
             "The noise is at least 90% of what is claimed.",
             "release.realised_over_claimed.low < 0.9",
@@ -363,7 +368,12 @@ def _checks(report: Report) -> list[Check]:
             fails="release.realised_over_claimed.high < 0.9",
         ),
         power(report, "release.seen_below"),
-        check("No part of the transcript is torn off.", "transcript.torn_bytes > 0", report),
+        check(
+            "The transcript is whole.",
+            "transcript.torn_bytes > 0",
+            report,
+            failed="The end of the transcript is missing, as after a crash.",
+        ),
     ]
     if (claim := report["claim"]) is not None:
         limit = f"{claim['epsilon']:g}"
@@ -373,6 +383,7 @@ def _checks(report: Report) -> list[Check]:
                 f"epsilon > {limit}",
                 report,
                 fails=f"epsilon.low > {limit}",
+                failed=f"The claim of ε = {limit} does not hold.",
             )
         )
     return found

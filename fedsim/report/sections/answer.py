@@ -14,6 +14,7 @@ from fedsim.report.sections.facts import (
     advantage_limit,
     challenge_of,
     confidence_of,
+    is_alarming,
     is_client,
     is_halves,
     is_pac,
@@ -54,10 +55,22 @@ def verdict(report: Report) -> str:
         allowed = "Theory sets no limit below 100%: the adversary may always be right."
     else:
         allowed = f"Theory allows at most {percent((1 + limit) / 2)}."
+        allowed += _by_chance(report, (1 + limit) / 2)
     return (
         f"{before}{who} except {_secret(report)} answered that question correctly in "
         f"{_how_often(report)} {allowed}{after}"
     )
+
+
+def _by_chance(report: Report, limit: float) -> str:
+    """Return a sentence on what was measured above a limit without an alarm; else ""."""
+    between, share = _between(report), success(report)
+    if between is None or share is None or share <= limit or is_alarming(report):
+        return ""
+    interval = f"{percent(between[0])} to {percent(between[1])}"
+    if between[0] <= limit:
+        return f" Chance alone can explain the difference: the interval is {interval}."
+    return f" The interval is {interval}; an alarm needs more certainty."
 
 
 def _who(report: Report) -> str:

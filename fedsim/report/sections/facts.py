@@ -159,7 +159,7 @@ def worths_in_full(report: Report) -> str:
     quality, losses = report.utility.quality, report.utility.loss.mean
     fault = fault_of(quality.confusion if quality else [], losses[-1], losses[0])
     warning = words.unless_learnt(found, fault)
-    return f"{said}. {warning}" if warning else said
+    return f"{said}. {warning.removesuffix('.')}" if warning else said
 
 
 def _worth(report: Report) -> Worth:

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results.report import Report, encode
-from fedsim.audits.results.verdicts import VantageVerdict
+from fedsim.audits.results.verdicts import NOT_CONTRADICTED, VantageVerdict
 from fedsim.report.document import first_screen
 from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
@@ -21,7 +22,7 @@ from fedsim.report.document.blocks import (
     Words,
 )
 from fedsim.report.document.first_screen import FAILED, NOT_STATED, OPEN, PASSED, check, power
-from fedsim.report.document.wording import number, percent
+from fedsim.report.document.wording import number, percent, would_have_seen
 from fedsim.report.sections import answer, lowering, vantage_words
 from fedsim.report.sections.facts import (
     advantage_limit,
@@ -136,14 +137,20 @@ def _checks(report: Report) -> list[Check]:
     values, place = encode(report), _audited(report)
     limit, one = f"{advantage_limit(report):.4g}", f"{1.001 * report.bounds.tight_epsilon:.4g}"
     found = [
-        check("No measurement contradicts theory.", "alarms > 0", values),
-        power(values, f"verdicts.{place}.seen_below"),
+        check(
+            f"No measurement contradicts theory, at {ALARM_CONFIDENCE:.2%}.",
+            "alarms > 0",
+            values,
+            failed=f"A measurement contradicts theory, at {ALARM_CONFIDENCE:.2%}.",
+        ),
+        power(values, f"verdicts.{place}.seen_below", f"The audit of the {NAMES[report.vantage]}"),
     ]
     hidden = [
         check(
-            f"Noise hides the target from the {NAMES[each.vantage]}.",
+            f"By theory, noise limits how often the {NAMES[each.vantage]} is right.",
             f"verdicts.{at}.allowed.advantage >= 1",
             values,
+            failed=f"No noise limits how often the {NAMES[each.vantage]} is right.",
         )
         for at, each in enumerate(report.verdicts)
     ]
@@ -154,10 +161,18 @@ def _checks(report: Report) -> list[Check]:
         found.append(check(text, f"advantage.high > {limit}", values, fails=""))
     if report.bounds.tight_epsilon < float("inf"):
         text = "All that was released costs no more than one training with a guarantee."
-        found.append(check(text, f"released.epsilon > {one}", values))
+        failed = (
+            f"All that was released costs ε = {number(report.released.epsilon)}; one training "
+            f"costs {number(report.bounds.tight_epsilon)}."
+            if report.released is not None
+            else ""
+        )
+        found.append(check(text, f"released.epsilon > {one}", values, failed=failed))
     if report.utility.task == "classification":
         text = "The model is right more often than the most frequent class."
-        found.append(check(text, f"accuracy <= {report.utility.majority:.4g}", values))
+        failed = "The model is right no more often than the most frequent class."
+        shuts = f"accuracy <= {report.utility.majority:.4g}"
+        found.append(check(text, shuts, values, failed=failed))
     return found
 
 
@@ -187,12 +202,17 @@ def _own_limits(report: Report) -> list[Check]:
 def _steps(report: Report) -> list[Words]:
     said: dict[str, list[str]] = {}
     for verdict in report.verdicts:
-        advice = vantage_words.state_words(report, verdict).advice
+        words = vantage_words.state_words(report, verdict)
+        advice = f"{words.advice}."
+        if words is NOT_CONTRADICTED and verdict.seen_below is not None:
+            advice = f"{would_have_seen(verdict.seen_below)} More trials see smaller deviations."
         said.setdefault(advice, []).append(NAMES[verdict.vantage])
     found: list[Words] = [
-        f"{' and '.join(names).capitalize()}: {advice}."
+        f"{' and '.join(names).capitalize()}: {advice}"
         for advice, names in list(said.items())[:MOST_ADVICE]
     ]
+    if report.released is not None and report.released.epsilon > report.bounds.tight_epsilon:
+        found.append("Do not release the models of all trials: together they cost more than one.")
     if command := lowering.choose(report):
         to = Link("What would lower it", "#what-would-lower-it")
         finds = " has the settings; this command finds the least noise for a limit: "
