@@ -52,6 +52,9 @@ def run(
     max_memory: options.MaxMemory = None,
     runtime: options.RuntimeOption = Runtime.AUTO,
     workers: elsewhere.Workers = None,
+    cluster: elsewhere.Cluster = None,
+    cluster_tls: elsewhere.ClusterTls = None,
+    insecure: elsewhere.Insecure = False,
     set_: SetOption = None,
     resume: options.Resume = None,
     accept_epsilon: AcceptEpsilon = None,
@@ -84,7 +87,7 @@ def run(
             "such as 0.1, or leave it out"
         )
     check_runtime(runtime)
-    placed = Elsewhere.asked(workers, runtime)
+    placed = Elsewhere.asked(runtime, workers, cluster, cluster_tls, insecure)
     onlookers = Onlookers.asked(watch, track)
     given: dict[str, Scalar | None] = {
         "trials.until-halfwidth": until_halfwidth,
@@ -99,7 +102,8 @@ def run(
         options.refuse_beside_resume(
             (config_file, set_, max_trials, *given.values()),
             "run",
-            "--trials, --runtime, --workers, --accept-epsilon, --watch, --track, --fail-if",
+            "--trials, --runtime, --workers, --cluster, --accept-epsilon, --watch, --track, "
+            "--fail-if",
         )
         configuration.check_is_no_training(RunDirectory.open(resume).config, str(resume))
         directory = _resumed(resume, trials, accept_epsilon)

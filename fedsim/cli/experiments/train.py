@@ -90,6 +90,9 @@ def rehearse(
     max_memory: options.MaxMemory = None,
     runtime: options.RuntimeOption = Runtime.AUTO,
     workers: elsewhere.Workers = None,
+    cluster: elsewhere.Cluster = None,
+    cluster_tls: elsewhere.ClusterTls = None,
+    insecure: elsewhere.Insecure = False,
     set_: SetOption = None,
     watch: options.Watch = False,
     track: options.Track = None,
@@ -111,7 +114,7 @@ def rehearse(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     check_runtime(runtime)
-    placed = Elsewhere.asked(workers, runtime)
+    placed = Elsewhere.asked(runtime, workers, cluster, cluster_tls, insecure)
     checked = gate.asked(fail_if, "run")
     onlookers = Onlookers.asked(watch, track)
     given = {"trials.count": trials, "run.seed": seed, "run.max-memory": max_memory}

@@ -28,8 +28,10 @@ class Pool(Protocol):
 
     broken: tuple[type[Exception], ...]
     """What a task raises whose worker is gone."""
-    width: int
-    """How many tasks keep all workers busy."""
+
+    @property
+    def width(self) -> int:
+        """How many tasks keep all workers busy."""
 
     def settings(self, run: RunConfig) -> dict[str, Scalar]:
         """Return the keys by which a worker's configuration differs: its share of its machine."""
