@@ -191,6 +191,16 @@ def test_workers_share_the_cores_and_the_memory(small: Make) -> None:
 
 
 @pytest.mark.slow
+def test_a_worker_sees_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    pool = LocalPool(2)
+    ask: Any = os.getenv
+    seen: Any = pool.submit(ask, "CUDA_VISIBLE_DEVICES", "")  # type: ignore[arg-type]
+    assert seen.result() == "4"
+    pool.stop()
+
+
+@pytest.mark.slow
 def test_processes_give_the_bits_of_one_also_where_one_of_them_is_killed(
     small: Make, tmp_path: Path
 ) -> None:
