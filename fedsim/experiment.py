@@ -17,6 +17,7 @@ from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
 from fedsim.report.tracking.progress import preparing, progress
 
 if TYPE_CHECKING:  # torch, which takes a second
+    from fedsim.federation.server.batch_run import Trainer
     from fedsim.federation.server.plan import Plan
 
 
@@ -50,12 +51,13 @@ def in_process(plan: "Plan", console: Console) -> RunDirectory:
     return directory
 
 
-def prepare(config: Config, deployed: bool = False) -> "Plan":
+def prepare(config: Config, deployed: bool = False, processes: int = 1) -> "Plan":
     """Return the plan of an experiment, with nothing written.
 
     Args:
         config: of the experiment; its directory is `run.out`, or a new one.
         deployed: whether its clients are other machines, which know where their own records are.
+        processes: how many share the memory of this machine.
 
     Raises:
         InputError: what is wrong with it.
@@ -67,7 +69,7 @@ def prepare(config: Config, deployed: bool = False) -> "Plan":
             f"data.root is '{config.data.root}', where all clients would read the same; name the "
             f"records of each, with {CLIENT} where its number belongs"
         )
-    return plan.prepare(with_absolute_paths(config))
+    return plan.prepare(with_absolute_paths(config), processes)
 
 
 def with_absolute_paths(config: Config) -> Config:
@@ -121,12 +123,15 @@ def check_ledger(
     plan.left(directory)
 
 
-def run_in_process(plan: "Plan", directory: RunDirectory) -> None:
+def run_in_process(
+    plan: "Plan", directory: RunDirectory, elsewhere: "Trainer | None" = None
+) -> None:
     """Train all trials in this process, and write what they leave.
 
     Args:
         plan: of the run.
         directory: of the run, whose lock the caller holds.
+        elsewhere: trains the batches in other processes instead.
     """
     import logging  # noqa: PLC0415
 
@@ -139,7 +144,7 @@ def run_in_process(plan: "Plan", directory: RunDirectory) -> None:
     grid = InProcessGrid(
         client_app.app, config.federation.clients, configuration.to_run_config(config)
     )
-    server_app.carry_out(grid, plan, directory)
+    server_app.carry_out(grid, plan, directory, elsewhere)
 
 
 def run_simulated(plan: "Plan", directory: RunDirectory) -> None:

@@ -1,6 +1,5 @@
 """The Flower ServerApp: runs every batch of trials, then audits what the adversary found."""
 
-import hashlib
 import platform
 import time
 from dataclasses import asdict
@@ -11,33 +10,29 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from flwr.app import ArrayRecord, Context
+from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 import fedsim
 from adversaries.attacks.posterior import log_odds
 from fedsim.common import device
-from fedsim.common.strict_json import strict_json
 from fedsim.config import Config, from_run_config
-from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.flower_private import DEPLOYMENT, RUNTIMES
 from fedsim.federation.runs import batches, ledger, precision, spending
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import CARD, Arrays, RunDirectory
-from fedsim.federation.server import model_training, simulated_utility
-from fedsim.federation.server.batch import Batch
+from fedsim.federation.server import batch_run, model_training
+from fedsim.federation.server.batch_run import Campaign, Trainer
 from fedsim.federation.server.nodes import connected, note_busy
 from fedsim.federation.server.plan import Plan, default_directory, prepare
 from fedsim.federation.server.polling import PollingGrid
-from fedsim.federation.server.strategy import DPSGD
-from fedsim.game import challenge, federation, record_display
+from fedsim.game import challenge, record_display
 from fedsim.game.challenge import Challenge
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import vantages
 from fedsim.learning.data import distribution
 from fedsim.learning.data import schema as schemas
-from fedsim.learning.training import models, saved_model, tasks
+from fedsim.learning.training import models, saved_model
 from fedsim.report import model_card, training_report, writing
 
 app = ServerApp()
@@ -76,13 +71,17 @@ def _placed(config: Config) -> Config:
     return config.placed_at(str(path))
 
 
-def carry_out(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
+def carry_out(
+    grid: Grid, plan: Plan, directory: RunDirectory, elsewhere: Trainer | None = None
+) -> None:
     """Do what the run is for: train a model, or run all trials and report what they showed.
 
     Args:
         grid: with a node for each client.
         plan: of the run.
         directory: of the run; where it names the clients' nodes, no others are let in.
+        elsewhere: trains the batches of an experiment in other processes; None for the nodes of
+            the grid.
 
     Raises:
         InputError: the directory is damaged, or another process runs it.
@@ -92,7 +91,7 @@ def carry_out(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
         if plan.config.run.job == "training":
             _train_model(grid, plan, directory)
         else:
-            _run(grid, plan, directory)
+            _run(grid, plan, directory, elsewhere)
 
 
 def _train_model(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
@@ -125,14 +124,14 @@ def _train_model(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
     directory.log_event(phase="done", seconds=time.perf_counter() - start)
 
 
-def _run(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
+def _run(grid: Grid, plan: Plan, directory: RunDirectory, elsewhere: Trainer | None) -> None:
     start = time.perf_counter()
     directory.log_event(phase="preparing")
     config, known = plan.config, plan.federation()
     if known.device.type == "cpu":
         device.single_threaded_kernels()
     plan = plan.left(directory)
-    finished, stopped_at = _train(grid, plan, known, directory, start)
+    finished, stopped_at = _train(grid, plan, known, directory, start, elsewhere)
     transcript = _transcript(config, directory, finished)
     rows = ledger.read(directory)
     transcript[spending.EPSILON] = spending.curve(config.scheme, plan.noise_multiplier, rows)
@@ -151,7 +150,12 @@ def _run(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
 
 
 def _train(
-    grid: Grid, plan: Plan, known: Federation, directory: RunDirectory, start: float
+    grid: Grid,
+    plan: Plan,
+    known: Federation,
+    directory: RunDirectory,
+    start: float,
+    elsewhere: Trainer | None,
 ) -> tuple[list[range], float | None]:
     """Train the batches that are not finished, until all are or the advantage is precise enough.
 
@@ -171,6 +175,8 @@ def _train(
         seconds=time.perf_counter() - start,
         **precision.limits(config.scheme, plan.noise_multiplier),
     )
+    campaign = Campaign(plan, chosen, nodes, worlds, book, directory)
+    train_batch = elsewhere or partial(batch_run.train_here, grid, auditors, known)
     finished: list[range] = []
     odds: list[npt.NDArray[np.float64]] = []
     accuracies: list[npt.NDArray[np.float64]] = []
@@ -180,15 +186,9 @@ def _train(
     )
     for trials in plan.batches:
         drawn = worlds[trials.start : trials.stop]
-        if directory.has(directory.batch_file(trials.start)):
-            findings = _finished_before(directory, trials.start, drawn)
-        else:
-            batch = Batch(config, chosen, plan.noise_multiplier, nodes, trials, drawn)
-            attempt = book.begin(trials, plan.rounds, plan.noise_multiplier)
-            strategy = DPSGD(batch, plan.rounds, attempt, directory.log_event, auditors)
-            findings = _run_batch(grid, strategy, known, directory)
-            mark = {batches.EXPERIMENT: batches.mark(config, directory, trials)}
-            directory.write_arrays(directory.batch_file(trials.start), findings | mark)
+        if not campaign.is_finished(trials):
+            train_batch(campaign, trials)
+        findings = _findings(directory, trials.start, drawn)
         finished.append(trials)
         odds.append(log_odds(config.audit.prior, findings["ratios"])[:, -1])
         accuracies += [findings["accuracies"]] if "accuracies" in findings else []
@@ -218,65 +218,8 @@ def _train(
     return finished, stopped_at
 
 
-def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDirectory) -> Arrays:
-    """Train one batch of trials; return its findings and the utility of its evaluated trials."""
-    config, trials = strategy.batch.config, strategy.batch.trials
-    theta = federation.initial_parameters(config.game, known, trials)
-    held_out, task = known.held_out(), tasks.task_of(known.model)
-    evaluated = config.audit.evaluated(trials)
-    losses, accuracies = [], []
-    final: dict[str, npt.NDArray[np.float64]] = {}
-    by_client: list[dict[str, npt.NDArray[np.float64]]] = []
-    looked_at = simulated_utility.rounds(strategy.last_round) if trials.start == 0 else []
-
-    def after_round(server_round: int, arrays: ArrayRecord) -> None:
-        utility = {}
-        spent = {} if strategy.attempt is None else {"epsilon": strategy.attempt.epsilon}
-        if evaluated:
-            parameters = torch.tensor(messages.only(arrays)[:evaluated]).to(known.device)
-            loss, scores = known.evaluate(parameters, *held_out)
-            mean = partial(task.mean, known.model, features=held_out[0])
-            losses.append(mean(loss).cpu().numpy())
-            accuracies.append(mean(scores).cpu().numpy())
-            utility = {"loss": losses[-1].mean(), "accuracy": accuracies[-1].mean()}
-            utility |= known.baseline | {"task": task.name}
-            if server_round == strategy.last_round:
-                found = known.measures(parameters)
-                final.update({name: each.cpu().numpy() for name, each in found.items()})
-                utility |= model_training.of_final(found)
-        if server_round in looked_at:
-            first = torch.tensor(messages.only(arrays)[:1]).to(known.device)
-            by_client.append(simulated_utility.measure(config.game, known, first, server_round))
-        directory.log_event(
-            round=server_round, trials=[trials.start, trials.stop], **utility, **strict_json(spent)
-        )
-
-    start = time.perf_counter()
-    result = strategy.start(
-        grid,
-        messages.array_record(parameters=theta.numpy()),
-        num_rounds=strategy.last_round,
-        timeout=config.federation.timeout,
-        evaluate_fn=after_round,
-    )
-    findings = strategy.findings(grid)
-    rounds = [*result.train_metrics_clientapp.values(), *result.evaluate_metrics_clientapp.values()]
-    computing = sum(messages.scalar(metrics, "seconds") for metrics in rounds)
-    utility = {"losses": np.stack(losses), "accuracies": np.stack(accuracies)} if evaluated else {}
-    return {
-        **{name.replace("-", "_"): array for record in findings for name, array in record.items()},
-        **utility,
-        **final,
-        **simulated_utility.joined(by_client, looked_at),
-        "worlds": strategy.batch.worlds,
-        "final_models": _digests(messages.only(result.arrays)),
-        "batch_seconds": np.asarray([time.perf_counter() - start]),
-        "clients_seconds": np.asarray([computing]),
-    }
-
-
-def _finished_before(directory: RunDirectory, first: int, worlds: npt.NDArray[np.bool_]) -> Arrays:
-    """Return the findings of a batch of these worlds that is there already. Raises InputError."""
+def _findings(directory: RunDirectory, first: int, worlds: npt.NDArray[np.bool_]) -> Arrays:
+    """Return the findings of a finished batch of these worlds. Raises InputError."""
     file = directory.batch_file(first)
     findings = directory.read_arrays(file)
     with directory.reading(file):
@@ -285,12 +228,6 @@ def _finished_before(directory: RunDirectory, first: int, worlds: npt.NDArray[np
         if findings["ratios"].ndim != 2 or len(findings["ratios"]) != len(worlds):
             raise ValueError(f"its 'ratios' is {list(findings['ratios'].shape)}")
     return findings
-
-
-def _digests(parameters: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
-    """Return the SHA-256 of each trial's final model, [T, 32]: what two runs can be compared by."""
-    rows = (hashlib.sha256(row.tobytes()).digest() for row in parameters)
-    return np.stack([np.frombuffer(row, dtype=np.uint8) for row in rows])
 
 
 def _transcript(config: Config, directory: RunDirectory, finished: list[range]) -> Arrays:

@@ -71,6 +71,7 @@ ROOMS = (
     "fedsim.recording",
     "fedsim.server_app",
     "fedsim.client_app",
+    "fedsim.worker",
     "fedsim.experiment",
     "fedsim.api",
     "fedsim.studies",

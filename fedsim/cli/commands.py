@@ -292,7 +292,22 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
             "anew.",
         ),
     ),
-    "Deploy": (DEPLOY,),
+    "Deploy": (
+        DEPLOY,
+        Group(
+            "cluster",
+            "Prepare a cluster whose workers train campaigns.",
+            (
+                Command(
+                    "certificates",
+                    "deploying.cluster:certificates",
+                    "Write the certificates by which the machines of a Dask cluster know each "
+                    "other.",
+                ),
+            ),
+            "`fedsim run --cluster ADDRESS` hands batches of trials to its workers.",
+        ),
+    ),
     "Reference": (
         Group(
             "config",

@@ -81,7 +81,11 @@ def authority(days: int, now: datetime | None = None) -> Pair:
 
 
 def server_certificate(
-    issuer: Pair, names: Iterable[str], days: int, now: datetime | None = None
+    issuer: Pair,
+    names: Iterable[str],
+    days: int,
+    now: datetime | None = None,
+    both_sides: bool = False,
 ) -> Pair:
     """Return a TLS key and its certificate (PEM) for host names and IP addresses.
 
@@ -89,6 +93,7 @@ def server_certificate(
         names: at least one; the first is the certificate's common name as well.
         days: how long it lasts, though it ends with its issuer at the latest.
         now: when it begins, less an hour for clocks that disagree; None for this moment.
+        both_sides: whether its holder shows it to servers as well, as a client.
 
     Raises:
         ValueError: the issuer's certificate has ended, or is none.
@@ -101,6 +106,9 @@ def server_certificate(
     if start > last:
         raise ValueError(f"it ended on {last:%Y-%m-%d}")
     usage = _usage("digital_signature")
+    purposes = [ExtendedKeyUsageOID.SERVER_AUTH]
+    if both_sides:
+        purposes.append(ExtendedKeyUsageOID.CLIENT_AUTH)
     certificate = (
         _builder(
             _name(hosts[0]),
@@ -112,7 +120,7 @@ def server_certificate(
         )
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(usage, critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
         .add_extension(
             x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False
         )

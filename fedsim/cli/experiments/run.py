@@ -10,7 +10,8 @@ from rich.console import Console
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
 from fedsim.cli import gate
-from fedsim.cli.experiments import options
+from fedsim.cli.experiments import elsewhere, options
+from fedsim.cli.experiments.elsewhere import HERE, Elsewhere
 from fedsim.cli.experiments.options import Runtime
 from fedsim.cli.options import (
     AcceptEpsilon,
@@ -50,6 +51,10 @@ def run(
     device: options.Device = None,
     max_memory: options.MaxMemory = None,
     runtime: options.RuntimeOption = Runtime.AUTO,
+    workers: elsewhere.Workers = None,
+    cluster: elsewhere.Cluster = None,
+    cluster_tls: elsewhere.ClusterTls = None,
+    insecure: elsewhere.Insecure = False,
     set_: SetOption = None,
     resume: options.Resume = None,
     accept_epsilon: AcceptEpsilon = None,
@@ -82,6 +87,7 @@ def run(
             "such as 0.1, or leave it out"
         )
     check_runtime(runtime)
+    placed = Elsewhere.asked(runtime, workers, cluster, cluster_tls, insecure)
     onlookers = Onlookers.asked(watch, track)
     given: dict[str, Scalar | None] = {
         "trials.until-halfwidth": until_halfwidth,
@@ -96,7 +102,8 @@ def run(
         options.refuse_beside_resume(
             (config_file, set_, max_trials, *given.values()),
             "run",
-            "--trials, --runtime, --accept-epsilon, --watch, --track, --fail-if",
+            "--trials, --runtime, --workers, --cluster, --accept-epsilon, --watch, --track, "
+            "--fail-if",
         )
         configuration.check_is_no_training(RunDirectory.open(resume).config, str(resume))
         directory = _resumed(resume, trials, accept_epsilon)
@@ -105,26 +112,31 @@ def run(
         config = _configured(config_file, set_, given)
         configuration.check_is_no_training(config, str(config_file))
         _check_maximum(config.trials.until_halfwidth, trials, max_trials)
-        plan, directory = begin(config, runtime, console)
+        plan, directory = begin(config, runtime, console, placed)
         if short := _shortfall(plan.config.trials, plan.config.audit.confidence):
             console.print(short, highlight=False)
     if directory.finished:
         said = _what_is_finished(directory, resume is not None, trials is not None)
         console.print(said, highlight=False)
     else:
-        plan = plan or prepare(directory.config)
-        carry_out(plan, directory, runtime, accept_epsilon, console, onlookers)
+        if plan is None:
+            plan = prepare(directory.config)
+            placed.check(plan)
+        carry_out(plan, directory, runtime, accept_epsilon, console, onlookers, placed)
         conclude(directory, start, console, verbose)
     conclude_with(directory, json_, checked)
 
 
-def begin(config: Config, runtime: Runtime, console: Console) -> "tuple[Plan, RunDirectory]":
+def begin(
+    config: Config, runtime: Runtime, console: Console, placed: Elsewhere = HERE
+) -> "tuple[Plan, RunDirectory]":
     """Prepare a run, and return its plan and directory."""
     if runtime is Runtime.SIMULATION and not config.run.threads:
         # As many threads as Ray gives a client, where the configuration does not say.
         update = {"threads": config.run.client_cpus}
         config = config.model_copy(update={"run": config.run.model_copy(update=update)})
-    plan = prepare(config)
+    plan = prepare(config, processes=placed.processes)
+    placed.check(plan)
     options.say_delta(plan.config, console)
     with preparing(console) as searched:
         return plan, plan.begin(searched)
@@ -164,6 +176,7 @@ def carry_out(
     accept_epsilon: float | None,
     console: Console,
     onlookers: Onlookers,
+    placed: Elsewhere = HERE,
 ) -> None:
     """Train what is left of a run, by the chosen runtime.
 
@@ -174,11 +187,14 @@ def carry_out(
         check_ledger(plan, directory, accept_epsilon)
     try:
         watchers = onlookers.watchers(directory, console)
-        with progress(directory, plan.config, console, watchers):
+        with (
+            placed.trainer(console) as trainer,
+            progress(directory, plan.config, console, watchers),
+        ):
             if runtime is Runtime.SIMULATION:
                 run_simulated(plan, directory)
             else:
-                run_in_process(plan, directory)
+                run_in_process(plan, directory, trainer)
     except KeyboardInterrupt:
         raise InterruptedRunError(
             f"interrupted; what is finished is kept: {directory.resumed_by}"

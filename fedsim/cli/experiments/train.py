@@ -6,7 +6,8 @@ from pathlib import Path
 from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.cli import gate
-from fedsim.cli.experiments import options
+from fedsim.cli.experiments import elsewhere, options
+from fedsim.cli.experiments.elsewhere import Elsewhere
 from fedsim.cli.experiments.options import Runtime
 from fedsim.cli.experiments.run import begin, carry_out, check_runtime, conclude_with
 from fedsim.cli.options import (
@@ -88,6 +89,10 @@ def rehearse(
     device: options.Device = None,
     max_memory: options.MaxMemory = None,
     runtime: options.RuntimeOption = Runtime.AUTO,
+    workers: elsewhere.Workers = None,
+    cluster: elsewhere.Cluster = None,
+    cluster_tls: elsewhere.ClusterTls = None,
+    insecure: elsewhere.Insecure = False,
     set_: SetOption = None,
     watch: options.Watch = False,
     track: options.Track = None,
@@ -109,15 +114,16 @@ def rehearse(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     check_runtime(runtime)
+    placed = Elsewhere.asked(runtime, workers, cluster, cluster_tls, insecure)
     checked = gate.asked(fail_if, "run")
     onlookers = Onlookers.asked(watch, track)
     given = {"trials.count": trials, "run.seed": seed, "run.max-memory": max_memory}
     overrides = configuration.parse_overrides(set_)
     overrides |= {key: value for key, value in given.items() if value is not None}
     config = _new(config_file, out, device, overrides, "rehearsal")
-    plan, directory = begin(config, runtime, console)
+    plan, directory = begin(config, runtime, console, placed)
     if not directory.finished:
-        carry_out(plan, directory, runtime, None, console, onlookers)
+        carry_out(plan, directory, runtime, None, console, onlookers, placed)
     conclude(directory, start, console)
     conclude_with(directory, json_, checked)
 

@@ -95,11 +95,12 @@ class Plan:
         return replace(self, rounds=rounds, batches=tuple(batches.ranges(self.config, directory)))
 
 
-def prepare(config: Config) -> Plan:
+def prepare(config: Config, processes: int = 1) -> Plan:
     """Return the plan of an experiment, with nothing written.
 
     config: the experiment, whose `run.out` is the directory. The batches of a run that this
     directory holds stay as small as they are there.
+    processes: how many share the memory of this machine.
     Raises InputError for what is wrong with it.
     """
     check(config)
@@ -108,7 +109,7 @@ def prepare(config: Config) -> Plan:
         size = RunDirectory.open(path).config.trials.batch
         fitting = config.with_batch(min(size, config.trials.batch))
     else:
-        fitting = fit_batch(config)
+        fitting = fit_batch(config, processes)
     run_directory.check(path, fitting)
     return preflight(fitting)
 
@@ -188,10 +189,12 @@ def check_rounding(scheme: Scheme, nominal: float, parameters: int) -> None:
         fixed_point.check(grid, scheme.training.rounds, delta, worst)
 
 
-def fit_batch(config: Config) -> Config:
+def fit_batch(config: Config, processes: int = 1) -> Config:
     """Return the experiment with no more trials in a batch than fit in half of the memory.
 
     The other half is for gradients.
+
+    processes: how many share the memory.
 
     Raises InputError if not even one trial fits, or a pair where trials come in pairs.
     """
@@ -199,7 +202,8 @@ def fit_batch(config: Config) -> Config:
     model = models.structural_model(
         partial(federation.build_model, config.game, dataset), config.run.seed
     )
-    memory = federation.memory_limit(config.run.memory_limit, device.resolve(config.run.device))
+    where = device.resolve(config.run.device)
+    memory = federation.memory_limit(config.run.memory_limit, where) // processes
     # For each parameter: the model, the aggregate and their messages, noise, optimiser, belief and
     # residuals in float64, and the replies of the clients that are asked, the target and the
     # adversary among them; under PAC noise also those of all candidates; for the attack on the

@@ -114,6 +114,7 @@ def parameters() -> Iterator[tuple[str, click.Parameter]]:
 
 
 WITHOUT_RESULTS = {
+    "cluster certificates",
     *("init", "open", "schema", "sign", "track"),
     *(f"deploy {name}" for name in ("init", "register", "renew", "rotate", "upgrade")),
 }

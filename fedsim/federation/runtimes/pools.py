@@ -1,0 +1,129 @@
+"""Where workers are: processes of this machine, as an Executor of Python's own.
+
+Python pickles tasks between processes that one command started.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Protocol
+
+import torch
+
+from fedsim.common import device
+from fedsim.config import Scalar
+from fedsim.config.campaign import RunConfig
+from fedsim.federation.runtimes.batch_task import Done, Task
+from fedsim.game.federation import memory_limit
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+class Pool(Protocol):
+    """Workers that take tasks through an Executor."""
+
+    broken: tuple[type[Exception], ...]
+    """What a task raises whose worker is gone."""
+
+    @property
+    def width(self) -> int:
+        """How many tasks keep all workers busy."""
+
+    def settings(self, run: RunConfig) -> dict[str, Scalar]:
+        """Return the keys by which a worker's configuration differs: its share of its machine."""
+
+    def submit(self, train: Callable[[Task], Done], task: Task, name: str) -> Future[Done]:
+        """Hand a task to a worker; the name is unique."""
+
+    def repeated(self) -> Sequence[str]:
+        """Return the names of tasks that were given to another worker since the last question."""
+
+    def restart(self) -> None:
+        """Make the pool take tasks again. Raises RuntimeError if it cannot."""
+
+    def stop(self) -> None:
+        """Drop what is left to do, and end what this pool started."""
+
+
+class LocalPool:
+    """Processes of this machine, each with its share of the cores, the memory or the GPUs.
+
+    Args:
+        workers: how many.
+    """
+
+    broken: tuple[type[Exception], ...] = (BrokenProcessPool,)
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        # One more waits, so that no worker does.
+        self.width = workers + 1
+        self._others = set(multiprocessing.active_children())
+        self._executor = self._start()
+
+    def settings(self, run: RunConfig) -> dict[str, Scalar]:
+        """Return the keys by which a worker's configuration differs: its share of this machine."""
+        where, sharing = device.resolve(run.device), self.workers
+        if where.type == "cuda":
+            sharing = -(-self.workers // torch.cuda.device_count())
+        threads = run.threads or max(1, device.threads(0) // self.workers)
+        own: dict[str, Scalar] = {"run.threads": threads}
+        if sharing > 1:
+            own["run.max-memory"] = f"{memory_limit(run.memory_limit, where) // sharing}B"
+        return own
+
+    def submit(self, train: Callable[[Task], Done], task: Task, name: str) -> Future[Done]:
+        """Hand a task to a worker."""
+        return self._executor.submit(train, task)
+
+    def repeated(self) -> Sequence[str]:
+        """Return nothing: a worker that is gone breaks the pool."""
+        return ()
+
+    def restart(self) -> None:
+        """Start new processes in the place of those that are left."""
+        self.stop()
+        self._executor = self._start()
+
+    def stop(self) -> None:
+        """Drop what is left to do, and end the processes."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        # The executor would wait for the batches that are under way.
+        for process in set(multiprocessing.active_children()) - self._others:
+            process.terminate()
+            process.join()
+
+    def _start(self) -> ProcessPoolExecutor:
+        context = multiprocessing.get_context("spawn")
+        return ProcessPoolExecutor(
+            self.workers, context, _begin, (context.Value("i", 0), _visible_gpus())
+        )
+
+
+def _visible_gpus() -> list[str]:
+    """Return the names of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES has them."""
+    if named := os.environ.get(VISIBLE):
+        return named.split(",")
+    return list(map(str, range(torch.cuda.device_count())))
+
+
+def _begin(counter: Any, gpus: list[str]) -> None:
+    """Make a process a worker: with a GPU in its turn, deaf to Ctrl-C, and gone with its parent."""
+    # The command hears Ctrl-C as well, and ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with counter.get_lock():
+        turn, counter.value = counter.value, counter.value + 1
+    if gpus:  # CUDA reads it when it is first asked for anything
+        os.environ[VISIBLE] = gpus[turn % len(gpus)]
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)  # a killed command leaves workers behind that wait for tasks for ever

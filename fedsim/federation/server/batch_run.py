@@ -1,0 +1,160 @@
+"""One batch of trials: what a campaign's batches have in common, and how one is trained.
+
+A batch is trained in the server's process, or by a worker on the same or another machine. Whoever
+trains it, the process that runs the campaign writes its findings.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from flwr.app import ArrayRecord
+from flwr.serverapp import Grid
+
+from fedsim.common.strict_json import strict_json
+from fedsim.federation.protocol import messages
+from fedsim.federation.runs import batches
+from fedsim.federation.runs.attempt import Attempt
+from fedsim.federation.runs.ledger import Ledger
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.server import model_training, simulated_utility
+from fedsim.federation.server.batch import Batch
+from fedsim.federation.server.nodes import Auditors
+from fedsim.federation.server.plan import Plan
+from fedsim.federation.server.strategy import DPSGD
+from fedsim.game import federation
+from fedsim.game.challenge import Challenge
+from fedsim.game.federation import Federation
+from fedsim.learning.training import tasks
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What all batches of a run have in common, in the process that writes its directory.
+
+    Attributes:
+        plan: what is left of the run.
+        challenge: the target, and who plays which part.
+        nodes: the Flower node of each partition.
+        worlds: which trials train on D, bool [all trials].
+        book: the ledger, in which a batch is charged before anything of it leaves.
+        directory: of the run.
+    """
+
+    plan: Plan
+    challenge: Challenge
+    nodes: dict[int, int]
+    worlds: npt.NDArray[np.bool_]
+    book: Ledger
+    directory: RunDirectory
+
+    def batch(self, trials: range) -> Batch:
+        """Return a batch of trials."""
+        worlds = self.worlds[trials.start : trials.stop]
+        plan = self.plan
+        return Batch(plan.config, self.challenge, plan.noise_multiplier, self.nodes, trials, worlds)
+
+    def begin(self, trials: range) -> Attempt:
+        """Return another attempt at a batch of trials, of which nothing is charged yet."""
+        return self.book.begin(trials, self.plan.rounds, self.plan.noise_multiplier)
+
+    def is_finished(self, trials: range) -> bool:
+        """Return whether the findings of a batch are in the run directory."""
+        return self.directory.has(self.directory.batch_file(trials.start))
+
+    def keep(self, trials: range, findings: Arrays) -> None:
+        """Write the findings of a batch, with what they are of."""
+        mark = {batches.EXPERIMENT: batches.mark(self.plan.config, self.directory, trials)}
+        self.directory.write_arrays(self.directory.batch_file(trials.start), findings | mark)
+
+
+Trainer = Callable[[Campaign, range], None]
+"""Trains one batch of a campaign, whose findings are in the run directory when it returns."""
+
+
+def train_here(
+    grid: Grid, auditors: Auditors, known: Federation, campaign: Campaign, trials: range
+) -> None:
+    """Train one batch of trials with the nodes of a grid; each round is charged before it leaves.
+
+    known: the data, the model and the device of the server.
+    """
+    strategy = DPSGD(
+        campaign.batch(trials),
+        campaign.plan.rounds,
+        campaign.begin(trials),
+        campaign.directory.log_event,
+        auditors,
+    )
+    campaign.keep(trials, train(grid, strategy, known, campaign.directory.log_event))
+
+
+def train(grid: Grid, strategy: DPSGD, known: Federation, log_event: Callable[..., None]) -> Arrays:
+    """Train one batch of trials; return its findings and the utility of its evaluated trials.
+
+    log_event: where each round is noted.
+    """
+    config, trials = strategy.batch.config, strategy.batch.trials
+    theta = federation.initial_parameters(config.game, known, trials)
+    held_out, task = known.held_out(), tasks.task_of(known.model)
+    evaluated = config.audit.evaluated(trials)
+    losses, accuracies = [], []
+    final: dict[str, npt.NDArray[np.float64]] = {}
+    by_client: list[dict[str, npt.NDArray[np.float64]]] = []
+    looked_at = simulated_utility.rounds(strategy.last_round) if trials.start == 0 else []
+
+    def after_round(server_round: int, arrays: ArrayRecord) -> None:
+        utility = {}
+        spent = {} if strategy.attempt is None else {"epsilon": strategy.attempt.epsilon}
+        if evaluated:
+            parameters = torch.tensor(messages.only(arrays)[:evaluated]).to(known.device)
+            loss, scores = known.evaluate(parameters, *held_out)
+            mean = partial(task.mean, known.model, features=held_out[0])
+            losses.append(mean(loss).cpu().numpy())
+            accuracies.append(mean(scores).cpu().numpy())
+            utility = {"loss": losses[-1].mean(), "accuracy": accuracies[-1].mean()}
+            utility |= known.baseline | {"task": task.name}
+            if server_round == strategy.last_round:
+                found = known.measures(parameters)
+                final.update({name: each.cpu().numpy() for name, each in found.items()})
+                utility |= model_training.of_final(found)
+        if server_round in looked_at:
+            first = torch.tensor(messages.only(arrays)[:1]).to(known.device)
+            by_client.append(simulated_utility.measure(config.game, known, first, server_round))
+        log_event(
+            round=server_round, trials=[trials.start, trials.stop], **utility, **strict_json(spent)
+        )
+
+    start = time.perf_counter()
+    result = strategy.start(
+        grid,
+        messages.array_record(parameters=theta.numpy()),
+        num_rounds=strategy.last_round,
+        timeout=config.federation.timeout,
+        evaluate_fn=after_round,
+    )
+    findings = strategy.findings(grid)
+    rounds = [*result.train_metrics_clientapp.values(), *result.evaluate_metrics_clientapp.values()]
+    computing = sum(messages.scalar(metrics, "seconds") for metrics in rounds)
+    utility = {"losses": np.stack(losses), "accuracies": np.stack(accuracies)} if evaluated else {}
+    return {
+        **{name.replace("-", "_"): array for record in findings for name, array in record.items()},
+        **utility,
+        **final,
+        **simulated_utility.joined(by_client, looked_at),
+        "worlds": strategy.batch.worlds,
+        "final_models": _digests(messages.only(result.arrays)),
+        "batch_seconds": np.asarray([time.perf_counter() - start]),
+        "clients_seconds": np.asarray([computing]),
+    }
+
+
+def _digests(parameters: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+    """Return the SHA-256 of each trial's final model, [T, 32]: what two runs can be compared by."""
+    rows = (hashlib.sha256(row.tobytes()).digest() for row in parameters)
+    return np.stack([np.frombuffer(row, dtype=np.uint8) for row in rows])

@@ -1,0 +1,51 @@
+"""What a worker of a campaign does: one batch of trials, in a federation of its own.
+
+It reads its data where the configuration says, writes nothing, and hands its findings back.
+"""
+
+import logging
+import threading
+from typing import Any
+
+from fedsim import client_app
+from fedsim.common import device
+from fedsim.config import from_run_config
+from fedsim.federation.runtimes.batch_task import Done, Program, Task
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server import batch_run
+from fedsim.federation.server.batch import Batch
+from fedsim.federation.server.plan import Plan
+from fedsim.federation.server.strategy import DPSGD
+from fedsim.game.challenge import Challenge
+
+_ONE_AT_A_TIME = threading.Lock()
+"""A Dask worker may have several threads; Flower's task and torch's settings are the process's."""
+
+
+def train_batch(task: Task) -> Done:
+    """Train a batch of trials.
+
+    Returns:
+        What was found. The process that runs the campaign has charged its rounds.
+
+    Raises:
+        InputError: the worker has another program, another kind of device or other data.
+    """
+    with _ONE_AT_A_TIME:
+        logging.getLogger("flwr").setLevel(logging.WARNING)
+        config = from_run_config(task.run_config)
+        plan = Plan(config, task.noise_multiplier, task.rounds, (task.trials,))
+        Program.here(plan).check(task.program)
+        known = plan.federation()
+        if known.device.type == "cpu":
+            device.single_threaded_kernels()
+        grid = InProcessGrid(client_app.app, config.federation.clients, task.run_config)
+        chosen = Challenge(**task.challenge)
+        batch = Batch(config, chosen, task.noise_multiplier, task.nodes, task.trials, task.worlds)
+        events: list[dict[str, Any]] = []
+
+        def note(**event: Any) -> None:
+            events.append(event)
+
+        strategy = DPSGD(batch, task.rounds, None, note)
+        return Done(batch_run.train(grid, strategy, known, note), events)

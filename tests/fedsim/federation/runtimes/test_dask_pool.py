@@ -1,0 +1,92 @@
+"""Workers of a Dask cluster: who is reached and how, and the bits are those of one process."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import pytest
+
+from adversaries.errors import InputError
+from fedsim import worker
+from fedsim.cli.deploying.cluster import certificates
+from fedsim.config import Config, Scalar
+from fedsim.experiment import run_in_process
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.dask_pool import AUTHORITY, CERTIFICATE, KEY, Address, DaskPool
+from fedsim.federation.runtimes.dispatch import Dispatcher
+from fedsim.federation.server.plan import preflight
+
+Make = Callable[[dict[str, Scalar]], Config]
+
+
+@pytest.mark.parametrize("text", ["localhost:8786", "tcp://127.0.0.1:8786", "tcp://[::1]:8786"])
+def test_this_machine_needs_no_certificates(text: str) -> None:
+    assert Address.of(text, None, insecure=False).url.startswith("tcp://")
+
+
+def test_another_machine_is_reached_by_tls_alone_unless_the_user_insists(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"10\.0\.0\.5 is another machine"):
+        Address.of("10.0.0.5:8786", None, insecure=False)
+    assert Address.of("10.0.0.5:8786", None, insecure=True).url == "tcp://10.0.0.5:8786"
+    with pytest.raises(InputError, match="tls:// address needs the folder"):
+        Address.of("tls://10.0.0.5:8786", None, insecure=True)
+    with pytest.raises(InputError, match=r"has no ca\.pem"):
+        Address.of("10.0.0.5:8786", tmp_path, insecure=False)
+    certificates(tmp_path / "tls", 30)
+    with pytest.raises(InputError, match="tcp:// address takes none"):
+        Address.of("tcp://10.0.0.5:8786", tmp_path / "tls", insecure=False)
+    found = Address.of("10.0.0.5:8786", tmp_path / "tls", insecure=False)
+    assert found.url == "tls://10.0.0.5:8786"
+
+
+@pytest.mark.parametrize("text", ["somewhere", "tcp://:8786", "http://10.0.0.5:8786", "a:port"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="give the address that dask scheduler prints"):
+        Address.of(text, None, insecure=True)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+def test_a_cluster_gives_the_bits_of_one_process_also_where_a_worker_is_killed(
+    small: Make, tmp_path: Path
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    config = small({"training.rounds": 2, "trials.batch": 4, "trials.count": 32})
+    plan = preflight(config)
+    here = RunDirectory.create(tmp_path / "here", config)
+    run_in_process(plan, here)
+    folder = tmp_path / "tls"
+    certificates(folder, 30)
+    tls = {f"tls_{role}_cert": str(folder / CERTIFICATE) for role in ("scheduler", "worker")}
+    tls |= {f"tls_{role}_key": str(folder / KEY) for role in ("scheduler", "worker")}
+    tls |= {"tls_client_cert": str(folder / CERTIFICATE), "tls_client_key": str(folder / KEY)}
+    security = distributed.Security(
+        require_encryption=True, tls_ca_file=str(folder / AUTHORITY), **tls
+    )
+    said: list[str] = []
+    there = RunDirectory.create(tmp_path / "there", config)
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, security=security
+    ) as cluster:
+        pool = DaskPool(Address.of(cluster.scheduler_address, folder, insecure=False))
+
+        def kill() -> None:
+            """Kill a worker once a batch has come back."""
+            while not any(there.path.glob("batches/*.npz")):
+                time.sleep(0.01)
+            os.kill(cluster.workers[0].process.pid, signal.SIGKILL)
+
+        killer = Thread(target=kill)
+        killer.start()
+        run_in_process(plan, there, Dispatcher(pool, worker.train_batch, said.append))
+        killer.join()
+        pool.stop()
+    one, other = (each.read_arrays("transcript.npz") for each in (here, there))
+    for name in one.keys() - {"batch_seconds", "clients_seconds", "experiment"}:
+        assert np.array_equal(one[name], other[name], equal_nan=one[name].dtype.kind == "f"), name
+    assert [line for line in said if line.startswith("a worker was lost; the trials ")] == said
+    assert len(said) <= 1  # none where the worker was idle when it was killed

@@ -1,0 +1,226 @@
+"""Batches of a campaign that workers train: the same bits, in any order, whatever is lost."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from multiprocessing import active_children
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adversaries.errors import InputError
+from fedsim import worker
+from fedsim.config import Config, Scalar
+from fedsim.experiment import run_in_process
+from fedsim.federation.runs import ledger
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes import dispatch
+from fedsim.federation.runtimes.batch_task import Done, Task
+from fedsim.federation.runtimes.dispatch import Dispatcher
+from fedsim.federation.runtimes.pools import LocalPool
+from fedsim.federation.server.plan import preflight
+from fedsim.report import page
+
+Make = Callable[[dict[str, Scalar]], Config]
+Train = Callable[[Task], Done]
+
+FEW: dict[str, Scalar] = {"training.rounds": 2, "trials.batch": 4, "trials.count": 16}
+CLOCKS = {"batch_seconds", "clients_seconds", "experiment"}
+"""What of a transcript is of one run alone."""
+
+
+@pytest.fixture(autouse=True)
+def _without_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "write_figures", lambda *_: [])
+    monkeypatch.setattr(page, "render_html", lambda *_: "")
+    monkeypatch.setattr(dispatch, "PAUSE", 0.0)
+
+
+class Backwards:
+    """A pool whose workers finish last what they were given first, or are lost.
+
+    lost: how many tasks are lost before the first is finished.
+    """
+
+    broken: tuple[type[Exception], ...] = (BrokenProcessPool,)
+    width = 3
+
+    def __init__(self, lost: int = 0, change: Callable[[Task], Task] = lambda task: task) -> None:
+        self.lost, self.change = lost, change
+        self.waiting: list[tuple[Future[Done], Task, Train]] = []
+
+    def settings(self, run: object) -> dict[str, Scalar]:
+        return {"run.threads": 1}
+
+    def submit(self, train: Train, task: Task, name: str) -> Future[Done]:
+        future: Future[Done] = Future()
+        self.waiting.append((future, self.change(task), train))
+        return future
+
+    def repeated(self) -> Sequence[str]:
+        if self.waiting:
+            future, task, train = self.waiting.pop()
+            self.lost -= 1
+            try:
+                if self.lost >= 0:
+                    raise BrokenProcessPool
+                future.set_result(train(task))
+            except Exception as error:
+                future.set_exception(error)
+        return ()
+
+    def restart(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+def _carried_out(config: Config, path: Path, pool: Any = None) -> tuple[RunDirectory, list[str]]:
+    directory, said = RunDirectory.create(path, config), []
+    elsewhere = None if pool is None else Dispatcher(pool, worker.train_batch, said.append)
+    run_in_process(preflight(config), directory, elsewhere)
+    return directory, said
+
+
+def _same_bits(one: RunDirectory, other: RunDirectory) -> bool:
+    first, second = (each.read_arrays("transcript.npz") for each in (one, other))
+    assert first.keys() == second.keys()
+    return all(
+        first[name].dtype == second[name].dtype and first[name].tobytes() == second[name].tobytes()
+        for name in first.keys() - CLOCKS
+    )
+
+
+def _rounds(directory: RunDirectory) -> list[dict[str, Any]]:
+    """Return the events of rounds in the order of the trials, without the time."""
+    events = [event for event, _ in directory.events() if "round" in event]
+    for event in events:
+        del event["time"]
+    return sorted(events, key=lambda event: (event["trials"], event["round"]))
+
+
+def test_batches_that_end_in_another_order_leave_what_one_process_leaves(
+    small: Make, tmp_path: Path
+) -> None:
+    config = small(FEW)
+    here, _ = _carried_out(config, tmp_path / "here")
+    there, said = _carried_out(config, tmp_path / "there", Backwards())
+    assert _same_bits(here, there)
+    assert said == []
+    assert ledger.verified(here) == ledger.verified(there)
+    assert _rounds(here) == _rounds(there)
+
+
+def test_trials_that_stop_by_what_they_showed_stop_where_one_process_stops(
+    small: Make, tmp_path: Path
+) -> None:
+    config = small(FEW | {"trials.count": 40, "trials.until-halfwidth": 0.6})
+    here, _ = _carried_out(config, tmp_path / "here")
+    there, _ = _carried_out(config, tmp_path / "there", Backwards())
+    stopped = [each.read_facts()["stopped_at"] for each in (here, there)]
+    assert stopped[0] is not None
+    assert stopped[0] == stopped[1]
+    assert _same_bits(here, there)
+    # And where the report is made again of what is there, a batch beyond the end among it.
+    beyond = [trials for trials in range(0, 40, 4) if there.has(there.batch_file(trials))]
+    assert len(beyond) > there.read_facts()["batches"]
+    (there.path / "report.json").unlink()
+    run_in_process(preflight(config), there)
+    assert _same_bits(here, there)
+
+
+def test_a_batch_that_a_lost_worker_leaves_is_repeated_and_counts_once(
+    small: Make, tmp_path: Path
+) -> None:
+    config = small(FEW)
+    here, _ = _carried_out(config, tmp_path / "here")
+    there, said = _carried_out(config, tmp_path / "there", Backwards(lost=2))
+    assert _same_bits(here, there)  # the epsilons of all rounds among them
+    assert said == [
+        f"a worker was lost; the trials {lost} are repeated with the same noise"
+        for lost in ("8 to 11", "4 to 7")
+    ]
+    rows = ledger.verified(there)
+    assert {row.batch for row in rows if row.attempt == 2} == {4, 8}
+
+
+def test_workers_that_are_lost_again_and_again_end_the_run_which_can_be_resumed(
+    small: Make, tmp_path: Path
+) -> None:
+    config = small(FEW)
+    here, _ = _carried_out(config, tmp_path / "here")
+    with pytest.raises(RuntimeError, match=r"lost 4 times.*fedsim run --resume"):
+        _carried_out(config, tmp_path / "there", Backwards(lost=100))
+    there, _ = _carried_out(config, tmp_path / "there", Backwards())
+    assert _same_bits(here, there)
+
+
+@pytest.mark.parametrize("what", ["fedsim", "torch", "device", "data"])
+def test_a_worker_with_another_program_is_refused_by_its_name(
+    small: Make, tmp_path: Path, what: str
+) -> None:
+    def change(task: Task) -> Task:
+        return replace(task, program=task.program | {what: "another"})
+
+    with pytest.raises(InputError, match=f"worker .*:{os.getpid()} has {what} .* another; "):
+        _carried_out(small(FEW), tmp_path / "run", Backwards(change=change))
+
+
+def test_noise_that_cannot_be_drawn_again_is_refused() -> None:
+    dispatch.check("seed", 0)
+    with pytest.raises(InputError, match="noise from the operating system"):
+        dispatch.check("system", 0)
+    with pytest.raises(InputError, match="tolerated-dropouts"):
+        dispatch.check("seed", 1)
+
+
+def test_workers_share_the_cores_and_the_memory(small: Make) -> None:
+    pool = LocalPool(2)
+    own = pool.settings(small({"run.max-memory": "4GB", "run.device": "cpu"}).run)
+    assert own["run.max-memory"] == "2000000000B"
+    assert pool.settings(small({"run.threads": 3, "run.device": "cpu"}).run)["run.threads"] == 3
+    pool.stop()
+
+
+@pytest.mark.slow
+def test_a_worker_sees_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    pool = LocalPool(2)
+    ask: Any = os.getenv
+    seen: Any = pool.submit(ask, "CUDA_VISIBLE_DEVICES", "")  # type: ignore[arg-type]
+    assert seen.result() == "4"
+    pool.stop()
+
+
+@pytest.mark.slow
+def test_processes_give_the_bits_of_one_also_where_one_of_them_is_killed(
+    small: Make, tmp_path: Path
+) -> None:
+    config = small(FEW | {"trials.count": 40, "run.device": "cpu"})
+    here, _ = _carried_out(config, tmp_path / "here")
+    before, pool = set(active_children()), LocalPool(2)
+
+    def kill() -> None:
+        """Kill a worker once a batch has come back."""
+        while not any((tmp_path / "there").glob("batches/*.npz")):
+            time.sleep(0.01)
+        os.kill(min(child.pid or 0 for child in set(active_children()) - before), signal.SIGKILL)
+
+    killer = Thread(target=kill)
+    killer.start()
+    there, said = _carried_out(config, tmp_path / "there", pool)
+    killer.join()
+    pool.stop()
+    assert set(active_children()) == before
+    assert len(said) == 1
+    assert said[0].startswith("a worker was lost; the trials ")
+    assert _same_bits(here, there)
+    assert np.all(there.read_arrays("transcript.npz")["worlds"].sum() == 20)
