@@ -301,19 +301,19 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
                 Command(
                     "list",
                     "config:list_",
-                    "List every key of a configuration: its type, its default, what it means.",
+                    "List all configuration keys by task, each with its default and a short "
+                    "description.",
                 ),
                 Command(
                     "explain",
                     "config:explain",
-                    "Say what a key of a configuration means, its type, range and default, and "
-                    "what it goes with.",
+                    "Explain one configuration key: meaning, type, values, default and "
+                    "requirements.",
                 ),
                 Command(
                     "examples",
                     "config:examples",
-                    "List the configurations that come with fedsim, which every command takes by "
-                    "their names.",
+                    "List the example configurations that come with fedsim.",
                 ),
             ),
         ),
