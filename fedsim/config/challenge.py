@@ -21,7 +21,7 @@ class ChallengeConfig(Table):
             D'. -1: choose by dissimilarity.
         client: Client that holds the target. -1: any client.
         kind: Kind of target. "record": a record of D; "backdoor", "clipbkd", "mislabelled",
-            "blank": a crafted record that replaces one of D; "gradient": a vector of norm C in
+            "blank": a crafted record that replaces one of D. "gradient": a vector of norm C in
             place of a record's gradient.
         copies: Number of copies of the target in D.
         label: Label of a crafted record. -1: the label that the initial model finds least likely.

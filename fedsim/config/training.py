@@ -20,7 +20,7 @@ class ModelConfig(Table):
         name: Name of the network. A registered name, torchvision:NAME, or hugging-face.
         hidden: Width of the hidden layer, where the network allows it.
         task: Task of the network. "classification": the class of a record; "next-token": the next
-            token of a text; "regression": a number, by squared error; "huber": a number, by Huber's
+            token of a text; "regression": a number, by squared error. "huber": a number, by Huber's
             loss, which limits large errors.
         class_priors: Public shares of the classes, separated by commas. In the order of the
             classes. The loss of a record is weighted by the inverse share of its class before its
@@ -97,9 +97,9 @@ class TrainingConfig(Table):
         proximal_term: Proximal term of local training (mu of FedProx). Larger values keep it closer
             to the model of the round.
         batch_size: Batch size of local training. 0: all records of the client in one batch.
-        optimizer: Optimiser of the server. "normalized" needs no learning rate. Empty: "sgd" if you
-            set a learning rate or momentum, if clients take local steps, if the unit is a client or
-            if the adversary attacks the released model; else "normalized".
+        optimizer: Optimiser of the server. "normalized" needs no learning rate. Empty: "normalized"
+            in most cases. Empty means "sgd" if you set a learning rate or momentum, local steps,
+            privacy.unit = "client", the vantage "released-model" or adversary rounds "own".
         momentum: Momentum of the optimiser "sgd".
         beta1: Decay rate of the gradients' mean in "adam".
         beta2: Decay rate of the squared gradients' mean in "adam".

@@ -129,9 +129,9 @@ def test_one_option_has_the_same_words_in_every_command() -> None:
     """But for what a command adds to them; metavars tell a folder from a file."""
     words: dict[str, str] = {
         "--json": "Print one JSON document on standard output.",
-        "--quiet": "No progress and no summary.",
-        "--set": "Override any key; may be repeated.",
-        "--confidence": "Confidence of every interval and bound.",
+        "--quiet": "Hide progress and summary.",
+        "--set": "Override a configuration key. May be repeated.",
+        "--confidence": "Confidence level of every interval and bound.",
         "--delta": options.DELTA,
         "--seed": options.SEED,
         "--trials": options.TRIALS,
