@@ -172,7 +172,8 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         Command(
             "trials",
             "experiments.trials:trials",
-            "Compute how many trials the advantage's interval needs for a given halfwidth.",
+            "Compute the number of trials that the advantage's interval needs for a given "
+            "halfwidth.",
         ),
     ),
     "Run": (

@@ -1,4 +1,4 @@
-"""The trials, what is measured of them, how a run is carried out, and the limits it is held to."""
+"""Configuration of the trials, the audit, the run and the limits of the report."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ OTHER_DEVICES = {
     "mps": "Apple's GPUs have no float64, which norms, sums and beliefs are kept in",
     "xpu": "many of Intel's GPUs have no float64, which norms, sums and beliefs are kept in",
 }
-"""Devices of PyTorch that a run does not take, and why."""
+"""Devices of PyTorch that a run refuses, with the reason."""
 
 
 class TrialsConfig(Table):

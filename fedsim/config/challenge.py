@@ -1,4 +1,4 @@
-"""What the adversary is to find out: the challenge of every trial, and canaries beside it."""
+"""Configuration of the adversary's target and of the canaries."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""A whole experiment: all tables, and what they say together."""
+"""The whole configuration: all tables, and the rules that join them."""
 
 from typing import Any, Self
 

@@ -1,4 +1,4 @@
-"""Which records there are and which client holds which."""
+"""Configuration of the data and of the clients that hold them."""
 
 from typing import Annotated, Literal
 
@@ -9,17 +9,17 @@ from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 
 OWN = "own"
-"""The name of data that each client has for itself."""
+"""Name of the data set where each client has its own records."""
 
 TEXTS = "texts"
-"""The name of texts without labels."""
+"""Name of the data set of texts without labels."""
 
 CLIENT = "{client}"
-"""What stands in data.root for the number of a client."""
+"""Placeholder in data.root for the number of a client."""
 
 
 LEAST_EPSILON = 0.01
-"""The least of federation.measures-epsilon: counts with more noise than this say nothing."""
+"""Least federation.measures-epsilon. Smaller values add too much noise to count anything."""
 
 
 class DataConfig(Table):

@@ -1,4 +1,4 @@
-"""The mechanism: what the noise is calibrated to, how it is accounted for, where it comes from."""
+"""Configuration of the noise: its target, its accounting and its source."""
 
 from typing import Annotated, Any, Literal
 

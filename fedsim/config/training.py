@@ -1,4 +1,4 @@
-"""The network and how the federation trains it."""
+"""Configuration of the network and its training."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from adversaries.errors import InputError
 from fedsim.common.tables import PositiveInt, Table
 
 DRAWN = ("", "glorot")
-"""What `model.weights` may be besides a path: laws from which the first values are drawn."""
+"""Values of `model.weights` that are not paths: distributions of the initial values."""
 
 
 class ModelConfig(Table):
@@ -69,7 +69,7 @@ measured: docs/lab-notes/learning.md.
 """
 
 RATES = {"adam": 0.1, "sgd": 0.5}
-"""The learning rate of an optimiser where none is given."""
+"""Default learning rate of each optimiser."""
 
 
 class TrainingConfig(Table):

@@ -83,9 +83,8 @@ DataOfLoop = Annotated[
     str | None,
     typer.Option(
         metavar="NAME|NPZ|MODULE:NAME",
-        help="Training data: digits, breast-cancer, an .npz file of features and labels,"
-        " or a pair of arrays in your code (or a function without parameters that "
-        "returns one).",
+        help="Training data: digits, breast-cancer, or an .npz file of features and labels. Or "
+        "code of yours: a pair of arrays, or a function without parameters that returns one.",
         show_default="digits",
     ),
 ]

@@ -37,7 +37,7 @@ def trials(
     ] = 0.5,
     json_: AsJson = False,
 ) -> None:
-    """Compute how many trials the advantage's interval needs for a given halfwidth.
+    """Compute the number of trials that the advantage's interval needs for a given halfwidth.
 
     The forecast uses the exact expected length of the interval that the report prints. The expected
     advantage is the largest that a configuration's noise allows, or what a finished run predicts. A
