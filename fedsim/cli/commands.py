@@ -36,25 +36,24 @@ class Group:
 
 AUDIT = Group(
     "audit",
-    "Judge a claim of privacy: a Flower app, a loop, a recorded training, or one that goes on.",
+    "Check a privacy claim of a Flower app, a training function, or a "
+    "recorded or running federation.",
     (
         Command(
             "app",
             "auditing.audit:app",
-            "Audit a Flower app before it runs: what its configuration guarantees, and what an "
-            "attack shows.",
+            "Audit a Flower app before it runs: what its configuration guarantees, "
+            "what an attack shows.",
         ),
         Command(
             "loop",
             "auditing.code_audit:loop",
-            "Audit a training function, with Opacus in it or not: run it with a record and without "
-            "it.",
+            "Audit a training function, with or without Opacus, by runs with and without a record.",
         ),
         Command(
             "transcript",
             "auditing.audit:transcript",
-            "Audit a federation that was recorded: the noise that was really added, and what "
-            "canaries show.",
+            "Audit a recorded federation: the noise that was really added, and what canaries show.",
         ),
         Command(
             "live",
@@ -62,34 +61,35 @@ AUDIT = Group(
             "Audit a federation while it is recorded, round by round.",
         ),
     ),
-    "The report of a run of `fedsim run` is made by `fedsim report`.\n\n"
-    "Exit status: 0 the claim is supported, or there is none; 3 the audit cannot tell, or "
-    "--fail-if shuts the gate; 4 the claim is not supported, or refuted; 1 the audit failed; 2 bad "
-    "input.",
+    "`fedsim report` makes the report of a run of `fedsim run`.\n\n"
+    "Exit status: 0 the claim is supported, or nothing is claimed; 1 the "
+    "audit failed; 2 bad input; 3 the audit cannot tell, or a --fail-if "
+    "condition holds; 4 the claim is not supported, or it is refuted.",
 )
 
 ONE_RUN = Group(
     "one-run",
-    "Audit a training that cannot be repeated, by canaries in it or not by a coin.",
+    "Audit a single training with canaries that a coin includes or leaves out.",
     (
         Command(
             "draw",
             "auditing.one_run:draw",
-            "Write which canaries the configuration plants, at whom, and the coins of every trial.",
+            "Write the canaries of a configuration: their clients, and the coins of every trial.",
         ),
         Command(
             "score",
             "auditing.one_run:score",
-            "Write every canary's score: how far it shows in the released sums of all rounds.",
+            "Write the score of every canary: its evidence in the released sums of all rounds.",
         ),
         Command(
             "estimate",
             "auditing.one_run:estimate",
-            "Say what the canaries prove of ε, by bounds, and what they suggest, by an estimate.",
+            "Compute lower bounds on ε from the canaries' scores, and an estimate of ε.",
         ),
     ),
-    "`draw` says which canaries a configuration plants, `fedsim run` plants them, `score` looks "
-    "for them in what was released, `estimate` says what the scores prove.",
+    "`draw` lists the canaries of a configuration, `fedsim run` plants them, "
+    "`score` scores them from the released sums, and `estimate` computes "
+    "bounds from the scores.",
 )
 
 DEPLOY = Group(
@@ -104,53 +104,51 @@ DEPLOY = Group(
         Command(
             "check",
             "deploying.kit:check",
-            "Say what is wrong with a deployment, and how to mend it. Exit status 1 if anything "
-            "is.",
+            "Check a deployment and say how to fix its problems. Exit status 1 if there are any.",
         ),
         Command(
             "register",
             "deploying.kit:register",
-            "Tell the running SuperLink which keys may join: every one in server/keys.",
+            "Register every key in server/keys with the running SuperLink.",
         ),
         Command(
             "run",
             "deploying.run:run",
-            "Train on the deployed federation; on the server's machine.",
+            "Train on the deployed federation. Run it on the server's machine.",
         ),
         Command(
             "train",
             "deploying.run:train",
-            "Train a model on the deployed federation, once, and keep it; on the server's machine.",
+            "Train a model on the deployed federation, once, and keep it. Run it on "
+            "the server's machine.",
         ),
         Command(
             "report",
             "deploying.upkeep:report",
-            "Say what this client released, when, at what epsilon, and how exposed its own records "
-            "are.",
+            "Report what this client released, when, at what epsilon, and how exposed"
+            " its records are.",
         ),
         Command(
             "status",
             "deploying.upkeep:status",
-            "Say who is connected, what runs and how long the certificate lasts; on the server's "
-            "machine.",
+            "Show connected clients, the current run and the certificate's lifetime.",
         ),
         Command(
             "renew",
             "deploying.kit:renew",
-            "Write a new certificate of the server, which every node takes: no node's folder "
-            "changes.",
+            "Write a new certificate for the server. All nodes accept it without changes.",
         ),
         Command(
             "rotate",
             "deploying.upkeep:rotate",
-            "Make another key for a node, on its machine; the old one serves until the new is "
-            "registered.",
+            "Make a new key for a node, on its machine. The old key works until the "
+            "new one is registered.",
         ),
         Command(
             "upgrade",
             "deploying.upkeep:upgrade",
-            "Write what every machine needs of this version; keys, settings and ledgers are no "
-            "part of it.",
+            "Write the files of this version for every machine, without keys, "
+            "settings and ledgers.",
         ),
         Command("proxy", "deploying.upkeep:proxy", hidden=True),
         Command("superlink", "deploying.upkeep:superlink", hidden=True),
@@ -164,49 +162,48 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         Command(
             "calibrate",
             "theory.calibrate:calibrate",
-            "Find the least noise that keeps an adversary unsure enough of any one person.",
+            "Find the least noise that limits how sure an adversary becomes about any one person.",
         ),
         Command(
             "account",
             "theory.account:account",
-            "Say what a given amount of noise guarantees any one person, by every accountant.",
+            "Compute what a given amount of noise guarantees any one person, by every accountant.",
         ),
         Command(
             "trials",
             "experiments.trials:trials",
-            "Say how many trials the advantage's interval needs to be no wider than wanted.",
+            "Compute the number of trials that the advantage's interval needs for a given "
+            "halfwidth.",
         ),
     ),
     "Run": (
         Command(
             "init",
             "init:init",
-            "Write a commented configuration, after five questions or from options that answer "
-            "them.",
+            "Write a commented configuration from the answers to five questions, or from options.",
         ),
         Command(
             "run",
             "experiments.run:run",
-            "Run a federation with the adversary inside it, and report how identifiable one person "
-            "is.",
+            "Run a federation with the adversary inside it, and report how "
+            "identifiable one person is.",
         ),
         Command(
             "sweep",
             "experiments.sweep:sweep",
-            "Run an experiment for every combination of settings, one after the other, and "
-            "compare.",
+            "Run an experiment for every combination of settings, one after the "
+            "other, and compare.",
         ),
         Command(
             "choose",
             "experiments.choose:choose",
-            "Find the least noise that meets a limit on the adversary, and how accurate the model "
-            "is then.",
+            "Find the least noise that meets a limit on the adversary, and the "
+            "model's accuracy with it.",
         ),
         Command(
             "tune",
             "experiments.tune:tune",
-            "Choose rounds, clipping norm and learning rate of a training on its public records, "
-            "free.",
+            "Choose rounds, clipping norm and learning rate on public records, at no privacy cost.",
         ),
         Command(
             "train",
@@ -216,25 +213,25 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         Command(
             "rehearse",
             "experiments.train:rehearse",
-            "Play the identification game for a training, on records that need no protection.",
+            "Estimate a training's privacy by playing the identification game on public records.",
         ),
         Command(
             "predict",
             "experiments.predict:predict",
-            "Predict the class of records with a trained model, or the likelihood of texts.",
+            "Predict the class of records, or the likelihood of texts, with a trained model.",
         ),
         Command(
             "pac",
             "theory.pac:pac",
-            "Release what any function makes of a secret subset of records, with PAC private "
-            "noise.",
+            "Release the result of any function on a secret subset of records, with "
+            "PAC private noise.",
         ),
     ),
     "Look": (
         Command(
             "data",
             "data:data",
-            "Show an experiment's data, and how many records of each label every client holds.",
+            "Show an experiment's data, with the number of records of each label at every client.",
         ),
         Command(
             "schema",
@@ -244,36 +241,37 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         Command(
             "sensitivity",
             "experiments.sensitivity:sensitivity",
-            "Find the pair of neighbouring datasets to audit, and say how close to the worst it "
-            "comes.",
+            "Find the pair of neighbouring data sets to audit, and its distance from "
+            "the worst case.",
         ),
         Command(
             "report",
             "experiments.report:report",
-            "Write report.json, report.html and the figures of RUN_DIR anew from its transcript.",
+            "Write report.json, report.html and the figures of RUN_DIR again from its transcript.",
         ),
         Command(
             "compare",
             "experiments.report:compare",
-            "Compare runs: every trust model and vantage side by side, as a table and as a page.",
+            "Compare runs in a table and a page, with every trust model and vantage "
+            "point side by side.",
         ),
         Command(
             "track",
             "experiments.report:track",
-            "Log finished runs to TensorBoard or MLflow, or interrupted ones as far as they got.",
+            "Export finished or interrupted runs to TensorBoard or MLflow.",
         ),
         Command(
             "open",
             "experiments.report:open_",
-            "Open the page of a run in the browser; print where it lies where there is no browser.",
+            "Open the page of a run in the browser, or print its path where there is no browser.",
         ),
     ),
     "Attack": (
         Command(
             "membership",
             "experiments.membership:membership",
-            "Play membership inference against a federation's models: who was in the training "
-            "data?",
+            "Run membership inference attacks on a federation's models: who was in "
+            "the training data?",
         ),
         ONE_RUN,
     ),
@@ -282,14 +280,14 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         Command(
             "sign",
             "evidence:sign",
-            "Sign what a run or an audit found: report, configuration, ledger, transcript, code, "
-            "versions.",
+            "Sign the results of a run or audit: report, configuration, ledger, "
+            "transcript, code, versions.",
         ),
         Command(
             "verify",
             "evidence:verify",
-            "Hold evidence against the files it is about: signature, every file, report and pages "
-            "anew.",
+            "Verify signed evidence: the signature, every file, and the report and "
+            "pages made again.",
         ),
     ),
     "Deploy": (
@@ -316,27 +314,26 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
                 Command(
                     "list",
                     "config:list_",
-                    "List every key of a configuration: its type, its default, what it means.",
+                    "List all configuration keys by task, each with its default and a short "
+                    "description.",
                 ),
                 Command(
                     "explain",
                     "config:explain",
-                    "Say what a key of a configuration means, its type, range and default, and "
-                    "what it goes with.",
+                    "Explain one configuration key: meaning, type, values, default and "
+                    "requirements.",
                 ),
                 Command(
                     "examples",
                     "config:examples",
-                    "List the configurations that come with fedsim, which every command takes by "
-                    "their names.",
+                    "List the example configurations that come with fedsim.",
                 ),
             ),
         ),
         Command(
             "reproduce",
             "reproduce:reproduce",
-            "Make the tables and figures of the papers behind fedsim again, and hold them against "
-            "those.",
+            "Reproduce the tables and figures of the papers behind fedsim, and compare the values.",
         ),
     ),
 }

@@ -1,4 +1,4 @@
-"""`fedsim config`: every key of a configuration, what one means, and the bundled files."""
+"""`fedsim config`: the configuration keys, their explanations, and the bundled files."""
 
 import shlex
 from dataclasses import asdict
@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -14,7 +13,6 @@ from fedsim.cli.options import AsJson
 from fedsim.cli.terminal import Terminal, print_json
 
 if TYPE_CHECKING:  # pydantic
-    from fedsim.config.documentation import Key
     from fedsim.config.needs import Need
 
 
@@ -30,11 +28,16 @@ NAMED = {
     "training.optimizer": ("fedsim.learning.training.optimizers", "OPTIMIZERS"),
     "training.schedule": ("fedsim.learning.training.schedules", "SCHEDULES"),
 }
-"""Where the names are registered that a key may have."""
+"""Registry of the names that a key accepts: module and attribute."""
+
+COLUMNS = 100
+"""Longest line of the list of keys."""
 
 
 def list_(json_: AsJson = False) -> None:
-    """List every key of a configuration: its type, its default, what it means.
+    """List all configuration keys by task, each with its default and a short description.
+
+    The keys that most users change come first.
 
     Example: fedsim config list
     """
@@ -45,17 +48,29 @@ def list_(json_: AsJson = False) -> None:
     if json_:
         print_json({"keys": [asdict(key) for key in found.values()]})
         return
+    groups = documentation.by_task()
+    settings = {name: f"{name} = {as_toml(key.default)}" for name, key in found.items()}
+    width = max(map(len, settings.values())) + 2
     console = Terminal(highlight=False)
-    for key in found.values():
-        console.print(Text.assemble((f"{key.key} = {as_toml(key.default)}", "bold")))
-        console.print(Padding(f"{key.meaning} ({_value(key)})", (0, 0, 0, 4)))
+    for heading, keys in groups.items():
+        console.print(Text(heading, "bold"))
+        for key in keys:
+            # Without wrapping, so that each key stays one line for grep.
+            line = f"{settings[key.key]:<{width}}{key.summary}"
+            choices = f" {key.allowed}." if key.type == "text" and key.allowed else ""
+            fits = len(line) + len(choices) <= COLUMNS
+            console.print(line + choices if fits else line, soft_wrap=True)
+        console.print()
+    console.print("All about one key: fedsim config explain KEY")
 
 
 def explain(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Such as privacy.delta.")],
+    key: Annotated[
+        str, typer.Argument(metavar="KEY", help="Name of the key, such as privacy.delta.")
+    ],
     json_: AsJson = False,
 ) -> None:
-    """Say what a key of a configuration means, its type, range and default, and what it goes with.
+    """Explain one configuration key: meaning, type, values, default and requirements.
 
     Example: fedsim config explain privacy.delta
     """
@@ -89,7 +104,7 @@ def explain(
     if which := documentation.choice_of_noise(key):
         console.print(which)
     if rows:
-        console.print("What it goes with:")
+        console.print("Requirements with other keys:")
     for row in map(_row, rows):
         console.print(
             f"- where {row['where']}, {row['needs']} ({row['because']}); or {row['instead']}"
@@ -97,7 +112,9 @@ def explain(
 
 
 def examples(json_: AsJson = False) -> None:
-    """List the configurations that come with fedsim, which every command takes by their names.
+    """List the example configurations that come with fedsim.
+
+    Every command that takes CONFIG accepts their names.
 
     Example: fedsim config examples
     """
@@ -112,12 +129,7 @@ def examples(json_: AsJson = False) -> None:
         table.add_row(name, what)
     console = Terminal(highlight=False)
     console.print(table)
-    console.print(f"They lie in {configurations.folder()}", soft_wrap=True)
-
-
-def _value(key: "Key") -> str:
-    """Return the type of a key's value, and which it may have."""
-    return f"{key.type}: {key.allowed}" if key.allowed else key.type
+    console.print(f"Folder: {configurations.folder()}", soft_wrap=True)
 
 
 def _names(key: str) -> list[str]:

@@ -18,26 +18,27 @@ def data(
     config_file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[CONFIG]", help=f"{CONFIG} None: list the datasets.", callback=bundled
+            metavar="[CONFIG]", help=f"{CONFIG} Left out: list the data sets.", callback=bundled
         ),
     ] = None,
     set_: SetOption = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write report.html and report.json there.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Directory of the report. Default: no report."),
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Show an experiment's data, and how many records of each label every client holds.
+    """Show an experiment's data, with the number of records of each label at every client.
 
-    Without CONFIG, list the datasets that there are. Nothing is written without --out.
+    Without CONFIG, lists the data sets. Writes files only with --out.
 
     Example: fedsim data configs/digits.toml
 
-    With labels that are skewed, and a page that shows it:
+    With skewed labels, and a page that shows them:
 
     fedsim data configs/digits.toml --set federation.partition=dirichlet --out skew
 
-    People of one country to one client:
+    With all people of one country at one client:
 
     fedsim data configs/adult.toml --set federation.partition=key
     --set federation.partition-key=native-country

@@ -37,26 +37,28 @@ def sign(
     ] = None,
     key: Annotated[
         Path | None,
-        typer.Option(metavar="KEY", help="Your Ed25519 private key: PEM, or of OpenSSH."),
+        typer.Option(metavar="KEY", help="Your Ed25519 private key (PEM or OpenSSH)."),
     ] = None,
     new_key: Annotated[
         Path | None,
         typer.Option(
-            metavar="KEY.pem", help="Write a new private key, and KEY.public.pem; sign nothing."
+            metavar="KEY.pem",
+            help="Path of a new private key. Writes KEY.public.pem too, and signs nothing.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where the evidence goes; default DIR/evidence.json."),
+        typer.Option(metavar="FILE", help="Path of the evidence. Default: DIR/evidence.json."),
     ] = None,
 ) -> None:
-    """Sign what a run or an audit found: report, configuration, ledger, transcript, code, versions.
+    """Sign the results of a run or audit: report, configuration, ledger, transcript, code,
+    versions.
 
-    The report of a run or training, or of a transcript that is signed with its audit, is made again
-    from the other files first, with its pages, and not signed if it does not follow from them. That
-    of an app, loop or live audit cannot be made again: the signature says who signed and what files
-    there were, and not that the report follows from them. What there is not is said to be absent.
-    The evidence is one file; with the directory anybody can verify it who has the public key.
+    For a run or training, or a transcript with its audit, the report and its pages are first made
+    again from the other files. If they differ, nothing is signed. The report of an app, loop or
+    live audit cannot be made again. Its signature states the signer and the files, not that the
+    report follows from them. The statement lists files that are absent. The evidence is one file.
+    Everybody who has the directory and the public key can verify it.
 
     Example: fedsim sign fedsim-runs/digits --key release.pem
     """
@@ -78,25 +80,25 @@ def sign(
 def verify(
     evidence: Annotated[
         Path,
-        typer.Argument(metavar="EVIDENCE", help="A file that fedsim sign wrote, or its directory."),
+        typer.Argument(metavar="EVIDENCE", help="File that fedsim sign wrote, or its directory."),
     ],
     key: Annotated[
         Path | None,
-        typer.Option(metavar="PUBLIC", help="The public key of the signer you trust."),
+        typer.Option(metavar="PUBLIC", help="Public key of the signer you trust."),
     ] = None,
     files: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where the signed files are; default beside EVIDENCE."),
+        typer.Option(
+            metavar="DIR", help="Directory of the signed files. Default: the directory of EVIDENCE."
+        ),
     ] = None,
     as_signed: Annotated[
         bool,
-        typer.Option(
-            "--as-signed", help="Take the report as it was signed, and do not make it again."
-        ),
+        typer.Option("--as-signed", help="Accept the signed report without making it again."),
     ] = False,
     json_: AsJson = False,
 ) -> None:
-    """Hold evidence against the files it is about: signature, every file, report and pages anew.
+    """Verify signed evidence: the signature, every file, and the report and pages made again.
 
     Exit status: 0 verified (with --as-signed: files as signed); 3 cannot tell, as without a key;
     4 refuted; 2 bad input.

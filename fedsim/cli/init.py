@@ -17,48 +17,50 @@ if TYPE_CHECKING:  # pydantic
     from fedsim.studies.choose.first_configuration import Answers
 
 WHICH_DATA = (
-    "Which data? digits (pictures) and breast-cancer (a table) come with fedsim; or the path of a "
-    "CSV, of an .npz, or of a folder with the pictures of each class in a folder"
+    "Which data? digits (pictures) and breast-cancer (a table) come with fedsim. Or give the path "
+    "of a CSV file, an .npz file, or a folder with one folder of pictures for each class"
 )
 WHICH_LABEL = (
-    "Which column has the labels? The first line says {first}; if that is no header, the columns "
-    "are c0 to c{last}"
+    "Which column has the labels? The first line says {first}. If that is not a header, the "
+    "columns are c0 to c{last}"
 )
 WHO_ADDS_NOISE = (
-    "Who adds the noise? central: the server, which sees every client's message; local: every "
-    "client all of it, and the server is not trusted; distributed: every client a share, and the "
-    "server sees the sum alone"
+    "Who adds the noise? central: the server, which sees every client's message. local: each "
+    "client, all of its own, so that the server need not be trusted. distributed: each client, a "
+    "share, so that the server sees only the sum"
 )
 HOW_SURE = (
-    "How sure may an adversary become at most that one person is in the data? 0.5 is a guess, 1 "
-    "certainty"
+    "How sure may an adversary become that one person is in the data? From 0.5 (a guess) to 1 "
+    "(certain)"
 )
 
 
 def init(
-    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="A new file.")] = Path(
+    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="Path of the new file.")] = Path(
         "experiment.toml"
     ),
     data: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME|PATH", help="digits, breast-cancer, or your own: CSV, .npz or a folder."
+            metavar="NAME|PATH",
+            help="Data: digits, breast-cancer, or a CSV file, .npz file or folder of your own.",
         ),
     ] = None,
     label: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Of a CSV, the column of the labels.")
+        str | None, typer.Option(metavar="COLUMN", help="Column of the labels in a CSV file.")
     ] = None,
     clients: Annotated[int | None, typer.Option(min=2, help=f"{CLIENTS}.")] = None,
     trust: Annotated[
         str | None,
         typer.Option(
             metavar="central|local|distributed",
-            help="Who adds noise: the server, every client its own, or clients a share.",
+            help="Party that adds the noise: the server (central), each client all of its "
+            "own (local), or each client a share (distributed).",
         ),
     ] = None,
     max_belief: Annotated[
         float | None,
-        typer.Option(metavar="BELIEF", help="How sure the adversary may become: 0.5 to 1."),
+        typer.Option(metavar="BELIEF", help="Largest belief of the adversary, 0.5 to 1."),
     ] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help=f"{ROUNDS}.")] = None,
     rehearse: Annotated[
@@ -66,19 +68,19 @@ def init(
         typer.Option(
             min=2,
             metavar="RECORDS",
-            help="Use so few records in trials; epsilon and delta stay those of all.",
+            help="Number of records to use in trials. Epsilon and delta stay those of all records.",
         ),
     ] = None,
     set_: SetOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing; take what is usual.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing and use the defaults.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
 ) -> None:
-    """Write a commented configuration, after five questions or from options that answer them.
+    """Write a commented configuration from the answers to five questions, or from options.
 
-    All records take part but a fifth (4,000 at most), on which accuracy is measured. Delta is a
-    tenth of one over the records.
+    A fifth of the records (4,000 at most) is kept to measure accuracy; the training uses the
+    others. Delta is a tenth of one over the number of records.
 
-    Of a CSV without a column "label" it also asks which column has the labels.
+    For a CSV file without a column "label", it also asks for the column of the labels.
 
     Example: fedsim init hospital.toml --data patients.csv --label diagnosis --yes
 

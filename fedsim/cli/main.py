@@ -22,8 +22,8 @@ from fedsim.common.foreign_text import shown, without_password
 
 app = typer.Typer(
     name="fedsim",
-    help="How identifiable is one person in a federation's training data, to whom, and how far is "
-    "that from what differential privacy allows?",
+    help="Measure how identifiable one person is in the training data of a "
+    "federation, and compare that with the limits of differential privacy.",
     cls=LazyGroup,
     no_args_is_help=True,
     rich_markup_mode=MARKUP,
@@ -39,7 +39,7 @@ def _before(
         list[str] | None,
         typer.Option(
             metavar="MODULE:NAME",
-            help="Let a configuration name this code of your own; may be repeated.",
+            help="Code of your own that a configuration may name. May be repeated.",
         ),
     ] = None,
 ) -> None:

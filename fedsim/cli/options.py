@@ -10,15 +10,16 @@ import typer
 
 DEFAULT_CONFIDENCE = 0.95
 
-CONFIG = "Experiment file (TOML), or a bundled one by its name (fedsim config examples)."
-DELTA = "δ, the probability with which the guarantee may fail."
-DELTA_DEFAULT = "of the configuration, else 1e-5"
-SEED = "Seed of every random number"
-TRIALS = "How many trials"
-ROUNDS = "How many rounds, k"
-CLIENTS = "How many clients, m"
-DATA_ROOT = "Where this machine has the data"
-RUN_OUT = "Run directory; default fedsim-runs/NAME-TIME."
+CONFIG = "Experiment file (TOML), or the name of a bundled one (see fedsim config "
+"examples)."
+DELTA = "Probability that the guarantee fails (δ)."
+DELTA_DEFAULT = "from the configuration, else 1e-5"
+SEED = "Seed of all random numbers"
+TRIALS = "Number of trials"
+ROUNDS = "Number of rounds (k)"
+CLIENTS = "Number of clients (m)"
+DATA_ROOT = "Folder or file of the data on this machine"
+RUN_OUT = "Run directory. Default: fedsim-runs/NAME-TIME."
 
 
 def bundled(given: Path | None) -> Path | None:
@@ -38,19 +39,22 @@ ConfigFileUnlessResumed = Annotated[
 RunOut = Annotated[Path | None, typer.Option(metavar="DIR", help=RUN_OUT)]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override any key; may be repeated."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override a configuration key. May be repeated."
+    ),
 ]
 AcceptEpsilon = Annotated[
     float | None,
     typer.Option(
         metavar="E",
-        help="Let a continued run release up to this ε in total.",
+        help="Largest total ε that a continued run may release.",
     ),
 ]
 Rehearsal = Annotated[
     Path | None,
     typer.Option(
-        metavar="RUN_DIR", help="A fedsim rehearse of this file, whose findings the card tells."
+        metavar="RUN_DIR",
+        help="Run of fedsim rehearse with this configuration. Its results go on the model's card.",
     ),
 ]
 Seed = Annotated[int | None, typer.Option(help=f"{SEED} [run.seed].")]
@@ -58,17 +62,19 @@ Delta = Annotated[float | None, typer.Option(help=DELTA, show_default=DELTA_DEFA
 Confidence = Annotated[
     float | None,
     typer.Option(
-        help="Confidence of every interval and bound.", show_default="of the configuration, or 0.95"
+        help="Confidence level of every interval and bound.",
+        show_default="from the configuration, else 0.95",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Hide progress and summary.")]
 FailIf = Annotated[
     list[str] | None,
     typer.Option(
         metavar="CONDITION",
-        help="Exit with 3 if a number of the report is so, or cannot be told: "
-        "'advantage.low > .1', with any path of report.json, or advantage, advantage.low, "
-        "advantage.high, belief, epsilon, epsilon.low, accuracy, alarms. May be repeated.",
+        help="Exit with status 3 if this condition holds or cannot be decided, such as "
+        "'advantage.low > .1'. Numbers: any path of report.json, or advantage, "
+        "advantage.low, advantage.high, belief, epsilon, epsilon.low, accuracy, "
+        "alarms. May be repeated.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]

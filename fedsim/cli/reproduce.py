@@ -18,38 +18,49 @@ if TYPE_CHECKING:  # torch and matplotlib, which take a second
 
 def reproduce(
     source: Annotated[
-        str | None, typer.Argument(metavar="[SOURCE]", help="Whose items; all without it.")
+        str | None,
+        typer.Argument(metavar="[SOURCE]", help="Source whose items to make. Default: all."),
     ] = None,
     items: Annotated[
-        list[str] | None, typer.Argument(metavar="[ITEM]...", help="Which; all without it.")
+        list[str] | None, typer.Argument(metavar="[ITEM]...", help="Items to make. Default: all.")
     ] = None,
     data_root: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help=f"{DATA_ROOT}: mnist/, adult/ and so on in a folder."),
+        typer.Option(metavar="DIR", help=f"{DATA_ROOT}, with mnist/, adult/ and so on."),
     ] = None,
     download: Annotated[
-        bool, typer.Option("--download", help="Download into DIR what may be (MNIST).")
+        bool,
+        typer.Option(
+            "--download", help="Download missing data into DIR where the licence allows it (MNIST)."
+        ),
     ] = False,
     scale: Annotated[
-        Scale, typer.Option(help="full: as published; smoke: seconds, to see that it works.")
+        Scale,
+        typer.Option(
+            help="Size of the experiments. full: as published; smoke: seconds, to see that "
+            "they work."
+        ),
     ] = Scale.FULL,
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where items, runs and the page are kept.")
+        Path, typer.Option(metavar="DIR", help="Directory of the items, runs and page.")
     ] = Path("fedsim-runs/reproduction"),
     markdown: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write notes there too; a page with marks gets a table."),
+        typer.Option(
+            metavar="FILE", help="Markdown file for the notes. A page with marks gets a table."
+        ),
     ] = None,
     list_: Annotated[
-        bool, typer.Option("--list", help="Show items, what they cost and need; make none.")
+        bool,
+        typer.Option("--list", help="List the items with their cost and needs, and make none."),
     ] = False,
     json_: AsJson = False,
 ) -> None:
-    """Make the tables and figures of the papers behind fedsim again, and hold them against those.
+    """Reproduce the tables and figures of the papers behind fedsim, and compare the values.
 
-    Leaves one page with each item's picture or table, the published or recorded value, ours with
-    its interval, the closed form where there is one, and whether they agree. What was made is kept:
-    a command that was interrupted, or a later one, goes on from there, and the page has all of it.
+    Writes one page. It has each item's figure or table, the published or recorded value, our value
+    with its interval, the closed form if there is one, and whether they agree. Results are kept: a
+    later command continues from them, and the page shows all of them.
 
     Examples:
 

@@ -18,21 +18,21 @@ ASKED = "Enter: keep; s: do not use; i: identifier; LEAST,LARGEST: the range tha
 
 
 def schema(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A table: CSV, Parquet or .npz.")],
-    label: Annotated[
-        str, typer.Option(metavar="COLUMN", help="The column of the labels.")
-    ] = "label",
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The new schema.")] = Path(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Table: CSV, Parquet or .npz.")],
+    label: Annotated[str, typer.Option(metavar="COLUMN", help="Column of the labels.")] = "label",
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Path of the new schema.")] = Path(
         "schema.toml"
     ),
-    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing; keep every proposal.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the schema.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Ask nothing and keep every proposal.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the schema.")] = False,
 ) -> None:
     """Propose the public schema of a table, column by column, on its owner's machine.
 
-    It looks for numbers, dates, values and identifiers, and says what becomes of missing values.
-    Lines that would disclose something of the records are marked: replace them by what everybody
-    knows before the schema is shared.
+    It detects numbers, dates, values and identifiers, and states how missing values are treated. It
+    marks lines that would disclose something about the records. Replace them by public knowledge
+    before you share the schema.
 
     Example: fedsim schema patients.csv --label readmitted
     """

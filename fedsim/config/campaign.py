@@ -1,4 +1,4 @@
-"""The trials, what is measured of them, how a run is carried out, and the limits it is held to."""
+"""Configuration of the trials, the audit, the run and the limits of the report."""
 
 import re
 from collections.abc import Sequence
@@ -12,23 +12,21 @@ OTHER_DEVICES = {
     "mps": "Apple's GPUs have no float64, which norms, sums and beliefs are kept in",
     "xpu": "many of Intel's GPUs have no float64, which norms, sums and beliefs are kept in",
 }
-"""Devices of PyTorch that a run does not take, and why."""
+"""Devices of PyTorch that a run refuses, with the reason."""
 
 
 class TrialsConfig(Table):
-    """Repetitions of the whole training; `batch` of them share one message.
+    """Repetitions of the whole training. Each message holds `batch` of them.
 
     Attributes:
-        count: how many trials, T: repetitions of the whole training.
-        batch: how many trials are trained together.
-        worlds: which worlds trials are in: half of them D and half D' ("both"), or all D
-            ("d-only").
-        pairing: whether trials are "independent", or "common": 2i and 2i + 1 are in opposite
-            worlds and have all random numbers but that bit in common.
-        until_halfwidth: halfwidth of the advantage's interval at which no further batch of trials
-            is begun; 0 to run all `count`.
-        first: how many trials were planned at first where a campaign was extended, 0 where it was
-            not.
+        count: Number of trials (T). Each repeats the whole training.
+        batch: Number of trials that are trained together.
+        worlds: Worlds of the trials. "both": half with D, half with D'; "d-only": all with D.
+        pairing: Relation between trials. "independent": each has its own random numbers; "common":
+            trials 2i and 2i + 1 are in opposite worlds and share all other random numbers.
+        until_halfwidth: Target halfwidth of the advantage's interval. The run starts no further
+            batch once it is reached. 0: run all trials.
+        first: Number of trials planned before an extension. 0: not extended. fedsim sets it.
     """
 
     count: PositiveInt = 200
@@ -54,19 +52,20 @@ class TrialsConfig(Table):
 
 
 class AuditConfig(Table):
-    """The adversary's prior, the confidence of every statement, and what utility is measured on.
+    """The adversary's prior and attacks, the confidence of intervals, and what utility uses.
 
     Attributes:
-        mode: how the belief is computed: as the "participant" must, from what it receives and
-            knows, or by an "oracle" from the noise, which the auditor of a campaign reads.
-        vantages: whose beliefs are computed; "configured" is federation.vantage alone.
-        prior: the adversary's probability of D before the first round.
-        confidence: confidence of every interval and bound.
-        evaluated_trials: in how many trials, the first of them, utility is measured.
-        bayesian_pairs: how many pairs of its records each client compares in a round, in the
-            evaluated trials, for the Bayesian accountant; 0 for none.
-        attacks: attacks by membership inference on the challenge, names with commas between them,
-            "all" or "none".
+        mode: Method that computes the belief. "participant": from what a participant receives and
+            knows; "oracle": from the noise, which only the auditor of a campaign can read.
+        vantages: Vantage points to report. "configured": federation.vantage only; "all": every
+            vantage point.
+        prior: Adversary's initial probability of D.
+        confidence: Confidence level of every interval and bound.
+        evaluated_trials: Number of trials that measure utility. The first ones are used.
+        bayesian_pairs: Pairs of records for the Bayesian accountant. Each client compares this many
+            in a round, in the evaluated trials. 0: none.
+        attacks: Membership inference attacks, separated by commas. They attack the target. "all":
+            every attack; "none": no attack.
     """
 
     mode: str = "participant"
@@ -83,27 +82,27 @@ class AuditConfig(Table):
 
 
 class RunConfig(Table):
-    """How the run is carried out; only the seed and the precision change a result.
+    """How the run is carried out. Only the seed and the precision change a result.
 
-    Where memory binds, blocks are cut otherwise and sums round otherwise, in the seventh digit.
+    With little memory, blocks are cut differently and sums round differently, in the seventh digit.
 
     Attributes:
-        name: name of the experiment, for readers; that of its file unless it is given.
-        job: what the run is for: an "experiment", whose trials an adversary attacks; a "training"
-            of one model that is kept, which nobody attacks; or the "rehearsal" of a training.
-        purpose: what a trained model, or a study, is for: for its card and its report.
-        author: who answers for the run, for its report.
-        checkpoint_every: after how many rounds the state of a training is kept.
-        seed: seed of every random number but those that draw D.
-        device: where the tensors live; "auto" is CUDA where there is one.
-        threads: how many threads share the trials of a batch; 0 for one per core.
-        max_memory: how much memory a run may take, such as "4GiB"; "" for what the device has to
-            spare.
-        precision: precision of the forward and backward passes, never of norms, sums and beliefs.
-        client_cpus: how many CPUs Flower's simulation gives each client.
-        client_gpus: how much of a GPU Flower's simulation gives each client; 0 for an equal share
-            of one.
-        out: the run directory; "" for a new one.
+        name: Name of the experiment in reports. The default is the name of its file.
+        job: Purpose of the run. "experiment": trials that an adversary attacks; "training": one
+            model, kept and not attacked; "rehearsal": the experiment for a training.
+        purpose: Purpose of the model or study. Shown on its card and report.
+        author: Person responsible for the run. Shown on the report.
+        checkpoint_every: Rounds between two checkpoints of a training.
+        seed: Seed of all random numbers but those that draw D.
+        device: Device that holds the tensors. "auto": CUDA if it is available, else the CPU.
+        threads: Number of threads for a batch of trials. 0: one per core.
+        max_memory: Memory limit of a run, such as "4GiB". Empty: the free memory of the device.
+        precision: Precision of the forward and backward passes. Norms, sums and beliefs are always
+            float64.
+        client_cpus: Number of CPUs for each client in Flower's simulation.
+        client_gpus: Share of a GPU for each client in Flower's simulation. 0: equal shares of one
+            GPU.
+        out: Run directory. Empty: fedsim-runs/NAME-TIME.
     """
 
     name: str = "digits"
@@ -145,12 +144,12 @@ class RunConfig(Table):
 
 
 class ReportConfig(Table):
-    """An organisation's own limits; each has a line for every vantage of the report.
+    """Limits of your organisation. The report compares every vantage point with each of them.
 
     Attributes:
-        limit_advantage: the largest advantage that is acceptable, in (0, 1); 0 for no limit.
-        limit_belief: the largest belief that is acceptable, from even odds, in (0.5, 1), such as
-            0.75, as theory has it at privacy.delta; 0 for no limit.
+        limit_advantage: Largest acceptable advantage, from 0 to below 1. 0: no limit.
+        limit_belief: Largest acceptable belief, above 0.5, such as 0.75. From even odds, by theory,
+            at privacy.delta. Below 1. 0: no limit.
     """
 
     limit_advantage: Annotated[float, Field(ge=0, lt=1)] = 0.0

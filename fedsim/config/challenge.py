@@ -1,4 +1,4 @@
-"""What the adversary is to find out: the challenge of every trial, and canaries beside it."""
+"""Configuration of the adversary's target and of the canaries."""
 
 from typing import Annotated, Literal
 
@@ -8,23 +8,24 @@ from fedsim.common.tables import Table
 
 
 class ChallengeConfig(Table):
-    """Whom the adversary must identify: the most dissimilar record or client, or a given one.
+    """The target of the adversary: the most dissimilar record or client, or one that you choose.
 
     Attributes:
-        dissimilarity: the measure by which record, replacement or client are chosen.
-        space: what dissimilarity is between, features or what the last layer sees of a record at
-            the initial parameters of the first trial.
-        choice: which of the pairs or clients is the target: the most dissimilar, the least, or the
-            median.
-        record: position in D of a given target; -1 to choose.
-        replacement: position in the pool of what D' has in the target's stead; -1 to choose.
-        client: the client whose record is to be the target; -1 for any.
-        kind: what the target is: a "record" of D; one that was crafted to be noticed and takes the
-            place of one of D: "backdoor", "clipbkd", "mislabelled" or "blank"; or "gradient", a
-            vector of norm C that is added to the sum in place of a record's gradient.
-        copies: how many copies of the target D has.
-        label: label of a crafted record; -1 for what the first model likes least.
-        coordinate: which parameter of the model the vector lies along; -1 for a random direction.
+        dissimilarity: Measure that ranks candidates for the target.
+        space: Space in which dissimilarity is measured. "features": the features of records;
+            "embedding": the input of the last layer, at the initial parameters of the first trial.
+        choice: Rank of the chosen target by dissimilarity. "max": the most dissimilar; "min": the
+            least; "median": the median.
+        record: Position of the target in D. -1: choose by dissimilarity.
+        replacement: Position of the replacement in the pool. It takes the place of the target in
+            D'. -1: choose by dissimilarity.
+        client: Client that holds the target. -1: any client.
+        kind: Kind of target. "record": a record of D; "backdoor", "clipbkd", "mislabelled",
+            "blank": a crafted record that replaces one of D. "gradient": a vector of norm C in
+            place of a record's gradient.
+        copies: Number of copies of the target in D.
+        label: Label of a crafted record. -1: the label that the initial model finds least likely.
+        coordinate: Parameter that a gradient target points along. -1: a random direction.
     """
 
     dissimilarity: str = "euclidean"
@@ -45,20 +46,21 @@ class ChallengeConfig(Table):
 
 
 class CanariesConfig(Table):
-    """Canaries for a one-run audit, each in or out of a trial's whole training by a fair coin.
+    """Canaries for a one-run audit. A fair coin decides whether a trial includes each canary.
 
     Attributes:
-        count: how many canaries are planted; 0 for none.
-        kind: what canaries are: gradients in random directions ("gradient") or along single
-            parameters ("dirac"), as long as clipping allows, records of the pool with a wrong
-            label ("mislabelled"), or texts of random tokens ("text").
-        clients: clients at whom they are planted in turn, with commas between them; "" for all.
-        guesses: how many canaries are guessed about; 0 for one in eight, -1 to try several numbers
-            and pay for it.
-        known_data: whether scores leave out what the records add to a sum, as an auditor can who
-            knows D.
-        score: where canaries are looked for: in the released sums ("sums"), or by how much less
-            the loss of the last model is than that of the first, which never saw them ("loss").
+        count: Number of canaries. 0: none.
+        kind: Kind of canary. "gradient": gradients in random directions; "dirac": gradients along
+            single parameters; both have the clipping norm. "mislabelled": records of the pool with
+            a wrong label; "text": texts of random tokens.
+        clients: Clients that hold canaries, separated by commas. They take turns. Empty: all
+            clients.
+        guesses: Number of canaries to guess. 0: one in eight; -1: try several numbers and correct
+            for it.
+        known_data: Use of D by the auditor to score canaries. true: subtract what D's records add
+            to each sum.
+        score: Evidence that scores a canary. "sums": the released sums; "loss": the drop in its
+            loss from the initial to the final model.
     """
 
     count: Annotated[int, Field(ge=0, le=100_000)] = 0

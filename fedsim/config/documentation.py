@@ -1,4 +1,4 @@
-"""What every key of a configuration means: read from the tables' own documentation."""
+"""Explanations of the configuration keys, read from the docstrings of the tables."""
 
 import difflib
 import inspect
@@ -30,16 +30,46 @@ BOUNDS = {
 }
 
 
+FIRST = (
+    "data.name",
+    "data.records",
+    "federation.clients",
+    "federation.trust",
+    "model.name",
+    "training.rounds",
+    "training.clipping-norm",
+    "privacy.epsilon",
+    "privacy.rho-beta",
+    "trials.count",
+)
+"""The keys that most users change, in the order of the tables."""
+
+TASKS = {
+    "data": "Choose the data",
+    "federation": "Set up the clients and the adversary",
+    "model": "Choose the network",
+    "training": "Train",
+    "privacy": "Add noise",
+    "challenge": "Choose the target",
+    "canaries": "Plant canaries for a one-run audit",
+    "trials": "Repeat the training",
+    "audit": "Audit the trials",
+    "report": "Set your organisation's limits",
+    "run": "Carry out the run",
+}
+"""The task that the keys of each table serve."""
+
+
 @dataclass(frozen=True)
 class Key:
-    """A key of a configuration.
+    """A key of a configuration, with the words that explain it.
 
     Attributes:
-        key: dotted, as in a configuration file.
-        type: of its value: "text", "true or false", "whole number" or "number".
-        allowed: the values that it may have, in words, "" for any of its type.
-        default: that it has where it is left out.
-        meaning: in a sentence or two.
+        key: Dotted name, as in a configuration file.
+        type: Type of the value: "text", "true or false", "whole number" or "number".
+        allowed: Allowed values in words; "" for any value of the type.
+        default: Value of a configuration that leaves the key out.
+        meaning: Explanation, whose first sentence is short enough for a list.
     """
 
     key: str
@@ -47,6 +77,12 @@ class Key:
     allowed: str
     default: Scalar
     meaning: str
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the meaning."""
+        first, _, _ = self.meaning.partition(". ")
+        return f"{first.removesuffix('.')}."
 
 
 @cache
@@ -57,10 +93,10 @@ def every_key() -> Mapping[str, Key]:
 
 
 def key(name: str) -> Key:
-    """Return what there is to say of a key.
+    """Return a key with its explanation.
 
-    name: dotted, such as "privacy.delta"; without its table where one key alone ends so.
-    Raises InputError if there is none; it names those that are near.
+    name: dotted, such as "privacy.delta". The table may be left out where the name is unique.
+    Raises InputError for an unknown key; the message suggests similar keys.
     """
     if found := every_key().get(name):
         return found
@@ -72,18 +108,29 @@ def key(name: str) -> Key:
     elif len(inside) > 1:
         advice = f"did you mean {', '.join(inside[:3])}?"
     else:
-        advice = "fedsim config list has them all"
+        advice = "fedsim config list shows all keys"
     raise InputError(f"no key is called '{name}'; {advice}")
 
 
+def by_task() -> dict[str, list[Key]]:
+    """Return every key once, below a heading: the ones that most users change, then by table."""
+    keys = every_key()
+    groups = {"Most often changed": [keys[name] for name in FIRST]}
+    for table, task in TASKS.items():
+        groups[f"{task} [{table}]"] = [
+            key for name, key in keys.items() if name.startswith(f"{table}.") and name not in FIRST
+        ]
+    return groups
+
+
 def choice_of_noise(name: str) -> str:
-    """Return which of the numbers that say how much noise there is counts; "" of another key."""
+    """Explain which of several noise targets counts; "" for a key that is no noise target."""
     if name not in targets.KEYS:
         return ""
     others = ", ".join(key for key in targets.KEYS if key != name)
     return (
-        f"0 = not set. One number says how much noise there is: this one or {others}. What is "
-        "given later, as by --set, replaces what the file gives; two in one place are refused."
+        f"0 = not set. One key decides how much noise is added: this one or {others}. A later "
+        "setting, such as --set, replaces what the file gives. Two in one place are an error."
     )
 
 

@@ -1,4 +1,4 @@
-"""A whole experiment: all tables, and what they say together."""
+"""The whole configuration: all tables, and the rules that join them."""
 
 from typing import Any, Self
 
@@ -22,17 +22,17 @@ class Config(Table):
     """A whole experiment.
 
     Attributes:
-        data: which records there are.
-        federation: who holds them, who adds the noise, where the adversary sits.
-        model: the network.
-        training: how the federation trains it.
-        privacy: the mechanism.
-        challenge: what the adversary is to find out.
-        canaries: of a one-run audit, if any.
-        trials: repetitions of the whole training.
-        audit: what is measured of them.
-        report: the limits of an organisation to which the result is held.
-        run: how the run is carried out.
+        data: Data set, labels and sizes.
+        federation: Clients, the party that adds the noise, and the adversary's place.
+        model: Network to train.
+        training: Training by the federation.
+        privacy: Noise and its accounting.
+        challenge: Target of the adversary.
+        canaries: Canaries of a one-run audit.
+        trials: Repetitions of the whole training.
+        audit: Prior, attacks and confidence of the audit.
+        report: Limits of an organisation.
+        run: Name, purpose, device and place of the run.
     """
 
     data: DataConfig = DataConfig()

@@ -1,4 +1,4 @@
-"""Which records there are and which client holds which."""
+"""Configuration of the data and of the clients that hold them."""
 
 from typing import Annotated, Literal
 
@@ -9,44 +9,44 @@ from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 
 OWN = "own"
-"""The name of data that each client has for itself."""
+"""Name of the data set where each client has its own records."""
 
 TEXTS = "texts"
-"""The name of texts without labels."""
+"""Name of the data set of texts without labels."""
 
 CLIENT = "{client}"
-"""What stands in data.root for the number of a client."""
+"""Placeholder in data.root for the number of a client."""
 
 
 LEAST_EPSILON = 0.01
-"""The least of federation.measures-epsilon: counts with more noise than this say nothing."""
+"""Least federation.measures-epsilon. Smaller values add too much noise to count anything."""
 
 
 class DataConfig(Table):
-    """Which records there are; D is drawn from them by `seed` alone, whatever the run's seed.
+    """Data set, labels and sizes. `seed` alone decides which records D holds, not the run's seed.
 
     Attributes:
-        name: name of the data set (fedsim data lists them).
-        root: the folder or file that the records are read from; where every client reads its own
-            on one machine, "{client}" in it stands for the number of the client.
-        label: the column of the labels, of a table.
-        exclude: columns of a table that are no features, with commas between them.
-        image_size: the side of the squares that pictures of a folder are brought to, in pixels; 0
-            to leave them.
-        download: whether missing originals may be fetched into root.
-        length: tokens that each text of the data set "texts" has; what is longer is cut.
-        target: range of the number that a regression predicts, as "LEAST,LARGEST": public, and what
-            lies outside is clipped to it. Empty: labels are classes.
-        classes: the labels whose records alone there are, with commas between them, "" for all.
-        public_schema: what clients' own records have in common, as TOML; in a configuration file
-            the path of a file with it.
-        public_root: beside clients' own records, the folder or file of those that nobody trains on;
-            "" for none.
-        records: how many records D has; of clients' own, the public number that sums are divided
-            by.
-        held_out: how many records nobody trains on, for evaluation.
-        pool: how many more records the replacement is chosen among; 0 for all that are left.
-        seed: seed of the draw of D.
+        name: Name of the data set. fedsim data lists the names.
+        root: Folder or file with the records. "{client}" stands for the number of the client, where
+            each client has its own file on one machine.
+        label: Column of the labels in a table.
+        exclude: Columns of a table to leave out, separated by commas.
+        image_size: Side length of pictures from a folder, in pixels. Pictures are resized to
+            squares. 0: keep their size.
+        download: Permission to download missing files into data.root.
+        length: Length of each text of the data set "texts", in tokens. Longer texts are cut.
+        target: Range of the number to predict, as "LEAST,LARGEST". The range is public; values
+            outside it are clipped. Needed for regression. Empty: labels are classes.
+        classes: Labels to keep, separated by commas. Empty: all.
+        public_schema: Public schema of the clients' own records, as TOML. In a configuration file:
+            the path of a file with the schema.
+        public_root: Folder or file of public records, never trained on. Used beside the clients'
+            own records. Empty: none.
+        records: Number of records in the training set, D. Where clients have their own records: the
+            public number that sums are divided by.
+        held_out: Number of records kept for evaluation, not trained on.
+        pool: Number of candidate records for the replacement. 0: all records that remain.
+        seed: Seed for drawing D from the data set.
     """
 
     name: str = "digits"
@@ -67,38 +67,41 @@ class DataConfig(Table):
 
 
 class FederationConfig(Table):
-    """Who holds which records, who adds the noise, where the adversary sits.
+    """Clients and their records, the party that adds the noise, and the adversary's place.
 
     Attributes:
-        clients: how many clients there are.
-        partition: the scheme by which D is divided among the clients.
-        partition_key: the column that `partition = "key"` does not split, or "label"; what a
-            partitioner of Flower goes by, "" for the labels.
-        partition_options: what a partitioner of Flower takes besides, as "name=value, name=value".
-        dirichlet_alpha: concentration of the partitions "dirichlet" and "quantity".
-        sampling_rate: the probability that a client takes part in a round (1: every client in every
-            round).
-        adversary: number of the curious client; -1 for the last that does not hold the challenge.
-        adversary_rounds: which rounds the curious client is asked in: "every" one, or its "own",
-            in which it is sampled.
-        trust: who adds the noise: the server ("central"), every client its own ("local"), or every
-            client a share ("distributed").
-        vantage: where the adversary sits: at the server, at a participant, or before the released
-            model.
-        timeout: seconds that a client has for an answer.
-        secure_aggregation: how clients' messages are summed under distributed trust: "simulated",
-            in the clear, where the server sees every message under a share of the noise only, or by
-            Flower's protocol.
-        auditor_sees: what an auditor's node is sent of a round: the released "sums", or under local
-            trust also the clients' "messages", so that it can say who adds too little noise.
-        colluding: how many other clients disclose to the adversary what they know, which leaves
-            their own records unprotected.
-        tolerated_dropouts: without how many clients a round may go on.
-        dropout_rate: probability that a client fails to answer in a round, for simulations.
-        measures_epsilon: epsilon of the one noisy confusion matrix that each consenting client
-            answers after a training, 0.01 to 100; 0 asks no client.
-        measures_share: share of its records that each simulated client holds back from a training
-            for this, 0 to 0.5; a deployed client's own node.toml has its share.
+        clients: Number of clients.
+        partition: Scheme that divides D among the clients.
+        partition_key: Column that decides the client of a record. The partition "key" gives all
+            records with the same value to one client. "label" is the label; partitioners of Flower
+            use the labels where this is empty.
+        partition_options: Options of a partitioner of Flower. Separated by commas, as "name=value,
+            name=value".
+        dirichlet_alpha: Concentration of "dirichlet" and "quantity" partitions.
+        sampling_rate: Probability that a client joins a round. 1: every client joins every round.
+        adversary: Number of the curious client. -1: the last client that does not hold the target.
+        adversary_rounds: Rounds that the curious client joins. "every": all rounds; "own": the
+            rounds in which it is sampled.
+        trust: Party that adds the noise. "central": the server; "local": each client, all of its
+            own; "distributed": each client, a share.
+        vantage: Vantage point of the adversary. It sees what the "server" sees, what a
+            "participant" sees, or the "released-model" only.
+        timeout: Time limit for the answer of a client, in seconds.
+        secure_aggregation: Protocol that sums messages under distributed trust. "simulated": in the
+            clear, so that the server sees each message under a share of the noise only; "secagg+":
+            the protocol of Flower.
+        auditor_sees: Data that an auditor's node receives in each round. "sums": the released sums;
+            "messages": also the clients' messages, under local trust, which show which client adds
+            too little noise.
+        colluding: Number of other clients that help the adversary. They disclose what they know,
+            which leaves their own records unprotected.
+        tolerated_dropouts: Number of clients that may be missing from a round.
+        dropout_rate: Probability that a client drops out of a round. For simulations.
+        measures_epsilon: Epsilon of the confusion matrix that a client returns. Each consenting
+            client answers once, after a training, with noise. 0.01 to 100; 0: ask no client.
+        measures_share: Share of its records that a client holds back. The confusion matrix is
+            measured on them. 0 to 0.5; for simulated clients, since a deployed client's share is in
+            its node.toml.
     """
 
     clients: Annotated[int, Field(ge=2)] = 2

@@ -1,4 +1,4 @@
-"""The mechanism: what the noise is calibrated to, how it is accounted for, where it comes from."""
+"""Configuration of the noise: its target, its accounting and its source."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,35 +11,37 @@ from fedsim.privacy.noise import Noise
 
 
 class PrivacyConfig(Table):
-    """The mechanism. One of the targets or noise-multiplier is not 0.
+    """The noise and its accounting. One of the targets or noise-multiplier is not 0.
 
     Attributes:
-        unit: what neighbouring federations differ in, one record or all data of one client
-            ("client").
-        neighbouring: whether that record or client is missing, or replaced by another.
-        sensitivity: what the noise is a multiple of: the most that one unit can change ("global"),
-            or what the challenge changes ("local").
-        rho_beta: target: the noise is as strong as it must be for an adversary's belief to stay
-            below this, such as 0.75; 0.9 where no target is given.
-        rho_alpha: target: the noise is as strong as it must be for an adversary's advantage over a
-            coin to stay below this, such as 0.2.
-        epsilon: target: the noise is as strong as it must be for all rounds together to be
-            (epsilon, delta)-differentially private with this epsilon, such as 2.0.
-        noise_multiplier: the noise itself, in place of a target: its standard deviation over the
-            sensitivity, such as 4.0.
-        delta: the probability with which the guarantee may fail; where it is 0 or left out,
-            1/(10 n) for the n records of D.
-        accountant: accountant by whose bound epsilon is reached.
-        noise_source: where noise comes from: the seed ("seed"), for experiments, or the operating
-            system's entropy ("system").
-        stop_at: the epsilon at delta that no round may exceed (0: no limit).
-        noise: "isotropic" for DP-SGD's, or "pac" for noise shaped by the candidates of the stated
-            prior.
-        mutual_information: target: the noise is as strong as it must be for all rounds together to
-            tell no more than so many nats of the secret, such as 0.1.
-        pac_prior: the candidates: D and D' ("pair"), or pac_draws random halves of the records of
-            all clients but the adversary.
-        pac_draws: how many random halves pac_prior has.
+        unit: Unit of protection. "record": one record; "client": all records of a client.
+        neighbouring: Neighbouring relation of two data sets. "add-remove": the unit is missing in
+            one of them; "replace": another unit replaces it.
+        sensitivity: Sensitivity that scales the noise. "global": the largest change that any record
+            or client can cause; "local": the change that the target causes, which is not a DP
+            guarantee.
+        rho_beta: Target: largest belief of the adversary, such as 0.75. The noise is chosen to meet
+            it. 0.9 if you set no target.
+        rho_alpha: Target: largest advantage over guessing, such as 0.2. The noise is chosen to meet
+            it.
+        epsilon: Target: epsilon of the whole run, such as 2.0. The noise is chosen so that all
+            rounds together are (epsilon, delta)-differentially private.
+        noise_multiplier: Noise multiplier, in place of a target, such as 4.0. The standard
+            deviation of the noise, divided by the sensitivity.
+        delta: Probability that the epsilon guarantee fails. 0 or left out: 1/(10 n) for n records
+            in D.
+        accountant: Accountant that calibrates the noise to epsilon.
+        noise_source: Source of the noise. "seed": the run's seed, for experiments; "system": the
+            entropy of the operating system.
+        stop_at: Largest epsilon that may be released, at privacy.delta. The training stops before
+            the round that would exceed it. 0: no limit.
+        noise: Shape of the noise. "isotropic": as in DP-SGD; "pac": shaped by the candidates of
+            privacy.pac-prior.
+        mutual_information: Target: nats released about the secret, such as 0.1. All rounds
+            together. The noise is chosen to meet it.
+        pac_prior: Candidates of PAC noise. "pair": D and D'; "halves": privacy.pac-draws random
+            halves of the records of all clients but the adversary.
+        pac_draws: Number of random halves of privacy.pac-prior.
     """
 
     unit: Literal["record", "client"] = "record"

@@ -1,7 +1,7 @@
-"""What says how much noise there is: one number of several, the last that was given.
+"""The noise target: one of several keys decides how much noise is added.
 
-A file gives one, the command line another: the later place replaces the earlier one, whichever of
-the numbers each of them names. Two in the same place contradict each other, and are refused.
+A target on the command line replaces a target in the file, even under another key. Two targets in
+one place contradict each other and are refused.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 TABLE = "privacy"
 
 TARGETS = ("rho-beta", "rho-alpha", "epsilon", "noise-multiplier", "mutual-information")
-"""The keys of the table; a number of 0, or "" as an app declares it, is none."""
+"""Keys of the table that set a target. 0, or "" in an app's declaration, means not set."""
 
 KEYS = tuple(f"{TABLE}.{name}" for name in TARGETS)
 

@@ -1,4 +1,4 @@
-"""The network and how the federation trains it."""
+"""Configuration of the network and its training."""
 
 import math
 from collections.abc import Mapping
@@ -10,35 +10,36 @@ from adversaries.errors import InputError
 from fedsim.common.tables import PositiveInt, Table
 
 DRAWN = ("", "glorot")
-"""What `model.weights` may be besides a path: laws from which the first values are drawn."""
+"""Values of `model.weights` that are not paths: distributions of the initial values."""
 
 
 class ModelConfig(Table):
     """The network that the federation trains.
 
     Attributes:
-        name: one of the models, a torchvision:NAME, or hugging-face.
-        hidden: width of the hidden layer, for models that leave it open.
-        task: what the network is trained for: the class of a record ("classification"), the next
-            token of a text ("next-token"), or a number, by its squared error ("regression") or by
-            Huber's ("huber"), which large errors move less.
-        class_priors: public shares of the classes in their order, with commas between them: the
-            loss of a record is weighted by the inverse of its class's share before its gradient is
-            clipped. Empty: all records weigh the same.
-        batch_norm: what takes the place of layers that mix the records of a batch.
-        frozen: names of layers or parameters that are not trained, with commas between them; *
-            stands for any part of a name.
-        weights: what the network starts from: "" for values as PyTorch draws them, "glorot" as
-            Keras does, or the path of a safetensors file or of a Hugging Face directory that holds
-            the network; on a client's machine its node's weights-path takes the path's place.
-        weights_sha256: SHA-256 of the file of `weights`, which all parties must have; "" for
-            that of the file that is there.
-        trainable: names, as of `frozen`, of the only parameters that are trained; "" for all, or
-            for nothing but adapters.
-        lora_rank: rank of the adapters that are trained at every Linear layer and attention
-            projection that is not trained itself; 0 for none.
-        initialisation: whether every trial draws a first model of its own, all start from that of
-            the first, or all from that one fitted to the records that both worlds have.
+        name: Name of the network. A registered name, torchvision:NAME, or hugging-face.
+        hidden: Width of the hidden layer, where the network allows it.
+        task: Task of the network. "classification": the class of a record; "next-token": the next
+            token of a text; "regression": a number, by squared error. "huber": a number, by Huber's
+            loss, which limits large errors.
+        class_priors: Public shares of the classes, separated by commas. In the order of the
+            classes. The loss of a record is weighted by the inverse share of its class before its
+            gradient is clipped. Empty: all records weigh the same.
+        batch_norm: Treatment of batch normalisation, which mixes records. "refuse": an error; the
+            other values replace those layers.
+        frozen: Layers or parameters not to train, separated by commas. * stands for any part of a
+            name.
+        weights: Initial values, or the path of a file that holds them. "": as PyTorch draws them;
+            "glorot": as Keras draws them; else a safetensors file or a Hugging Face directory. On a
+            client's machine the node's weights-path replaces the path.
+        weights_sha256: SHA-256 of the file of model.weights. All parties must have this file.
+            Empty: the hash of the local file.
+        trainable: Only parameters to train, separated by commas. * stands for any part of a name.
+            Empty: all, or only the adapters where there are adapters.
+        lora_rank: Rank of the low-rank adapters (LoRA). Adapters are trained at every Linear layer
+            and attention projection that is not trained itself. 0: no adapters.
+        initialisation: Initial model of each trial. "random": drawn anew; "fixed": the same for
+            all; "worst-case": the same for all, trained on the records that both worlds share.
     """
 
     name: str = "mlp"
@@ -68,44 +69,46 @@ measured: docs/lab-notes/learning.md.
 """
 
 RATES = {"adam": 0.1, "sgd": 0.5}
-"""The learning rate of an optimiser where none is given."""
+"""Default learning rate of each optimiser."""
 
 
 class TrainingConfig(Table):
     """DP-SGD: in every round each client sums clipped gradients and the server takes one step.
 
-    Where privacy.unit is "client" a client sends the clipped update of its own training instead.
+    Where privacy.unit is "client", a client sends the clipped update of its own training instead.
 
     Attributes:
-        rounds: how many rounds, k.
-        learning_rate: learning rate of the server's step, times the schedule; 0 for 40/sqrt(rounds)
-            of the optimiser "normalized", 0.1 of "adam" and 0.5 of "sgd".
-        clipping_norm: C, the longest that one record's gradient, or one client's update, may be.
-        clipping: whether gradients are clipped; false sums them as they are, and clipping_norm is
-            then the unit of the noise alone.
-        sampling_rate: the probability that a record takes part in a round (1: full batch).
-        local_steps: noisy steps that a client takes on its own model within a round.
-        local_learning_rate: learning rate of local steps, or of a client's own training; 0 for
-            that of the server.
-        local_epochs: epochs of a client's own training.
-        local_batches: batches of a client's own training, in place of whole epochs; 0 for
-            local_epochs.
-        local_momentum: momentum of a client's own training, which begins anew in every round.
-        proximal_term: how strongly a client's own training is drawn back to the model of the round
-            (mu of FedProx).
-        batch_size: batch size of a client's own training; 0 for all its records in one batch.
-        optimizer: the server's optimiser; "" for "normalized", which needs no learning rate, or for
-            "sgd" where a learning rate or momentum is given, clients take local steps, whole
-            clients are protected, or the released model is attacked.
-        momentum: momentum of the optimiser "sgd".
-        beta1: decay of the mean of gradients of the optimiser "adam".
-        beta2: decay of the mean of squared gradients of the optimiser "adam".
-        adam_epsilon: what "adam" adds to the root of the mean of squares.
-        schedule: how the learning rate changes over the rounds; "" for "linear" with the optimiser
-            "normalized", else "constant".
-        warmup_rounds: rounds over which the learning rate grows to its full value.
-        decay_every: after how many rounds the schedule "step" lowers the learning rate.
-        decay_factor: what the schedule "step" multiplies the learning rate by.
+        rounds: Number of rounds (k).
+        learning_rate: Learning rate of the server. The schedule multiplies it. 0: 40/sqrt(rounds)
+            for the optimiser "normalized", 0.1 for "adam", 0.5 for "sgd".
+        clipping_norm: Clipping norm (C). The largest norm of a record's gradient, or of a client's
+            update.
+        clipping: Clipping of gradients. false: sum them as they are; training.clipping-norm then
+            only scales the noise.
+        sampling_rate: Probability that a record joins a round. 1: full batch.
+        local_steps: Number of noisy local steps in each round. Each client takes them on its own
+            model.
+        local_learning_rate: Learning rate of local steps or local training. 0: the server's
+            learning rate.
+        local_epochs: Number of epochs of local training in each round.
+        local_batches: Number of batches of local training in each round. They replace whole epochs.
+            0: use training.local-epochs.
+        local_momentum: Momentum of local training. It restarts in every round.
+        proximal_term: Proximal term of local training (mu of FedProx). Larger values keep it closer
+            to the model of the round.
+        batch_size: Batch size of local training. 0: all records of the client in one batch.
+        optimizer: Optimiser of the server. "normalized" needs no learning rate. Empty: "normalized"
+            in most cases. Empty means "sgd" if you set a learning rate or momentum, local steps,
+            privacy.unit = "client", the vantage "released-model" or adversary rounds "own".
+        momentum: Momentum of the optimiser "sgd".
+        beta1: Decay rate of the gradients' mean in "adam".
+        beta2: Decay rate of the squared gradients' mean in "adam".
+        adam_epsilon: Term that "adam" adds to the denominator.
+        schedule: Schedule of the learning rate. Empty: "linear" for the optimiser "normalized",
+            else "constant".
+        warmup_rounds: Rounds until the learning rate reaches its full value.
+        decay_every: Rounds between two steps of the schedule "step".
+        decay_factor: Factor of each step of the schedule "step".
     """
 
     rounds: PositiveInt = 30

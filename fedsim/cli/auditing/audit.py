@@ -41,11 +41,10 @@ def app(
     out: options.OutOfApp = None,
     json_: AsJson = False,
 ) -> None:
-    """Audit a Flower app before it runs: what its configuration guarantees, and what an attack
-    shows.
+    """Audit a Flower app before it runs: what its configuration guarantees, what an attack shows.
 
-    Runs the app again and again, under attack, in a process of its own with your rights: only name
-    code that you would run yourself.
+    Runs the app many times, under attack, in a separate process with your rights. Only name code
+    that you would run yourself.
 
     Example: fedsim audit app my-app --claimed-epsilon 2 --claimed-delta 1e-5
     """
@@ -83,12 +82,11 @@ def transcript(
     out: options.Out = None,
     json_: AsJson = False,
 ) -> None:
-    """Audit a federation that was recorded: the noise that was really added, and what canaries
-    show.
+    """Audit a recorded federation: the noise that was really added, and what canaries show.
 
-    From a transcript of fedsim.recording it measures the noise, and states each client's privacy
-    under it. From the transcript of an auditor's node in a fedsim federation it computes the
-    auditor's belief after every round. Of a folder of transcripts it takes the newest.
+    For a transcript of fedsim.recording, it measures the noise and states each client's privacy
+    under it. For a transcript of an auditor's node in a fedsim federation, it computes the
+    auditor's belief after every round. For a folder of transcripts, it takes the newest.
 
     Example: fedsim audit transcript server.fedt --claimed-epsilon 8 --claimed-delta 1e-5
     """
@@ -129,8 +127,8 @@ def live(
 ) -> None:
     """Audit a federation while it is recorded, round by round.
 
-    As `fedsim audit transcript`, of a transcript that is still written; of a folder, then of the
-    next one, to Ctrl-C.
+    Does the same as `fedsim audit transcript`, for a transcript that is still being written. For a
+    folder, it continues with the next transcript until Ctrl-C.
 
     Example: fedsim audit live auditor/transcripts --data-root /data/mnist
     """

@@ -231,10 +231,10 @@ def loop(
     out: options.OutOfApp = None,
     json_: AsJson = False,
 ) -> None:
-    """Audit a training function, with Opacus in it or not: run it with a record and without it.
+    """Audit a training function, with or without Opacus, by runs with and without a record.
 
-    It takes features, labels and a seed, and returns the model or every released step. It is run
-    again and again, in a process of its own with your rights: only name code that you would run
+    The function takes features, labels and a seed, and returns the model or every released step. It
+    is run many times, in a separate process with your rights. Only name code that you would run
     yourself.
 
     Example: fedsim audit loop mine.py:train --claimed-epsilon 2 --claimed-delta 1e-5

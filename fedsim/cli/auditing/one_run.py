@@ -32,14 +32,14 @@ if TYPE_CHECKING:  # torch takes a second
 
 def draw(
     config_file: ConfigFile,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A new file (JSON).")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Path of the new file (JSON).")],
     set_: SetOption = None,
     json_: AsJson = False,
 ) -> None:
-    """Write which canaries the configuration plants, at whom, and the coins of every trial.
+    """Write the canaries of a configuration: their clients, and the coins of every trial.
 
-    A function of run.seed: a run of the same configuration plants these. Who holds the file knows
-    the coins; guesses must not be made with them.
+    They depend on run.seed only: a run of the same configuration plants the same canaries. The file
+    contains the coins, so do not use it to make guesses.
 
     Example: fedsim one-run draw configs/one-run.toml --out canaries.json
     """
@@ -54,24 +54,26 @@ def draw(
 def score(
     source: Annotated[
         Path,
-        typer.Argument(metavar="RUN", help="A run directory, or an auditor's transcript (.fedt)."),
+        typer.Argument(metavar="RUN", help="Run directory, or transcript of an auditor (.fedt)."),
     ],
     out: Annotated[
         Path,
-        typer.Option(metavar="FILE", help="A new file (CSV): trial, canary, included, score."),
+        typer.Option(
+            metavar="FILE",
+            help="Path of the new file (CSV), with the columns trial, canary, included and score.",
+        ),
     ],
     data_root: Annotated[
         Path | None,
-        typer.Option(
-            metavar="PATH", help=f"{DATA_ROOT}, for canaries that are scored with records."
-        ),
+        typer.Option(metavar="PATH", help=f"{DATA_ROOT}, for canaries whose scores need records."),
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Write every canary's score: how far it shows in the released sums of all rounds.
+    """Write the score of every canary: its evidence in the released sums of all rounds.
 
-    Of a run directory they are those that the server computed as it released the sums; of an
-    auditor's transcript they are computed from the sums that the auditor's node was sent.
+    For a run directory, these are the scores that the server computed when it released the sums.
+    For a transcript of an auditor, they are computed from the sums that the auditor's node
+    received.
 
     Example: fedsim one-run score fedsim-runs/one-run --out scores.csv
     """
@@ -99,36 +101,41 @@ def _say(out: Path, canaries: int, trials: int, as_json: bool) -> None:
 def estimate(
     scores_file: Annotated[
         Path,
-        typer.Argument(metavar="SCORES", help="CSV with the columns included (0 or 1) and score."),
+        typer.Argument(
+            metavar="SCORES", help="CSV file with the columns included (0 or 1) and score."
+        ),
     ],
     delta: Delta = None,
     confidence: Confidence = None,
     guesses: Annotated[
         int,
         typer.Option(
-            help="How many canaries to guess about, decided before the scores are seen; 0: one in "
-            "eight; -1: try several numbers and pay for it."
+            help="Number of canaries to guess. Choose it before you see the scores. 0: one "
+            "in eight; -1: try several numbers and correct for it."
         ),
     ] = 0,
     orthogonal: Annotated[
         bool,
         typer.Option(
             "--orthogonal",
-            help="The canaries lie along orthogonal directions, as of kind dirac: a third and "
-            "tighter bound, by order statistics.",
+            help="Add a third, tighter bound, by order statistics. It holds if the canaries "
+            "have orthogonal directions, as those of kind dirac do.",
         ),
     ] = False,
     trial: Annotated[
         int | None,
-        typer.Option(help="Which trial's audit, decided before as well; default: the first."),
+        typer.Option(
+            help="Number of the trial to audit. Choose it before you see the scores. "
+            "Default: the first."
+        ),
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Say what the canaries prove of ε, by bounds, and what they suggest, by an estimate.
+    """Compute lower bounds on ε from the canaries' scores, and an estimate of ε.
 
-    A bound holds with the stated confidence if the coins were fair, the scores made without them,
-    and what else it says that it assumes is so. Each by itself: the largest of several proves less.
-    The estimate has no confidence statement.
+    A bound holds with the stated confidence if the coins were fair, the scores were made without
+    them, and the bound's printed assumptions hold. Each bound holds by itself: the largest of
+    several has a lower confidence. The estimate has no confidence statement.
 
     Example: fedsim one-run estimate scores.csv --delta 1e-5
     """

@@ -15,34 +15,31 @@ from fedsim.common.strict_json import report_json
 from fedsim.privacy.mechanism import Neighbouring
 
 Recorded = Annotated[
-    Path, typer.Argument(metavar="TRANSCRIPT", help="A transcript, or a folder of them.")
+    Path, typer.Argument(metavar="TRANSCRIPT", help="Transcript, or folder of transcripts.")
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Directory of the report; default NAME-audit beside it."),
+    typer.Option(
+        metavar="DIR", help="Directory of the report. Default: NAME-audit beside the transcript."
+    ),
 ]
 OutOfApp = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Directory of the report; default none.")
+    Path | None, typer.Option(metavar="DIR", help="Directory of the report. Default: no report.")
 ]
-Strict = Annotated[
-    bool, typer.Option("--strict", help="Exit with 3 also where nothing is claimed.")
-]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with status 3 if nothing is claimed.")]
 
-ClaimedEpsilon = Annotated[
-    float | None, typer.Option(help="An epsilon that somebody claims of the whole run.")
-]
-ClaimedDelta = Annotated[float | None, typer.Option(help="The delta of --claimed-epsilon.")]
+ClaimedEpsilon = Annotated[float | None, typer.Option(help="Epsilon claimed for the whole run.")]
+ClaimedDelta = Annotated[float | None, typer.Option(help="Delta of --claimed-epsilon.")]
 ClaimedUnit = Annotated[
     Literal["client", "record"] | None,
     typer.Option(
-        help="Whom the claim protects: a client, with its whole update as training returns it, "
-        "or a record of its data.",
-        show_default="as it can be told",
+        help="Unit that the claim protects: a client (its whole update) or a record of its data.",
+        show_default="inferred",
     ),
 ]
 
 App = Annotated[
-    Path, typer.Argument(metavar="APP", help="A Flower app's directory, whose code is run.")
+    Path, typer.Argument(metavar="APP", help="Directory of a Flower app. Its code is run.")
 ]
 Trials = Annotated[
     int | None,
@@ -50,101 +47,108 @@ Trials = Annotated[
 ]
 Rounds = Annotated[
     int | None,
-    typer.Option(help=f"{ROUNDS}: its num-server-rounds.", show_default="its own"),
+    typer.Option(help=f"{ROUNDS}: num-server-rounds of the app.", show_default="that of the app"),
 ]
-Clients = Annotated[int | None, typer.Option(help=f"{CLIENTS}, it is run with.", show_default="5")]
+Clients = Annotated[int | None, typer.Option(help=f"{CLIENTS} of the app.", show_default="5")]
 RunConfig = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="Its run config; may be repeated."),
+    typer.Option(metavar="KEY=VALUE", help="Run config of the app. May be repeated."),
 ]
 NeighbouringOfApp = Annotated[
     Neighbouring | None,
     typer.Option(
-        help="A client sends its update or none, or another update.",
+        help="Difference between the two worlds: the client sends nothing (add-remove) "
+        "or another update (replace).",
         show_default="add-remove",
     ),
 ]
 TimeLimit = Annotated[
     float | None,
-    typer.Option(metavar="SECONDS", help="How long one run of it may take.", show_default="3600"),
+    typer.Option(metavar="SECONDS", help="Time limit of each run.", show_default="3600"),
 ]
 
 LoopFunction = Annotated[
     str,
     typer.Argument(
         metavar="MODULE:FUNCTION",
-        help="A training function of features, labels and a seed, whose code is run; a file's by "
-        "path/to/mine.py:train.",
+        help="Training function of features, labels and a seed, such as "
+        "path/to/mine.py:train. Its code is run.",
     ),
 ]
 TrialsOfLoop = Annotated[
     int | None,
-    typer.Option(help=f"{TRIALS}: judged runs, half of them with the target.", show_default="400"),
+    typer.Option(help=f"{TRIALS}. Half of them train with the target.", show_default="400"),
 ]
 DataOfLoop = Annotated[
     str | None,
     typer.Option(
         metavar="NAME|NPZ|MODULE:NAME",
-        help="What it trains on: digits, breast-cancer, a file of features and labels, or a pair "
-        "of arrays in your own code (or a function without parameters that returns one).",
+        help="Training data: digits, breast-cancer, or an .npz file of features and labels. Or "
+        "code of yours: a pair of arrays, or a function without parameters that returns one.",
         show_default="digits",
     ),
 ]
 RecordsOfLoop = Annotated[
     int | None,
-    typer.Option(help="How many records D has, the target among them.", show_default="59"),
+    typer.Option(help="Number of records in D, including the target.", show_default="59"),
 ]
 TargetOfLoop = Annotated[
     str | None,
     typer.Option(
         metavar="crafted|real",
-        help="The worst of three crafted pairs of worlds, or a record of the data.",
+        help="Target record. crafted: the worst of three crafted pairs; real: a record "
+        "of the data.",
         show_default="crafted",
     ),
 ]
 NeighbouringOfLoop = Annotated[
     Neighbouring | None,
     typer.Option(
-        help="The other world lacks the target, or has another record in its place.",
+        help="Difference between the two worlds: the target is missing (add-remove) or "
+        "replaced (replace).",
         show_default="add-remove",
     ),
 ]
 
-Once = Annotated[bool, typer.Option("--once", help="End after one run.")]
+Once = Annotated[bool, typer.Option("--once", help="Exit after one run.")]
 Patience = Annotated[
     float,
     typer.Option(
         metavar="SECONDS",
-        help="How long without a sign of life before a run counts as dead.",
+        help="Time without new data after which a run counts as stopped.",
     ),
 ]
 
 DataRoot = Annotated[
     Path | None,
-    typer.Option(metavar="PATH", help=f"{DATA_ROOT}; of an auditor's transcript."),
+    typer.Option(metavar="PATH", help=f"{DATA_ROOT}. For an auditor's transcript."),
 ]
 CanarySeedFile = Annotated[
     Path | None,
     typer.Option(
-        help="Of an auditor's transcript: a file with a line for each client that plants "
-        "canaries, its canary-seed and canary-count, and text behind them for texts."
+        help="File with a line for each client that plants canaries: its canary-seed and"
+        ' canary-count, then "text" for texts. For an auditor\'s transcript.'
     ),
 ]
 Weights = Annotated[
     Path | None,
     typer.Option(
         metavar="PATH",
-        help="Of an auditor's transcript: this machine's copy of the run's model.weights.",
+        help="Local copy of the run's model.weights. For an auditor's transcript.",
     ),
 ]
 NoChallenge = Annotated[
     bool,
-    typer.Option("--no-challenge", help="Of an auditor's transcript: only what needs no data."),
+    typer.Option(
+        "--no-challenge", help="Skip everything that needs data. For an auditor's transcript."
+    ),
 ]
 Worlds = Annotated[
     Path | None,
     typer.Option(
-        metavar="RUN", help="Of an auditor's transcript: the run that tells who was right."
+        metavar="RUN",
+        help="Run directory with the true worlds, which score the guesses. For an "
+        "auditor's transcript.",
     ),
 ]
 

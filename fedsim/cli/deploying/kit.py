@@ -14,33 +14,43 @@ from fedsim.cli.options import CLIENTS, AsJson
 from fedsim.cli.terminal import Terminal
 
 Days = Annotated[
-    int, typer.Option(min=1, max=3650, help="How long the server's certificate lasts.")
+    int, typer.Option(min=1, max=3650, help="Lifetime of the server's certificate, in days.")
 ]
 Certificate = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="The server's, of your own authority (PEM, with its chain)."),
+    typer.Option(
+        metavar="FILE",
+        help="Certificate of the server from your own authority (PEM, with its chain).",
+    ),
 ]
-Key = Annotated[Path | None, typer.Option(metavar="FILE", help="The key of --certificate (PEM).")]
+Key = Annotated[Path | None, typer.Option(metavar="FILE", help="Key of --certificate (PEM).")]
 
 
 def init(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Path of the new directory.")],
     server_address: Annotated[
         str,
-        typer.Option(metavar="HOST[:PORT]", help="The name or address that clients connect to."),
+        typer.Option(metavar="HOST[:PORT]", help="Host name or address that clients connect to."),
     ],
     clients: Annotated[int, typer.Option(min=2, help=f"{CLIENTS}.")] = 3,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The clients' port.")] = 8443,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Port that clients connect to.")
+    ] = 8443,
     superlink_port: Annotated[
-        int, typer.Option(min=1, max=65535, help="The SuperLink's own, on loopback.")
+        int, typer.Option(min=1, max=65535, help="Port of the SuperLink, on loopback.")
     ] = 8000,
-    listen: Annotated[str, typer.Option(help="The address the server listens on.")] = "0.0.0.0",
-    auditor: Annotated[bool, typer.Option("--auditor", help="A folder for an auditor.")] = False,
+    listen: Annotated[str, typer.Option(help="Address that the server listens on.")] = "0.0.0.0",
+    auditor: Annotated[
+        bool, typer.Option("--auditor", help="Add a folder for an auditor.")
+    ] = False,
     days: Days = 365,
     certificate: Certificate = None,
     key: Key = None,
     ca: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What nodes trust your own certificate by.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Certificate of the authority that nodes trust, for --certificate."
+        ),
     ] = None,
 ) -> None:
     """Write keys, certificates, scripts and instructions for the server and every client.
@@ -80,11 +90,12 @@ def init(
 def check(
     directory: Directory,
     machine: Annotated[
-        str | None, typer.Option(metavar="NAME", help="server, client-K or auditor.")
+        str | None,
+        typer.Option(metavar="NAME", help="Machine to check: server, client-K or auditor."),
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Say what is wrong with a deployment, and how to mend it. Exit status 1 if anything is.
+    """Check a deployment and say how to fix its problems. Exit status 1 if there are any.
 
     Example: fedsim deploy check hospitals --machine server
     """
@@ -106,12 +117,12 @@ def check(
 
 
 def renew(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The kit, with its ca/.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Kit, with its ca/ folder.")],
     days: Days = 365,
     certificate: Certificate = None,
     key: Key = None,
 ) -> None:
-    """Write a new certificate of the server, which every node takes: no node's folder changes.
+    """Write a new certificate for the server. All nodes accept it without changes.
 
     Example: fedsim deploy renew hospitals
     """
@@ -128,7 +139,7 @@ def renew(
 
 
 def register(directory: Directory) -> None:
-    """Tell the running SuperLink which keys may join: every one in server/keys.
+    """Register every key in server/keys with the running SuperLink.
 
     Example: fedsim deploy register hospitals
     """

@@ -35,17 +35,18 @@ def run(
         bool,
         typer.Option(
             "--experiment",
-            help="Allow what protects nobody: noise from a seed, or repeated trainings.",
+            help="Allow settings that protect no client: noise from a seed, or repeated trainings.",
         ),
     ] = False,
     accept_epsilon: AcceptEpsilon = None,
     quiet: Quiet = False,
     json_: AsJson = False,
 ) -> None:
-    """Train on the deployed federation; on the server's machine.
+    """Train on the deployed federation. Run it on the server's machine.
 
-    One training, with noise from the operating system: what several runs release about the same
-    people adds up. A run directory that was begun with the same configuration is continued.
+    It allows one training only, with noise from the operating system, because the releases of
+    several runs about the same people add up. Give the same configuration and run directory again
+    to continue a run.
 
     Example: fedsim deploy run hospitals hospitals/server/deployment.toml
     """
@@ -69,10 +70,10 @@ def train(
     quiet: Quiet = False,
     json_: AsJson = False,
 ) -> None:
-    """Train a model on the deployed federation, once, and keep it; on the server's machine.
+    """Train a model on the deployed federation, once, and keep it. Run it on the server's machine.
 
-    As `fedsim train`, with each client on its own machine. The same command with the same --out
-    goes on after the last round of a training that was interrupted.
+    Does the same as `fedsim train`, with each client on its own machine. Give the same command with
+    the same --out again to continue an interrupted training after its last round.
 
     Example: fedsim deploy train hospitals training.toml --out model
     """

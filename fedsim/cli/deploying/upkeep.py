@@ -13,15 +13,13 @@ from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import reading
 from fedsim.common.strict_json import report_json
 
-Directory = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The kit, or the folder of this machine.")
-]
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="Kit, or folder of this machine.")]
 
 
 def rotate(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The node's own folder.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the node.")],
 ) -> None:
-    """Make another key for a node, on its machine; the old one serves until the new is registered.
+    """Make a new key for a node, on its machine. The old key works until the new one is registered.
 
     Example: fedsim deploy rotate /etc/fedsim/client-0
     """
@@ -36,9 +34,9 @@ def rotate(
 
 
 def upgrade(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The whole kit.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Kit of the whole federation.")],
 ) -> None:
-    """Write what every machine needs of this version; keys, settings and ledgers are no part of it.
+    """Write the files of this version for every machine, without keys, settings and ledgers.
 
     Example: fedsim deploy upgrade hospitals
     """
@@ -52,14 +50,12 @@ def upgrade(
 
 
 def status(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The kit, or the folder of the server.")
-    ],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Kit, or folder of the server.")],
     json_: AsJson = False,
 ) -> None:
-    """Say who is connected, what runs and how long the certificate lasts; on the server's machine.
+    """Show connected clients, the current run and the certificate's lifetime.
 
-    Exit status 1 if anything is to be looked at.
+    Run it on the server's machine. Exit status 1 if something needs attention.
 
     Example: fedsim deploy status hospitals
     """
@@ -83,27 +79,31 @@ def status(
 
 
 def report(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of this client.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of this client.")],
     others: Annotated[
         str,
-        typer.Option(metavar="PATH", help="Records that took no part, for an attack on the model."),
+        typer.Option(
+            metavar="PATH",
+            help="Records that the training did not use, for an attack on the model.",
+        ),
     ] = "",
     model: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="The last training's released model; else the last one that was sent here.",
+            help="Released model of the last training. Default: the last model sent to this "
+            "client.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Directory of the report; default report in DIR."),
+        typer.Option(metavar="DIR", help="Directory of the report. Default: report in DIR."),
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Say what this client released, when, at what epsilon, and how exposed its own records are.
+    """Report what this client released, when, at what epsilon, and how exposed its records are.
 
-    On the client's machine, for its owner; nothing of it leaves.
+    Run it on the client's machine, for its owner. No result leaves the machine.
 
     Example: fedsim deploy report /etc/fedsim/client-0 --others public.csv
     """
@@ -142,14 +142,14 @@ def proxy(
 
 
 def superlink(directory: Directory) -> None:
-    """Become the SuperLink of this machine. start.sh calls it."""
+    """Start the SuperLink of this machine in place of this process. start.sh calls it."""
     from fedsim.deployment import superlink  # noqa: PLC0415
 
     superlink.start(directory)
 
 
 def supernode(directory: Directory) -> None:
-    """Become the SuperNode of this machine. start.sh calls it."""
+    """Start the SuperNode of this machine in place of this process. start.sh calls it."""
     from fedsim.deployment import supernode  # noqa: PLC0415
 
     supernode.start(directory)

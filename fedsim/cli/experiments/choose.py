@@ -21,44 +21,48 @@ NOT_CHOSEN = 1
 def choose(
     config_file: ConfigFile,
     max_belief: Annotated[
-        float | None, typer.Option(help="Limit on the adversary's belief, 0.5 (a coin) to 1.")
+        float | None, typer.Option(help="Limit on the adversary's belief, 0.5 (a guess) to 1.")
     ] = None,
     max_advantage: Annotated[
-        float | None, typer.Option(help="Limit on its advantage over a coin, 0 to 1.")
+        float | None, typer.Option(help="Limit on the adversary's advantage over guessing, 0 to 1.")
     ] = None,
     min_accuracy: Annotated[
-        float | None, typer.Option(help="Accuracy that the model is to have, 0 to 1.")
+        float | None, typer.Option(help="Least accuracy of the model, 0 to 1.")
     ] = None,
     against: Annotated[
-        Vantage | None, typer.Option(help="Who the adversary is; default: federation.vantage.")
+        Vantage | None,
+        typer.Option(help="Vantage point of the adversary. Default: federation.vantage."),
     ] = None,
     over: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=V1,V2,...",
-            help="Values to try, of rounds, clipping norm, ...; repeated, all combinations.",
+            help="Values to try of a key, separated by commas. Repeat it to try all combinations.",
         ),
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(help="How many trials of each setting; default 40.")
+        int | None, typer.Option(help="Number of trials of each setting. Default: 40.")
     ] = None,
     set_: SetOption = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Default: fedsim-runs/NAME-choose-LIMIT.")
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Directory of the search. Default: fedsim-runs/NAME-choose-LIMIT."
+        ),
     ] = None,
     quiet: Quiet = False,
     json_: AsJson = False,
 ) -> None:
-    """Find the least noise that meets a limit on the adversary, and how accurate the model is then.
+    """Find the least noise that meets a limit on the adversary, and the model's accuracy with it.
 
-    Tries noise around the limit, and every value of --over besides; --over privacy.epsilon=1,2,4
-    tries these in place of that. With --min-accuracy the strictest setting is chosen of which the
-    accuracy is surely as high. Theory says what meets the limit; the trials measure accuracy, and
-    the adversary beside it.
+    Tries noise around the limit with every value of --over. With --over privacy.epsilon=1,2,4 it
+    tries these values of epsilon instead. With --min-accuracy it chooses the strictest setting that
+    certainly reaches this accuracy. Theory decides what meets the limit. The trials measure
+    accuracy and the adversary.
 
     DIR gets report.html with the frontier, report.json, summary.csv, every run, and config.toml of
-    the chosen setting. The same command again continues; with more --trials it adds to those that
-    are there. Exit status 1: nothing meets what was asked for, or more trials are needed to tell.
+    the chosen setting. Give the same command again to continue, or with more --trials to add
+    trials. Exit status 1: no setting meets the limits, or more trials are needed to decide.
 
     Example: fedsim choose configs/digits.toml --max-belief 0.75 --min-accuracy 0.75
     """

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 def membership(
     config_file: ConfigFile,
     models: Annotated[
-        int, typer.Option(help="How many models to train; half are shadows, the others attacked.")
+        int,
+        typer.Option(
+            help="Number of models to train. Half are shadow models, the others are attacked."
+        ),
     ] = 128,
     attacks: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAMES", help="Attacks, with commas between them, or all [audit.attacks]."
-        ),
+        typer.Option(metavar="NAMES", help="Attacks, separated by commas, or all [audit.attacks]."),
     ] = None,
     seed: Seed = None,
     set_: SetOption = None,
@@ -32,17 +33,17 @@ def membership(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Directory of the report; default fedsim-runs/NAME-membership-TIME."
+            metavar="DIR",
+            help="Directory of the report. Default: fedsim-runs/NAME-membership-TIME.",
         ),
     ] = None,
 ) -> None:
-    """Play membership inference against a federation's models: who was in the training data?
+    """Run membership inference attacks on a federation's models: who was in the training data?
 
-    Trains many models at once with the configured DP-SGD, each on a random half of D. Every second
-    one is a shadow, and of the others every pair of a model and a record is attacked by losses
-    alone: Yeom's rules, the calibrated loss, LiRA, RMIA, and LiRA on all global models. Writes
-    report.html, with the curves on log scales beside what differential privacy allows, and
-    report.json.
+    Trains many models at once with the configured DP-SGD, each on a random half of D. Half of them
+    are shadow models. Attacks every pair of another model and a record, from losses alone: Yeom's
+    rules, the calibrated loss, LiRA, RMIA, and LiRA on all global models. Writes report.json, and
+    report.html with the curves on log scales and the limits of differential privacy.
 
     Examples:
 

@@ -26,47 +26,62 @@ class Runtime(StrEnum):
 
 Trials = Annotated[
     int | None,
-    typer.Option(help=f"{TRIALS} [trials.count]; with --resume, in the end."),
+    typer.Option(help=f"{TRIALS} [trials.count]. With --resume: the new total."),
 ]
 UntilHalfwidth = Annotated[
     float | None,
     typer.Option(
         metavar="H",
-        help="Stop once the advantage's interval is ± H at most [trials.until-halfwidth].",
+        help="Halfwidth of the advantage's interval at which to stop [trials.until-halfwidth].",
     ),
 ]
 MaxTrials = Annotated[
     int | None,
-    typer.Option(help="At most so many trials, with --until-halfwidth [trials.count]."),
+    typer.Option(help="Largest number of trials with --until-halfwidth [trials.count]."),
 ]
 Rounds = Annotated[int | None, typer.Option(help=f"{ROUNDS} [training.rounds].")]
 Device = Annotated[
-    str | None, typer.Option(metavar="[auto|cpu|cuda]", help="auto takes CUDA if it is there.")
+    str | None,
+    typer.Option(
+        metavar="[auto|cpu|cuda]",
+        help="Device that computes [run.device]. auto: CUDA if it is available.",
+    ),
 ]
 MaxMemory = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help="Such as 4GiB; default: what the device has to spare."),
+    typer.Option(
+        metavar="SIZE",
+        help="Memory limit, such as 4GiB [run.max-memory]. Default: the free memory of the device.",
+    ),
 ]
 RuntimeOption = Annotated[
     Runtime,
-    typer.Option(help="inprocess: fastest on one machine (auto). simulation: Flower with Ray."),
+    typer.Option(
+        help="Runtime. inprocess: fastest on one machine; simulation: Flower with Ray; "
+        "auto: inprocess."
+    ),
 ]
 Resume = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Continue an interrupted run, or one with more --trials."),
+    typer.Option(
+        metavar="DIR",
+        help="Run directory to continue, after an interruption or with more --trials.",
+    ),
 ]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", help="Every measure in a table, beside the verdict.")
+    bool, typer.Option("--verbose", help="Print a table of all measures with the verdict.")
 ]
 Watch = Annotated[
     bool,
-    typer.Option("--watch", help="Keep live.html in the run directory: what is known so far."),
+    typer.Option(
+        "--watch", help="Keep a page of the results so far, live.html, in the run directory."
+    ),
 ]
 Track = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME:PLACE",
-        help="Log to tensorboard:DIR, mlflow:DIR or mlflow:URI; may be repeated.",
+        help="Tracker to log to: tensorboard:DIR, mlflow:DIR or mlflow:URI. May be repeated.",
     ),
 ]
 

@@ -15,23 +15,25 @@ from fedsim.common.strict_json import strict_json
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Directory of a fedsim train.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Run directory of fedsim train.")],
     records: Annotated[
         str,
         typer.Argument(
-            metavar="FILE", help="Records as the model's schema has them; else .npz with features."
+            metavar="FILE",
+            help="Records: a table that fits the model's schema, or an .npz file with features.",
         ),
     ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="For the predictions, instead of the terminal."),
+        typer.Option(metavar="FILE", help="File for the predictions. Default: the terminal."),
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Predict the class of records with a trained model, or the likelihood of texts.
+    """Predict the class of records, or the likelihood of texts, with a trained model.
 
-    Prints comma-separated values: the most likely class of each record, in order, and how likely
-    each class is. Of a decoder: how many tokens each text has, their log-likelihood and perplexity.
+    Prints comma-separated values, one row for each record in order: the most likely class and the
+    probability of each class. For a text model: the number of tokens, log-likelihood and
+    perplexity.
 
     Example: fedsim predict fedsim-runs/model patients.csv --out predictions.csv
     """

@@ -25,14 +25,14 @@ from fedsim.report.tracking.trackers import opened
 
 def compare(
     directories: Annotated[
-        list[Path], typer.Argument(metavar="RUN_DIR...", help="Finished runs, two or more.")
+        list[Path], typer.Argument(metavar="RUN_DIR...", help="Two or more finished runs.")
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Directory of the page; default none.")
+        Path | None, typer.Option(metavar="DIR", help="Directory of the page. Default: no page.")
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Compare runs: every trust model and vantage side by side, as a table and as a page.
+    """Compare runs in a table and a page, with every trust model and vantage point side by side.
 
     Example: fedsim compare fedsim-runs/central fedsim-runs/local --out comparison
     """
@@ -56,10 +56,10 @@ def compare(
 
 def open_(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A run, or whatever else has a report.html.")
+        Path, typer.Argument(metavar="DIR", help="Run, or another directory with a report.html.")
     ],
 ) -> None:
-    """Open the page of a run in the browser; print where it lies where there is no browser.
+    """Open the page of a run in the browser, or print its path where there is no browser.
 
     Example: fedsim open fedsim-runs/digits-20260101T120000Z
     """
@@ -79,18 +79,20 @@ def open_(
 
 def track(
     directories: Annotated[
-        list[Path], typer.Argument(metavar="RUN_DIR...", help="Runs, of any command.")
+        list[Path], typer.Argument(metavar="RUN_DIR...", help="Run directories of any command.")
     ],
     to: Annotated[
         str,
-        typer.Option(metavar="NAME:PLACE", help="tensorboard:DIR, mlflow:DIR or mlflow:URI."),
+        typer.Option(
+            metavar="NAME:PLACE",
+            help="Tracker to log to: tensorboard:DIR, mlflow:DIR or mlflow:URI.",
+        ),
     ],
     quiet: Quiet = False,
 ) -> None:
-    """Log finished runs to TensorBoard or MLflow, or interrupted ones as far as they got.
+    """Export finished or interrupted runs to TensorBoard or MLflow.
 
-    Writes what --track of fedsim run would have written. A run that is there already is not logged
-    twice.
+    Logs the same as fedsim run --track. A run that was logged before is not logged again.
 
     Example: fedsim track sweep/*/ --to mlflow:fedsim-mlflow
     """
@@ -106,34 +108,37 @@ def track(
 def report(
     directories: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="RUN_DIR...", help="Finished runs; one, or several."),
+        typer.Argument(metavar="RUN_DIR...", help="One or more finished runs."),
     ] = None,
     confidence: Confidence = None,
     delta: Delta = None,
     limit_advantage: Annotated[
         float | None,
-        typer.Option(help="Your own limit of the advantage [report.limit-advantage]; 0 for none."),
+        typer.Option(help="Largest acceptable advantage [report.limit-advantage]. 0: no limit."),
     ] = None,
     limit_belief: Annotated[
         float | None,
-        typer.Option(help="Your own limit of the belief [report.limit-belief]; 0 for none."),
+        typer.Option(help="Largest acceptable belief [report.limit-belief]. 0: no limit."),
     ] = None,
     reader: Annotated[
         Literal["officer"] | None,
-        typer.Option("--for", help="Write two pages for a data-protection officer instead."),
+        typer.Option(
+            "--for", help="Reader of the report. officer: two pages for a data-protection officer."
+        ),
     ] = None,
     fail_if: FailIf = None,
     verbose: Verbose = False,
     json_: AsJson = False,
     as_schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON Schema of report.json, and no report.")
+        bool, typer.Option("--schema", help="Print the JSON Schema of report.json and exit.")
     ] = False,
 ) -> None:
-    """Write report.json, report.html and the figures of RUN_DIR anew from its transcript.
+    """Write report.json, report.html and the figures of RUN_DIR again from its transcript.
 
-    Of a training, those that are for whoever runs the server; the model's card stays as it is.
+    For a training, it writes the pages for the operator of the server; the model's card stays the
+    same.
 
-    Given several runs, compare them instead, as fedsim compare does.
+    Several runs are compared instead, as by fedsim compare.
 
     Example: fedsim report fedsim-runs/digits-20260101T120000Z --confidence 0.99
     """

@@ -67,8 +67,8 @@ def run(
 ) -> None:
     """Run a federation with the adversary inside it, and report how identifiable one person is.
 
-    Trains T independent repetitions of the federation, half of them with and half without the
-    challenge record, lets the adversary guess, and writes a run directory with report.html,
+    Trains T independent repetitions of the federation, half of them with the target record and half
+    without it. The adversary guesses which is which. Writes a run directory with report.html,
     report.json and the transcript.
 
     Example: fedsim run configs/digits.toml --trials 400 --set privacy.rho-beta=0.75

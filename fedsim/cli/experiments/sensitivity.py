@@ -25,31 +25,32 @@ def sensitivity(
     config_file: ConfigFile,
     measure: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Dissimilarity to rank by [challenge.dissimilarity]."),
+        typer.Option(
+            metavar="NAME",
+            help="Dissimilarity measure that ranks the pairs [challenge.dissimilarity].",
+        ),
     ] = None,
     top: Annotated[
-        int, typer.Option(help="How many of the most and of the least dissimilar to show.")
+        int, typer.Option(help="Number of pairs to show from each end of the ranking.")
     ] = 3,
-    trials: Annotated[
-        int, typer.Option(help=f"{TRIALS} local sensitivity is followed through.")
-    ] = 20,
+    trials: Annotated[int, typer.Option(help=f"{TRIALS} that measure local sensitivity.")] = 20,
     set_: SetOption = None,
     json_: AsJson = False,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Directory of the report; default fedsim-runs/NAME-sensitivity-TIME.",
+            help="Directory of the report. Default: fedsim-runs/NAME-sensitivity-TIME.",
         ),
     ] = None,
 ) -> None:
-    """Find the pair of neighbouring datasets to audit, and say how close to the worst it comes.
+    """Find the pair of neighbouring data sets to audit, and its distance from the worst case.
 
-    Ranks records (add-remove) or pairs of a record and its replacement (replace) by how dissimilar
-    they are, which takes no gradients, and holds the choice against the truth: the local
-    sensitivity of every pair at the first model, and that of the chosen ones during training.
-    Writes report.html, with the records themselves, and report.json. All of it is measured on the
-    private data, and none of it is a DP release.
+    Ranks records (add-remove) or pairs of a record and its replacement (replace) by dissimilarity,
+    which needs no gradients. Then compares the choice with the truth: the local sensitivity of
+    every pair at the first model, and of the chosen pairs during training. Writes report.html, with
+    the records themselves, and report.json. All results are measured on the private data; none of
+    them is a DP release.
 
     Examples:
 

@@ -18,14 +18,23 @@ if TYPE_CHECKING:  # torch, which takes a second
 def sweep(
     config_file: ConfigFile,
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where every run gets a folder of its own.")
+        Path,
+        typer.Option(metavar="DIR", help="Directory of the sweep, with one folder for each run."),
     ],
     over: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=V1,V2,...", help="Values of a key; repeated, all combinations."),
+        typer.Option(
+            metavar="KEY=V1,V2,...",
+            help="Values of a key, separated by commas. Repeat it to try all combinations.",
+        ),
     ] = None,
     rho_beta: Annotated[
-        str | None, typer.Option(help="Short for --over privacy.rho-beta=...", metavar="V1,V2,...")
+        str | None,
+        typer.Option(
+            help="Values of privacy.rho-beta, separated by commas. Short for --over "
+            "privacy.rho-beta=...",
+            metavar="V1,V2,...",
+        ),
     ] = None,
     set_: SetOption = None,
     quiet: Quiet = False,
@@ -33,13 +42,13 @@ def sweep(
 ) -> None:
     """Run an experiment for every combination of settings, one after the other, and compare.
 
-    The table has accuracy, the adversary's advantage and the paper's estimates of epsilon;
+    The table has accuracy, the adversary's advantage and the paper's estimates of epsilon.
     `fedsim choose` picks one of the settings by a limit.
 
-    All settings are checked before the first run. The same command again continues a sweep:
-    finished runs are skipped, and an interrupted one goes on where it was. A run that fails is
-    named, and the others are run all the same. DIR gets summary.csv, report.json, report.html and a
-    figure along every key that is a number.
+    All settings are checked before the first run. Give the same command again to continue a sweep:
+    it skips finished runs and continues an interrupted one. If a run fails, the sweep names it and
+    runs the others. DIR gets summary.csv, report.json, report.html and a figure for every numeric
+    key.
 
     Example: fedsim sweep configs/digits.toml --over privacy.rho-beta=0.75,0.9 --out sweep
     """

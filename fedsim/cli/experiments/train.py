@@ -46,9 +46,9 @@ def train(
 ) -> None:
     """Train a model with differential privacy, once, and keep it.
 
-    No adversary, no challenge, no repetitions; the noise comes from the operating system. The run
-    directory's public/ holds model.safetensors, model.toml and MODEL_CARD.md, which says how
-    private it is; report.html beside it is for whoever runs the server.
+    There is no adversary and no repetition, and the noise comes from the operating system. The run
+    directory's public/ holds model.safetensors, model.toml and MODEL_CARD.md, which states the
+    model's privacy. report.html beside it is for the operator of the server.
 
     Example: fedsim train configs/train-digits.toml --out fedsim-runs/digits-model
 
@@ -100,14 +100,14 @@ def rehearse(
     quiet: Quiet = False,
     json_: AsJson = False,
 ) -> None:
-    """Play the identification game for a training, on records that need no protection.
+    """Estimate a training's privacy by playing the identification game on public records.
 
-    A training is made once, on real records, and nobody can try out on it how much an adversary
-    learns. A rehearsal shows that beforehand, so that you can change the noise while it is early,
-    and the model's card can say it (fedsim train --rehearsal).
+    A real training runs once, so it cannot show how much an adversary learns. A rehearsal
+    measures that beforehand. You can still change the noise, and the model's card can show the
+    result (fedsim train --rehearsal).
 
-    Takes the file of `fedsim train`: the same rounds, clipping and noise multiplier. Trains many
-    times, with noise from the seed, while an adversary looks on.
+    It takes the configuration of `fedsim train`, with the same rounds, clipping and noise
+    multiplier. It trains many times, with noise from the seed, while an adversary observes.
 
     Example: fedsim rehearse configs/train-digits.toml --trials 200
     """

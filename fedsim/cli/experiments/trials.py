@@ -20,29 +20,29 @@ def trials(
         Path | None,
         typer.Argument(
             metavar="[SOURCE]",
-            help="A configuration or a run directory; instead of --advantage.",
+            help="Configuration or run directory. Replaces --advantage.",
             callback=bundled,
         ),
     ] = None,
     halfwidth: Annotated[
-        float, typer.Option(help="Wanted precision of the advantage: ± this, for example 0.05.")
+        float, typer.Option(help="Halfwidth of the advantage's interval, such as 0.05.")
     ] = 0.05,
     confidence: Confidence = None,
     advantage: Annotated[
-        float | None, typer.Option(help="The advantage that is expected, instead of SOURCE.")
+        float | None, typer.Option(help="Expected advantage. Replaces SOURCE.")
     ] = None,
     delta: Delta = None,
     share: Annotated[
-        float, typer.Option(help="Share of the true epsilon that lower bounds are to reach.")
+        float, typer.Option(help="Share of the true epsilon that lower bounds must reach, 0 to 1.")
     ] = 0.5,
     json_: AsJson = False,
 ) -> None:
-    """Say how many trials the advantage's interval needs to be no wider than wanted.
+    """Compute the number of trials that the advantage's interval needs for a given halfwidth.
 
     The forecast uses the exact expected length of the interval that the report prints. The expected
     advantage is the largest that a configuration's noise allows, or what a finished run predicts. A
-    smaller advantage needs more independent trials, as the column for 0 says. Lower bounds on
-    epsilon reach their share after about as many trials as the table states.
+    smaller advantage needs more independent trials; the column for 0 shows how many. Lower bounds
+    on epsilon reach their share after about as many trials as the table states.
 
     Example: fedsim trials configs/digits.toml --halfwidth 0.05
     """

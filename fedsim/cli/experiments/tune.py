@@ -21,17 +21,18 @@ SAID = (
 def tune(
     config_file: ConfigFile,
     models: Annotated[
-        int, typer.Option(min=3, help="Models to train with each setting.", show_default=True)
+        int,
+        typer.Option(min=3, help="Number of models to train with each setting.", show_default=True),
     ] = 8,
     set_: SetOption = None,
     quiet: Quiet = False,
     json_: AsJson = False,
 ) -> None:
-    """Choose rounds, clipping norm and learning rate of a training on its public records, free.
+    """Choose rounds, clipping norm and learning rate on public records, at no privacy cost.
 
-    Part of the held-out records stands in for the clients', under noise that stands to their number
-    as it will in the training. The configuration itself is kept unless another setting is surely
-    more accurate.
+    Part of the held-out records stands in for the clients' records. The noise is scaled to their
+    number, so that it matters as much as in the training. Keeps the configuration unless another
+    setting is certainly more accurate.
 
     Example: fedsim tune configs/train-digits.toml
     """

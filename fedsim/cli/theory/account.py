@@ -34,13 +34,13 @@ def account(
     plot: options.Plot = None,
     json_: AsJson = False,
 ) -> None:
-    """Say what a given amount of noise guarantees any one person, by every accountant.
+    """Compute what a given amount of noise guarantees any one person, by every accountant.
 
     Example, 30 rounds with noise of 8.38 times the clipping norm:
 
     fedsim account --noise-multiplier 8.38 --rounds 30 --delta 0.01
 
-    Rounds that differ, or what a run really released:
+    Rounds that differ, and the releases of a finished run:
 
     fedsim account rounds.toml --delta 1e-5
 

@@ -134,12 +134,11 @@ def calibrate(
     accountant: options.Accountant = DEFAULT_ACCOUNTANT,
     json_: AsJson = False,
 ) -> None:
-    """Find the least noise that keeps an adversary unsure enough of any one person.
+    """Find the least noise that limits how sure an adversary becomes about any one person.
 
-    Or, where the noise is given, the most rounds or the highest sampling rate.
+    If you give the noise, it finds the most rounds or the highest sampling rate instead.
 
-    Example, 30 rounds after which nobody is more than 90 % sure of anyone:
-
+    Example, 30 rounds after which an adversary is at most 90 % sure about any person:
     fedsim calibrate --rho-beta 0.9 --delta 0.01 --rounds 30
 
     How many rounds does this noise allow?

@@ -14,7 +14,7 @@ from fedsim.privacy.trust.model import Vantage
 LocalSteps = Annotated[
     int | None,
     typer.Option(
-        help="Noisy steps that every client takes on its own model in each round; steps x "
+        help="Number of noisy local steps of each client in each round. rounds x "
         "local-steps are accounted. More than 1 needs --trust local.",
         show_default="1",
     ),
@@ -22,14 +22,16 @@ LocalSteps = Annotated[
 NeighbouringChoice = Annotated[
     Neighbouring | None,
     typer.Option(
-        help="The two worlds differ by a missing or by a replaced record.",
+        help="Difference between the two worlds: a missing record (add-remove) or a "
+        "replaced one (replace).",
         show_default="add-remove",
     ),
 ]
 TrustChoice = Annotated[
     Trust | None,
     typer.Option(
-        help="Who adds noise: the server, every client its own, or clients a share.",
+        help="Party that adds the noise: the server (central), each client all of its "
+        "own (local), or each client a share (distributed).",
         show_default="central",
     ),
 ]
@@ -37,88 +39,98 @@ Clients = Annotated[int | None, typer.Option(help=f"{CLIENTS}.", show_default="2
 Colluding = Annotated[
     int | None,
     typer.Option(
-        help="How many other clients disclose their noise; at most m - 2.", show_default="0"
+        help="Number of other clients that disclose their noise, at most m - 2.", show_default="0"
     ),
 ]
 VantageChoice = Annotated[
-    Vantage | None, typer.Option(help="Where the adversary sits.", show_default="participant")
+    Vantage | None, typer.Option(help="Vantage point of the adversary.", show_default="participant")
 ]
 
 Source = Annotated[
     Path | None,
     typer.Argument(
         metavar="[SOURCE]",
-        help="A configuration, a run directory, or a TOML file with [[rounds]] that differ; "
-        "instead of --noise-multiplier and --rounds.",
+        help="Configuration, run directory, or TOML file with different [[rounds]]. "
+        "Replaces --noise-multiplier and --rounds.",
         callback=bundled,
     ),
 ]
 NoiseMultiplierGiven = Annotated[
-    float | None, typer.Option(help="Noise standard deviation over the sensitivity of a sum.")
+    float | None,
+    typer.Option(help="Standard deviation of the noise, divided by the sensitivity of a sum."),
 ]
 RoundsGiven = Annotated[
     int | None,
-    typer.Option(help=f"{ROUNDS}: noisy sums that leave a client or the server."),
+    typer.Option(help=f"{ROUNDS}: noisy sums that a client or the server releases."),
 ]
 SamplingRateGiven = Annotated[
     float | None,
-    typer.Option(help="Probability that a record joins a step; 1: full batches.", show_default="1"),
+    typer.Option(help="Probability that a record joins a step. 1: full batches.", show_default="1"),
 ]
 Participants = Annotated[
     int | None,
-    typer.Option(help="How many clients take part in each round.", show_default="all"),
+    typer.Option(help="Number of clients in each round.", show_default="all"),
 ]
 Prior = Annotated[
     float | None,
-    typer.Option(help="How sure the adversary is before anything is released.", show_default="0.5"),
+    typer.Option(
+        help="Belief of the adversary before the first release, between 0 and 1.",
+        show_default="0.5",
+    ),
 ]
 Plot = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Draw epsilon against rounds, and the belief (SVG, PNG)."),
+    typer.Option(
+        metavar="FILE", help="Figure of epsilon by round and of the belief (.svg or .png)."
+    ),
 ]
 
 RhoBeta = Annotated[
     str | None,
     typer.Option(
         metavar="BELIEF",
-        help="How sure the adversary may become of one person: 0.5 to 1. Several with commas "
-        "compare the paper's noise with the tight one.",
+        help="Largest belief of the adversary about one person, 0.5 to 1. Several "
+        "values, separated by commas, compare the paper's noise with the tight "
+        "noise.",
     ),
 ]
 RhoAlpha = Annotated[
     float | None,
-    typer.Option(help="By how much it may do better than guessing: 0 to 1."),
+    typer.Option(help="Largest advantage of the adversary over guessing, 0 to 1."),
 ]
-Epsilon = Annotated[
-    float | None, typer.Option(help="The bound on belief as epsilon, instead of --rho-beta.")
-]
+Epsilon = Annotated[float | None, typer.Option(help="Epsilon to reach. Replaces --rho-beta.")]
 MutualInformation = Annotated[
     float | None,
     typer.Option(
-        help="Information about the world that all rounds may release, in nats (PAC privacy): 0 to "
-        "0.69. Bounds an average, and is no DP guarantee."
+        help="Information about the world that all rounds may release (PAC privacy), in "
+        "nats, 0 to 0.69. Bounds an average; not a DP guarantee."
     ),
 ]
 Deltas = Annotated[
     str | None,
-    typer.Option(metavar="DELTA", help=f"{DELTA} Several with commas.", show_default=DELTA_DEFAULT),
+    typer.Option(
+        metavar="DELTA",
+        help=f"{DELTA} Several values, separated by commas.",
+        show_default=DELTA_DEFAULT,
+    ),
 ]
 RoundsSought = Annotated[
     int | None,
-    typer.Option(help=f"{ROUNDS}. Leave it out beside --noise-multiplier to have it found."),
+    typer.Option(help=f"{ROUNDS}. Leave it out beside --noise-multiplier to compute it."),
 ]
 NoiseMultiplierSought = Annotated[
     float | None,
     typer.Option(
-        help="Noise standard deviation over the sensitivity. Leave it out to have it found."
+        help="Standard deviation of the noise, divided by the sensitivity. Leave it out "
+        "to compute it."
     ),
 ]
 SamplingRateSought = Annotated[
     float | None,
     typer.Option(
-        help="Probability that a record joins a step; 1: full batches. Leave it out "
-        "beside --noise-multiplier and --rounds to have it found.",
+        help="Probability that a record joins a step. 1: full batches. Leave it out "
+        "beside --noise-multiplier and --rounds to compute it.",
         show_default="1",
     ),
 ]
-Accountant = Annotated[str, typer.Option(help=f"Method of accounting: {', '.join(ACCOUNTANTS)}.")]
+Accountant = Annotated[str, typer.Option(help=f"Accountant: {', '.join(ACCOUNTANTS)}.")]

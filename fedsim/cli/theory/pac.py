@@ -21,38 +21,39 @@ def pac(
         str,
         typer.Argument(
             metavar="FUNCTION",
-            help="mean, class-means, or package.module:name of your own: from features, labels and "
-            "a random generator to numbers, of one shape whatever the number of records.",
+            help="mean, class-means, or package.module:name of your own function. It takes "
+            "features, labels and a random generator, and returns numbers whose shape "
+            "does not depend on the number of records.",
         ),
     ],
     data: Annotated[
-        str, typer.Option(metavar="NAME", help="A data set, as fedsim data lists them.")
+        str, typer.Option(metavar="NAME", help="Name of the data set (see fedsim data).")
     ] = "digits",
     data_root: Annotated[Path | None, typer.Option(metavar="PATH", help=f"{DATA_ROOT}.")] = None,
     rate: Annotated[
-        float, typer.Option(help="Probability that a record is used: the adversary's prior.")
+        float,
+        typer.Option(help="Probability that a record is used, which is the adversary's prior."),
     ] = 0.5,
     budget: Annotated[
-        float, typer.Option(help="What may be told about which records were used, in nats.")
+        float,
+        typer.Option(help="Information that may be released about the choice of records, in nats."),
     ] = 1.0,
     simulations: Annotated[
-        int, typer.Option(help="Simulated subsets that the noise is made from.")
+        int, typer.Option(help="Number of simulated subsets that decide the noise.")
     ] = 400,
     confidence: Confidence = None,
-    seed: Annotated[
-        int, typer.Option(help=f"{SEED}, but of the secret subset and of the noise.")
-    ] = 0,
+    seed: Annotated[int, typer.Option(help=f"{SEED} except the secret subset and the noise.")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the released numbers there, as .npz."),
+        typer.Option(metavar="FILE", help="File for the released numbers (.npz)."),
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Release what any function makes of a secret subset of records, with PAC private noise.
+    """Release the result of any function on a secret subset of records, with PAC private noise.
 
-    The function is a black box: it is run on simulated subsets, its results say how much noise
-    there must be, and along what. The budget is an average over subsets. It is no differential
-    privacy, and says nothing of a record that could not have been among the data.
+    The function is a black box. It is run on simulated subsets, and its results decide the amount
+    and the direction of the noise. The budget is an average over subsets. It is not differential
+    privacy, and says nothing about a record that could not have been in the data.
 
     Examples:
 

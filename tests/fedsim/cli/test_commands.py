@@ -1,6 +1,7 @@
 """What `fedsim --help` lists, without importing it, and what every command has in common."""
 
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import typer
 from fedsim.cli import options
 from fedsim.cli.commands import PANELS, Command, everything
 from fedsim.cli.main import app
+from fedsim.config.documentation import every_key
 
 Fedsim = Callable[..., tuple[int, str, str]]
 
@@ -126,13 +128,27 @@ def test_every_command_with_results_prints_them_as_json() -> None:
     assert set(SHOWN) - with_json == WITHOUT_RESULTS
 
 
+UNCLEAR = re.compile(r"\b(as of|likewise|whoever|nobody|somebody|is none|told|how many)\b", re.I)
+"""Wording that a noun phrase replaces in a help text."""
+
+
+def test_help_is_made_of_short_plain_sentences() -> None:
+    texts = {f"{name} {each.opts[0]}": getattr(each, "help", "") for name, each in parameters()}
+    texts |= {name: command.words for name, command in COMMANDS.items()}
+    texts |= {key.key: key.meaning for key in every_key().values()}
+    for place, text in texts.items():
+        sentences = re.split(r"(?<=[.?;]) ", text)
+        assert max(len(sentence.split()) for sentence in sentences) <= 25, place
+        assert not UNCLEAR.search(text), place
+
+
 def test_one_option_has_the_same_words_in_every_command() -> None:
     """But for what a command adds to them; metavars tell a folder from a file."""
     words: dict[str, str] = {
         "--json": "Print one JSON document on standard output.",
-        "--quiet": "No progress and no summary.",
-        "--set": "Override any key; may be repeated.",
-        "--confidence": "Confidence of every interval and bound.",
+        "--quiet": "Hide progress and summary.",
+        "--set": "Override a configuration key. May be repeated.",
+        "--confidence": "Confidence level of every interval and bound.",
         "--delta": options.DELTA,
         "--seed": options.SEED,
         "--trials": options.TRIALS,

@@ -28,9 +28,19 @@ def test_every_key_is_listed_with_its_default_and_a_meaning(fedsim: Fedsim) -> N
     assert [key["key"] for key in keys] == list(KNOWN_KEYS)
     assert {key["key"]: key["default"] for key in keys} == to_run_config(Config())
     assert [key["key"] for key in keys if len(key["meaning"]) < 5] == []
+
+
+def test_the_list_has_one_line_for_each_key_and_the_usual_ones_first(fedsim: Fedsim) -> None:
     status, out, _ = fedsim("config", "list")
     assert status == 0
-    assert [key for key in KNOWN_KEYS if f"{key} = " not in out] == []
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 100
+    listed = [line.split(" = ")[0] for line in lines if " = " in line]
+    assert sorted(listed) == sorted(KNOWN_KEYS)
+    assert lines[0] == "Most often changed"
+    assert (lines[11], listed[:10]) == ("", list(documentation.FIRST))
+    (line,) = [line for line in lines if line.startswith("privacy.unit = ")]
+    assert line.endswith('  Unit of protection. "record" or "client".')
 
 
 def test_a_key_is_explained_with_what_it_goes_with(fedsim: Fedsim) -> None:
