@@ -21,7 +21,7 @@ from fedsim.deployment import kit
 from fedsim.deployment.checks import connection, supernode
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
-from fedsim.federation.client import client_ledger, holding_back, seen_models, seen_trainings
+from fedsim.federation.client import client_ledger, seen_models, seen_trainings
 from fedsim.federation.client.client_ledger import Answer
 from fedsim.federation.protocol import consent, patience
 from fedsim.federation.protocol.consent import EPSILON_LIMIT, EXPERIMENT, STATE, Terms
@@ -111,6 +111,8 @@ def _measures(path: Path, values: Mapping[str, Any], agreed: Terms) -> Iterator[
                 said = f"{key} is set, but consent has no '{consent.MEASURES}': it changes nothing"
                 yield "measures", NOTE, said
         return
+    from fedsim.federation.client import holding_back  # noqa: PLC0415  (torch)
+
     try:
         share = holding_back.agreed(values, consent.MEASURES_SHARE, most=0.5)
         epsilon = holding_back.agreed(values, consent.MEASURES_EPSILON)

@@ -330,7 +330,10 @@ def _normalised(
 
 def _group_norm(layer: nn.Module, x: Tensor) -> Tensor:
     assert isinstance(layer, nn.GroupNorm)
-    normal = functional.group_norm(x.flatten(0, 1), layer.num_groups, eps=layer.eps)
+    rows = x.flatten(0, 1)
+    # A GPU's kernel takes the records one after the other, which PyTorch would do, too.
+    rows = rows if rows.device.type == "cpu" else rows.contiguous()
+    normal = functional.group_norm(rows, layer.num_groups, eps=layer.eps)
     return normal.unflatten(0, x.shape[:2])
 
 

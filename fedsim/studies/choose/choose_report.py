@@ -12,7 +12,6 @@ from fedsim import config as configuration
 from fedsim.common import private_files, report_directory
 from fedsim.common.foreign_text import shown
 from fedsim.common.strict_json import strict_json
-from fedsim.config import Config
 from fedsim.federation.runs.run_directory import SUMMARY
 from fedsim.learning.data import distribution
 from fedsim.report.document import terminal
@@ -185,14 +184,14 @@ def commands(found: Found, directory: Path) -> list[tuple[str, str]]:
         protecting = "--set privacy.noise-source=system"
         if found.config.federation.summed_in_the_clear:
             protecting += " --set federation.secure-aggregation=secagg+"
-        what = f"Train the model with it{_more_records(found.config)}"
+        what = f"Train the model with it{_more_records(found)}"
         said.append((what, f"fedsim train {place} {protecting}"))
     return said
 
 
-def _more_records(config: Config) -> str:
+def _more_records(found: Found) -> str:
     """Return how many records the training takes, if there are more; "" if it takes all."""
-    data, whole = config.data, distribution.dataset(config)
+    data, whole = found.config.data, distribution.dataset(found.config)
     there = len(whole.train.labels) - (data.held_out if whole.test is None else 0)
     if there <= data.records:
         return ""
