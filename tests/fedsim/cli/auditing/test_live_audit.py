@@ -88,7 +88,7 @@ def test_a_folder_stands_for_its_newest_transcript_and_gets_a_report_of_its_user
     assert (report["rounds"], report["missed"], report["trials"]) == (ROUNDS, 0, TRIALS)
     assert report["empirical"] is None
     page = (directory / "report.html").read_text()
-    assert page.count("<figure") == 1
+    assert page.count("<figure") == 2  # the bars, and the course of the belief
     assert "http" not in page.replace("http://www.w3.org", "")
 
 
