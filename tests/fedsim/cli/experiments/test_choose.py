@@ -67,6 +67,7 @@ def test_a_choice_is_made_is_gone_on_with_and_can_be_run(
     assert cost["all_trainings"] > found["search_cost_within_limit"]["all_trainings"]
     page = (out / "report.html").read_text()
     assert "What the search itself costs in privacy" in page
+    assert "records (--set data.records=" in page  # this search has a part of what is there
     assert "<svg" in page
     # Its own configuration is no other run's: the same command goes on, and does nothing twice.
     kept = (out / "rho-beta=0.8" / "events.jsonl").read_bytes()
