@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.flower, pytest.mark.slow]
+pytestmark = [pytest.mark.flower, pytest.mark.slow, pytest.mark.long]
 
 SCRIPT = Path(__file__).with_name("hospitals.py")
 ADULT = SCRIPT.resolve().parents[3] / "shared" / "data" / "adult"
