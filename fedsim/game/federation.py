@@ -216,8 +216,11 @@ class Federation:
         return features[where], labels[where]
 
 
+@lru_cache(maxsize=1024)
 def digest(config: Config, client: int, records: bool = True) -> str:
     """Return the SHA-256, in hexadecimal, of what a client holds of D.
+
+    Cached, as `load` is: a worker is asked with each batch of trials.
 
     Nodes whose files differ would cut them by index, each another way, without noticing. A client's
     files need no records of others. Clients with records of their own have the schema in common.
