@@ -96,21 +96,34 @@ def states(report: Report) -> list[tuple[str, Mark]]:
 def _figure(report: Report) -> Bars:
     own = [each.limit for each in report.verdicts[0].limits if each.of == "advantage"]
     return Bars(
-        [_bar(report, verdict) for verdict in report.verdicts],
+        [
+            bar(NAMES[each.vantage].capitalize(), report, each, share(each.allowed.advantage))
+            for each in report.verdicts
+        ],
         f"How often the adversary is right about {challenge_of(report)} "
         f"({confidence_of(report)}intervals).",
         share(own[0]) if own else None,
     )
 
 
-def _bar(report: Report, verdict: VantageVerdict) -> Bar:
+def bar(
+    name: str, report: Report, verdict: VantageVerdict, limit: float | None, remark: str = ""
+) -> Bar:
+    """Return the bar of one vantage point of a run.
+
+    Args:
+        name: what the bar is called.
+        limit: how often the adversary is right there at most; None where nothing limits it.
+        remark: what stands beside it.
+    """
     measured = verdict.measured
     return Bar(
-        NAMES[verdict.vantage].capitalize(),
+        name,
         vantage_words.mark(report, verdict),
         None if measured is None or measured.advantage is None else share(measured.advantage),
         shares(None if measured is None else measured.interval),
-        share(verdict.allowed.advantage),
+        limit,
+        remark,
     )
 
 

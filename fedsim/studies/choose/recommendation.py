@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import VantageVerdict
 from fedsim.report.document import first_screen
-from fedsim.report.document.bars import share, shares
+from fedsim.report.document.bars import share
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -20,8 +20,8 @@ from fedsim.report.document.blocks import (
 )
 from fedsim.report.document.first_screen import FAILED, OPEN, PASSED
 from fedsim.report.document.wording import number, percent, span
-from fedsim.report.sections import vantage_words
 from fedsim.report.sections.facts import advantage_limit
+from fedsim.report.sections.first import bar
 from fedsim.studies.choose.choose_words import values
 from fedsim.studies.choose.grid import Outcome
 
@@ -164,16 +164,8 @@ def _bar(one: Outcome) -> Bar:
     name = values(one.point.values)
     if one.report is None:
         return Bar(name, Mark("open", "Not measured"))
-    verdict = _there(one.report)
-    measured = verdict.measured
-    return Bar(
-        name,
-        vantage_words.mark(one.report, verdict),
-        None if measured is None or measured.advantage is None else share(measured.advantage),
-        shares(None if measured is None else measured.interval),
-        _right_at_most(one),
-        f"accuracy {percent(one.accuracy)}",
-    )
+    remark = f"accuracy {percent(one.accuracy)}"
+    return bar(name, one.report, _there(one.report), _right_at_most(one), remark)
 
 
 def _table(done: Sequence[Outcome]) -> Table:
