@@ -212,7 +212,10 @@ def _status(command: list[str]) -> int:
             else:
                 main(command)
     except SystemExit as end:
-        return int(end.code or 0)
+        if isinstance(end.code, str):  # as Python does with a message
+            print(end.code, file=sys.stderr)
+            return 1
+        return end.code or 0
     except BaseException:
         traceback.print_exc()
         return -1

@@ -74,7 +74,7 @@ def live() -> None:
     small = importlib.import_module("kinds").TINY
     values = small | {"run.out": "run", "federation.trust": "local"}
     values |= {"trials.count": 32, "trials.batch": 32}
-    plan = defining("def prepare(config: Config) -> Plan").prepare(from_run_config(values))
+    plan = defining("class Plan:").prepare(from_run_config(values))
     run_config = to_run_config(plan.config)
     grid = grids.InProcessGrid(client_app.app, plan.config.federation.clients, run_config)
     grid.contexts[7777] = Context(
