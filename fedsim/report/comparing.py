@@ -10,8 +10,8 @@ from fedsim.config import to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.document import first_screen
 from fedsim.report.document.bars import share, shares
-from fedsim.report.document.blocks import Bar, Bars, Check, FirstScreen, Mark, tabulated
-from fedsim.report.document.first_screen import FAILED, PASSED
+from fedsim.report.document.blocks import Bar, Bars, FirstScreen, Mark, tabulated
+from fedsim.report.document.first_screen import settled
 from fedsim.report.document.wording import number, percent, plain
 
 Row = Mapping[str, Any]
@@ -92,10 +92,9 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> FirstScreen:
     said = sentences(rows, names)
     shown = rows if len(rows) <= MOST_BARS else [found[0] for found in runs.values()]
     table = [[names[place], *_in_short(runs[place])] for place in order]
-    alarmed = [row for row in rows if row["state"] == "above"]
     return FirstScreen(
         answer=said,
-        alarming=bool(alarmed),
+        alarming=any(row["state"] == "above" for row in rows),
         figure=Bars(
             [_bar(row, names) for row in shown],
             "How often the adversary is right, run by run and vantage by vantage.",
@@ -104,11 +103,12 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> FirstScreen:
             ("Run, the strictest first", "Worst verdict", "ε there", "Accuracy"), table
         ),
         checks=[
-            Check(
-                FAILED if any(row in alarmed for row in found) else PASSED,
+            settled(
+                not any(row["state"] == "above" for row in of_run),
                 f"{names[place]}: no measurement contradicts theory.",
+                f"{names[place]}: a measurement contradicts theory.",
             )
-            for place, found in runs.items()
+            for place, of_run in runs.items()
         ],
         steps=[
             "Take the strictest run whose accuracy is enough. Of two accuracies the difference may "

@@ -24,7 +24,7 @@ from fedsim.report.document.blocks import (
     Prose,
     tabulated,
 )
-from fedsim.report.document.first_screen import FAILED, PASSED
+from fedsim.report.document.first_screen import settled
 
 Report = Mapping[str, Any]
 
@@ -193,20 +193,26 @@ def _first(report: Report) -> FirstScreen:
 
 def _checks(report: Report) -> list[Check]:
     clients, cautions = report["clients"], report["dataset"]["cautions"]
-
-    def checked(passed: bool, text: str) -> Check:
-        return Check(PASSED if passed else FAILED, text)
-
     return [
-        checked(not cautions, "No column of the data needs a second look."),
-        checked(report["sizes"]["min"] > 0, "Every client has records."),
-        checked(
+        settled(
+            not cautions,
+            "No column of the data needs a second look.",
+            "Columns of the data need a second look: see the next steps.",
+        ),
+        settled(
+            report["sizes"]["min"] > 0,
+            "Every client has records.",
+            "A client has no records.",
+        ),
+        settled(
             all(one["classes"] > 1 for one in clients) or report["dataset"]["classes"] < 2,
             "Every client has records of two classes or more.",
+            "A client has records of one class alone.",
         ),
-        checked(
+        settled(
             report["parts"]["held_out"]["records"] > 0,
             "Records are held out to measure the model on.",
+            "No records are held out to measure the model on.",
         ),
     ]
 

@@ -222,10 +222,13 @@ def _checks(report: Report, card: ModelCard) -> list[Check]:
         found.append(Check(FAILED, "The training has no guarantee of differential privacy."))
     elif math.isfinite(epsilon):
         text = "The rounds cost no more than the card of the model states."
-        found.append(check(text, f"epsilon > {1.001 * epsilon:.4g}", report))
+        failed = "The rounds cost more than the card of the model states."
+        found.append(check(text, f"epsilon > {1.001 * epsilon:.4g}", report, failed=failed))
     if card.utility is not None and card.task == "classification":
         text = "The model is right more often than the most frequent class."
-        found.append(check(text, f"accuracy <= {card.utility.majority:.4g}", report))
+        failed = "The model is right no more often than the most frequent class."
+        shuts = f"accuracy <= {card.utility.majority:.4g}"
+        found.append(check(text, shuts, report, failed=failed))
     return found
 
 

@@ -27,7 +27,7 @@ from fedsim.report.document.blocks import (
     Prose,
     tabulated,
 )
-from fedsim.report.document.first_screen import FAILED, OPEN, PASSED
+from fedsim.report.document.first_screen import OPEN, settled
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent
 from fedsim.report.figures import training_figures
@@ -160,17 +160,24 @@ def _bars(training: Report) -> Iterator[Bar]:
 
 def _checks(report: Report) -> list[Check]:
     budget = report["budget"]
-    kept = budget["epsilon"] <= budget["epsilon_limit"]
-    found = [Check(PASSED if kept else FAILED, "What was released is within the client's budget.")]
+    checks = [
+        settled(
+            budget["epsilon"] <= budget["epsilon_limit"],
+            "What was released is within the client's budget.",
+            "What was released exceeds the client's budget.",
+        )
+    ]
     for training in report["trainings"]:
         attack, name = training.get("attack"), training["name"]
         if training["gone"]:
-            found.append(Check(OPEN, f"{name}: the records that took part are still there."))
+            text = f"{name}: the records that took part are gone, so nothing was measured."
+            checks.append(Check(OPEN, text))
         elif attack is None:
-            found.append(Check(OPEN, f"{name}: an attack on the model stays below the limit."))
+            checks.append(Check(OPEN, f"{name}: no attack on the model was played."))
         else:  # a best threshold, chosen afterwards, has no interval
-            found.append(Check(OPEN, f"{name}: the attack by losses stays below the limit."))
-    return found
+            text = f"{name}: whether the attack by losses stays below the limit."
+            checks.append(Check(OPEN, text))
+    return checks
 
 
 def _steps(report: Report) -> list[str]:

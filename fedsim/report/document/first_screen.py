@@ -53,6 +53,11 @@ def check(
     return Check(FAILED, failed or text, shuts) if told else Check(OPEN, text, shuts)
 
 
+def settled(passes: bool, text: str, failed: str) -> Check:
+    """Return a check that no condition of a gate states: one sentence for each outcome."""
+    return Check(PASSED, text) if passes else Check(FAILED, failed)
+
+
 def power(report: Mapping[str, Any], path: str, what: str = "The audit") -> Check:
     """Return the check that half of the claimed noise would have been seen.
 

@@ -148,6 +148,10 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
   dt { border: 0; padding-bottom: 0; }
   dd { padding-top: 0; }
 }
+@media screen and (max-width: 36rem) {
+  figure .scroll::before { content: "Scroll sideways to see the whole figure.";
+    color: var(--muted); font-size: .82rem; }
+}
 @media screen and (min-width: 60rem) {
   .first:has(> .first-shown + .first-told) {
     grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); }

@@ -40,7 +40,7 @@ from fedsim.report.document.blocks import (
     Table,
     tabulated,
 )
-from fedsim.report.document.first_screen import check, power
+from fedsim.report.document.first_screen import FAILED, OPEN, check, power
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, would_have_seen
 from fedsim.report.figures import belief_figures, training_figures
@@ -74,19 +74,19 @@ def verdict(report: Report) -> str:
     said = [f"{state(report).text}.", *stated(report)]
     if release is not None and release["noise"] == "none":
         said.append(
-            "No noise is added to the updates as they were sent: of these epsilon is infinite, and "
-            f"certain of every client is {release['towards']}. Noise that clients add before is "
-            "not seen from here."
+            "No noise was added to the updates after they were sent, so epsilon is infinite "
+            f"towards {release['towards']}. Noise that clients add themselves is not visible from "
+            "this vantage point."
         )
     elif release is not None and "steps" in release:
         said.append(_of_steps(release, delta))
     elif release is not None:
         client = worst(release)
         said.append(
-            f"Of node {client['node']}, the least protected client, {release['towards']}, learnt "
-            f"epsilon {number(client['epsilon']['point'])} at delta {delta:g} in "
-            f"{client['rounds']} rounds, and believes with "
-            f"{_belief(client['belief'][-1], release)} that it took part."
+            f"The least protected client is node {client['node']}: its {client['rounds']} rounds "
+            f"cost epsilon {number(client['epsilon']['point'])} at delta {delta:g} towards "
+            f"{release['towards']}, whose belief that the client took part is "
+            f"{_belief(client['belief'][-1], release)}."
         )
     if canary is not None:
         low, high = (number(canary["mu"][end]) for end in ("low", "high"))
@@ -104,9 +104,9 @@ def _of_steps(release: Report, delta: float) -> str:
     """Return what a training loop's steps gave of a record."""
     how = "with batches as declared" if release["amplified"] else "without amplification"
     return (
-        f"Of a {release['unit']}, {release['towards']}, learns epsilon "
-        f"{number(release['epsilon']['point'])} at delta {delta:g} at most in "
-        f"{release['steps']} steps, {how}."
+        f"The {release['steps']} steps cost a {release['unit']} at most epsilon "
+        f"{number(release['epsilon']['point'])} at delta {delta:g} towards {release['towards']}, "
+        f"{how}."
     )
 
 
@@ -366,6 +366,7 @@ def _checks(report: Report) -> list[Check]:
             "release.realised_over_claimed.low < 0.9",
             report,
             fails="release.realised_over_claimed.high < 0.9",
+            failed="The noise is below 90% of what is claimed.",
         ),
         power(report, "release.seen_below"),
         check(
@@ -375,7 +376,14 @@ def _checks(report: Report) -> list[Check]:
             failed="The end of the transcript is missing, as after a crash.",
         ),
     ]
-    if (claim := report["claim"]) is not None:
+    release = report["release"]
+    if release is not None and release["towards"] == TOWARDS:
+        text = "No noise that was recorded protects a client's update from the server."
+        found.append(Check(FAILED, text))
+    if (claim := report["claim"]) is None:
+        text = "Whether ε is small enough: give the claim with --claimed-epsilon to check it."
+        found.append(Check(OPEN, text))
+    else:
         limit = f"{claim['epsilon']:g}"
         found.append(
             check(

@@ -38,8 +38,6 @@ from fedsim.report.sections.vantage_words import NAMES
 
 HEADINGS = "Who looks", "Right in at most", "Belief at most"
 
-MOST_ADVICE = 2
-
 
 @dataclass(frozen=True)
 class About:
@@ -221,8 +219,7 @@ def _steps(report: Report) -> list[Words]:
             advice = f"{would_have_seen(verdict.seen_below)} More trials see smaller deviations."
         said.setdefault(advice, []).append(NAMES[verdict.vantage])
     found: list[Words] = [
-        f"{' and '.join(names).capitalize()}: {advice}"
-        for advice, names in list(said.items())[:MOST_ADVICE]
+        f"{' and '.join(names).capitalize()}: {advice}" for advice, names in said.items()
     ]
     if report.released is not None and report.released.epsilon > report.bounds.tight_epsilon:
         found.append("Do not release the models of all trials: together they cost more than one.")

@@ -17,6 +17,7 @@ from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers import at_server
 from fedsim.learning.data import schema as schemas
+from fedsim.privacy.advantage import advantage_of_epsilon
 from fedsim.report.document import html
 from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
@@ -39,7 +40,7 @@ from fedsim.report.document.blocks import (
     Words,
     tabulated,
 )
-from fedsim.report.document.first_screen import FAILED, PASSED
+from fedsim.report.document.first_screen import settled
 from fedsim.report.document.wording import DASH, number, percent, span
 from fedsim.report.document.worth import WORDS
 from fedsim.report.tracking.course import Course, Event, Look
@@ -204,7 +205,9 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
             kind="Run that goes on",
             heading=name,
             note=f"{phase}, {datetime.now().astimezone():%Y-%m-%d %H:%M:%S}",
-            first=_training(course) if training else _first(course, planned, exact),
+            first=_training(course, config.privacy.delta)
+            if training
+            else _first(course, planned, exact),
             blocks=blocks,
             refresh="" if resumed_by else str(REFRESH),
         )
@@ -236,13 +239,22 @@ def _first(course: Course, planned: int, exact: bool) -> FirstScreen:
     )
 
 
-def _training(course: Course) -> FirstScreen:
-    """Return the first screen of a training, which nobody attacks."""
-    spent = "" if course.epsilon is None else f" ε is {number(course.epsilon)} so far."
-    said = (
-        f"Round {course.round} of {course.rounds} is running.{spent} The report judges the noise."
+def _training(course: Course, delta: float) -> FirstScreen:
+    """Return the first screen of a training, in which no adversary is simulated."""
+    running = f"Round {course.round} of {course.rounds} is running."
+    if course.epsilon is None:
+        return FirstScreen([running], checks=_checks(course))
+    spent = f"The rounds so far cost ε = {number(course.epsilon)} at δ = {delta:g}."
+    mark = Mark(NOT_MEASURED.kind, NOT_MEASURED.text)
+    limit = advantage_of_epsilon(course.epsilon, delta)
+    return FirstScreen(
+        answer=[f"{running} {spent} The report judges the noise."],
+        figure=Bars(
+            [Bar("Any adversary, so far", mark, limit=share(limit), by="ε so far")],
+            "How often an adversary is right at most about one record, after the rounds so far.",
+        ),
+        checks=_checks(course),
     )
-    return FirstScreen([said], checks=_checks(course))
 
 
 def so_far(look: Look, limit: float | None, exact: bool) -> StateWords | None:
@@ -272,8 +284,8 @@ def _table(looks: Sequence[Look], limit: float | None, exact: bool) -> Table:
 
 def _checks(course: Course) -> list[Check]:
     """Return what can be checked before the report."""
-    mark = FAILED if course.busy else PASSED
-    return [Check(mark, "No client keeps the server waiting.")]
+    waits = f"The server waits for {course.busy_text}."
+    return [settled(not course.busy, "No client keeps the server waiting.", waits)]
 
 
 def _of_classes(course: Course, schema: str) -> list[Block]:

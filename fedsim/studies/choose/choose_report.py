@@ -44,11 +44,19 @@ HEADINGS = (
 )
 
 
+IN_SHORT = [
+    HEADINGS.index(name) for name in ("setting", "ε", "right in at most", "limit", "mean accuracy")
+]
+"""The columns that a terminal of 80 characters has room for."""
+
+
 def table(found: Found) -> RenderableType:
-    """Return the settings as the terminal shows them."""
+    """Return the settings as the terminal shows them: the columns that decide."""
+    cells = [[row[place] for place in IN_SHORT] for row in _cells(found)]
     title = f"Settings; the limit: {choose_words.limit(found)}"
-    settings = tabulated(HEADINGS, _cells(found))
-    return terminal.table(settings, title, choose_words.caption(found), dense=True)
+    caption = f"{choose_words.caption_of_accuracy(found)} The page has all columns."
+    settings = tabulated([HEADINGS[place] for place in IN_SHORT], cells)
+    return terminal.table(settings, title, caption, dense=True)
 
 
 def summary(found: Found) -> list[Block]:
@@ -249,12 +257,12 @@ def _cells(found: Found) -> list[list[str]]:
                 number(each.noise_multiplier),
                 number(each.epsilon),
                 percent(each.right_at_most),
-                "meets" if each.meets else "exceeds",
+                ("meets" if each.meets else "exceeds")
+                + ("\nCONTRADICTS THEORY" if each.alarm else ""),
                 _with_ends(percent(each.accuracy), span(ends, percent)),
                 DASH if least is None else f"{percent(least[1])}\n(class {shown(least[0])})",
                 span(each.band, percent) or DASH,
-                _with_ends(number(each.advantage), span(each.advantage_interval, "{:.2f}".format))
-                + ("\nCONTRADICTS THEORY" if each.alarm else ""),
+                _with_ends(number(each.advantage), span(each.advantage_interval, "{:.2f}".format)),
             ]
         )
     return cells

@@ -24,8 +24,9 @@ NO_GUARANTEE = (
 
 
 def sentences(found: Found) -> list[str]:
-    """Return the answer, the first sentence first."""
-    return [*_answer(found), *_strictest(found)]
+    """Return the answer, the first sentence first; a much stricter setting comes right after it."""
+    answer = list(_answer(found))
+    return [*answer[:1], *_strictest(found), *answer[1:]]
 
 
 def _answer(found: Found) -> Iterator[str]:
@@ -267,16 +268,24 @@ def told(found: Found) -> Iterator[str]:
 
 
 def caption(found: Found) -> str:
-    """Return how the numbers were taken."""
+    """Return how the numbers of the page's table were taken."""
+    level = percent(found.config.audit.confidence)
+    return (
+        f"{caption_of_accuracy(found)} Measured advantage: at {level} each. One training's "
+        "accuracy: from the 5th to the 95th percentile of these."
+    )
+
+
+def caption_of_accuracy(found: Found) -> str:
+    """Return how accuracies were taken, and what a model reaches that has learnt nothing."""
     trained = {each.trainings for each in found.choice.candidates}
     count = " or ".join(map(str, sorted(trained)))
     shares = sorted({each.majority for each in found.choice.candidates})
     level = percent(found.config.audit.confidence)
     return (
         f"Accuracy: the mean over {count} trainings of each setting, on the same held-out records; "
-        f"its intervals hold for all settings together at {level}. Measured advantage: at {level} "
-        "each. One training's accuracy: from the 5th to the 95th percentile of these. Always "
-        f"answering with the most frequent class is right for {' or '.join(map(percent, shares))}."
+        f"its intervals hold for all settings together at {level}. Always answering with the most "
+        f"frequent class is right for {' or '.join(map(percent, shares))}."
     )
 
 

@@ -39,7 +39,7 @@ from fedsim.report.document.blocks import (
     Prose,
     tabulated,
 )
-from fedsim.report.document.first_screen import FAILED, OPEN, PASSED
+from fedsim.report.document.first_screen import FAILED, OPEN, PASSED, settled
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.figures import study_figures
@@ -386,21 +386,17 @@ def _bar(report: Report, row: Report) -> Bar:
 
 
 def _checks(report: Report, best: Report, most: float | None) -> list[Check]:
-    found = [
-        Check(
-            FAILED if report["alarms"] else PASSED,
-            "No attack has more advantage than differential privacy allows.",
-        )
-    ]
+    allowed = settled(
+        not report["alarms"],
+        "No attack has more advantage than differential privacy allows.",
+        "An attack has more advantage than differential privacy allows.",
+    )
     if most is None:
-        return [
-            *found,
-            Check(FAILED, "Gradients are clipped, so that there is a limit."),
-        ]
+        return [allowed, Check(FAILED, "Gradients are not clipped: nothing limits an attack.")]
     between = best["advantage_interval"]
     below = between is not None and between[1] < most
     text = "The interval of the strongest attack lies below what is allowed."
-    return [*found, Check(PASSED if below else OPEN, text)]
+    return [allowed, Check(PASSED if below else OPEN, text)]
 
 
 def _settings(report: Report) -> list[tuple[str, str]]:
