@@ -167,11 +167,11 @@ class Run:
         return self._drawn[name]
 
     def _repr_html_(self) -> str:
-        """Return every vantage with its verdict, as a notebook shows it."""
-        from fedsim.report import comparison  # noqa: PLC0415
-        from fedsim.report.document import html  # noqa: PLC0415
+        """Return the answer, every vantage, the checks and the next steps for a notebook."""
+        from fedsim.report.document import first_screen, html  # noqa: PLC0415
+        from fedsim.report.sections import first  # noqa: PLC0415
 
-        return html.fragment(comparison.blocks(comparison.side_by_side([self.path], [self.report])))
+        return html.fragment(first_screen.in_short(first.first(self.report, first.About())))
 
     @cached_property
     def _drawn(self) -> dict[str, "Figure"]:

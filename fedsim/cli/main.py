@@ -64,6 +64,9 @@ def main(arguments: list[str] | None = None) -> None:
         _exit(INTERRUPTED, str(error))
     except click.exceptions.NoArgsIsHelpError:
         sys.exit(2)  # the help is on the screen already
+    except click.exceptions.NoSuchOption as error:
+        early = "--allow-code belongs before the command: fedsim --allow-code MODULE:NAME COMMAND …"
+        _exit(2, early if error.option_name == "--allow-code" else error.format_message())
     except click.exceptions.ClickException as error:
         _exit(2, error.format_message())
     except OSError as error:

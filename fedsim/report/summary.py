@@ -9,8 +9,9 @@ from rich.text import Text
 from fedsim.audits.results.report import Report
 from fedsim.report.document import terminal
 from fedsim.report.document.blocks import tabulated
+from fedsim.report.document.first_screen import PASSED, counted
 from fedsim.report.document.wording import number, percent, span
-from fedsim.report.sections import answer, lower_bounds, one_run, vantage_words
+from fedsim.report.sections import answer, first, lower_bounds, one_run, vantage_words
 from fedsim.report.sections.facts import (
     advantage_limit,
     baseline,
@@ -31,7 +32,7 @@ Line = tuple[str, str, str, str]
 
 def summary(report: Report, verbose: bool = False) -> RenderableType:
     """Return what the terminal shows at the end of a run."""
-    said = [Text(answer.verdict(report)), *_verdicts(report)]
+    said = [Text(answer.verdict(report)), *_verdicts(report), *_checks(report)]
     if verbose:
         said.append(_table(report))
     said += [Text(label.title, "bold") for label in labels(report)]
@@ -64,6 +65,16 @@ def _verdicts(report: Report) -> Iterator[RenderableType]:
             lines.add_row(Text("  own limit"), Text(own))
         yield lines
     yield Text(f"\n{measure(report)} {worths_in_full(report)}; intervals at {_level(report)}")
+
+
+def _checks(report: Report) -> Iterator[Text]:
+    """Yield how many checks passed, and each of the others."""
+    checks = first.checks(report)
+    yield Text(f"\n{counted(checks)}")
+    for each in checks:
+        if each.mark is not PASSED:
+            colour = terminal.COLOURS.get(each.mark.kind, "bold")
+            yield Text.assemble("  ", (each.mark.text, colour), f": {each.text}")
 
 
 def _level(report: Report) -> str:

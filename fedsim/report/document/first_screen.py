@@ -14,6 +14,7 @@ from fedsim.report.document.blocks import (
     Heading,
     Listing,
     Mark,
+    Prose,
     Words,
 )
 
@@ -116,16 +117,24 @@ def parts(first: FirstScreen) -> dict[str, list[Block]]:
     return {name: blocks for name, blocks in found.items() if blocks}
 
 
+def in_short(first: FirstScreen) -> list[Block]:
+    """Return answer, table, checks and next steps, as a notebook shows them without a page."""
+    table = [] if first.table is None else [first.table]
+    return [*map(Prose, first.answer), *table, *_checks(first.checks), *_steps(first.steps)]
+
+
+def counted(checks: Sequence[Check]) -> str:
+    """Return how many checks failed, cannot tell and passed, as a heading."""
+    kinds = ["open" if one.mark.kind == "caution" else one.mark.kind for one in checks]
+    counts = (f"{kinds.count(kind)} {name}" for kind, name in COUNTED.items() if kind in kinds)
+    return f"Checks: {', '.join(counts)}"
+
+
 def _checks(checks: Sequence[Check]) -> list[Block]:
     if not checks:
         return []
     ordered = sorted(checks, key=lambda one: ORDER[one.mark.kind])
-    kinds = ["open" if one.mark.kind == "caution" else one.mark.kind for one in ordered]
-    counts = ", ".join(
-        f"{kinds.count(kind)} {name}" for kind, name in COUNTED.items() if kind in kinds
-    )
-    items = [_item(one) for one in ordered]
-    return [Heading(f"Checks: {counts}", "checks"), Bullets(items)]
+    return [Heading(counted(checks), "checks"), Bullets([_item(one) for one in ordered])]
 
 
 def _item(one: Check) -> Words:

@@ -381,7 +381,7 @@ def _checks(report: Report) -> list[Check]:
         text = "No noise that was recorded protects a client's update from the server."
         found.append(Check(FAILED, text))
     if (claim := report["claim"]) is None:
-        text = "Whether ε is small enough: give the claim with --claimed-epsilon to check it."
+        text = "No ε is claimed: give --claimed-epsilon to have it checked."
         found.append(Check(OPEN, text))
     else:
         limit = f"{claim['epsilon']:g}"

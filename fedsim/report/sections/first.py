@@ -66,7 +66,7 @@ def first(report: Report, about: About) -> FirstScreen:
         alarming=is_alarming(report),
         figure=_figure(report),
         table=_table(report),
-        checks=[*_checks(report), *_own_limits(report)],
+        checks=[*checks(report), *_own_limits(report)],
         steps=_steps(report),
         sign_off=first_screen.sign_off(
             purpose=about.purpose or f"{NOT_STATED} (run.purpose)",
@@ -144,7 +144,8 @@ def _line(report: Report, verdict: VantageVerdict) -> Line:
     )
 
 
-def _checks(report: Report) -> list[Check]:
+def checks(report: Report) -> list[Check]:
+    """Return what was checked of a run, whatever limits the organization sets itself."""
     values, place = encode(report), _audited(report)
     limit, one = f"{advantage_limit(report):.4g}", f"{1.001 * report.bounds.tight_epsilon:.4g}"
     found = [

@@ -52,7 +52,8 @@ def names(name: str, client: bool) -> tuple[str, str]:
         return CLIENT_ATTACK
     if attack := LOSS_ATTACKS.get(name):
         return SHORT.get(name, attack.title), f"{attack.title}, on the challenge"
-    return ATTACKS.get(name, (name, name))
+    own = name.rpartition(":")[2].replace("_", " ")
+    return ATTACKS.get(name, (own, f"{own}, an attack of your own, on the challenge"))
 
 
 def _line(report: Report, name: str, found: MembershipAttack) -> Line:

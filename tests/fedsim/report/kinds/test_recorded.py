@@ -49,7 +49,9 @@ def test_the_server_stands_first_and_then_the_least_protected_nodes(honest: str)
     bars = re.findall(bar, honest)
     assert bars[0] == ("Server", "caution")
     assert [name for name, _ in bars[1:]] == ["Node 8", "Node 9", "Node 7"]
-    assert "Failed" not in honest
+    assert re.findall(r"Failed\.</span> ([^<]*)", honest) == [
+        "No noise that was recorded protects a client&#39;s update from the server."
+    ]
 
 
 def test_half_the_noise_fails_the_checks_that_a_gate_would_make() -> None:

@@ -83,4 +83,4 @@ def test_the_strictest_setting_stands_first_and_a_failed_one_is_a_failed_check(
     assert isinstance(first.figure, Bars)
     assert [bar.limit for bar in first.figure.bars] == [0.7, 0.8]
     marks = {each.text: each.mark.text for each in first.checks}
-    assert marks["Every setting was run to its end."] == "Failed"
+    assert marks["1 of 3 settings were not run to their end."] == "Failed"
