@@ -2,16 +2,22 @@
 
 import nox
 
+SPELLED = (
+    *("fedsim", "adversaries", "tests", "docs", "configs", ".ci"),
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md"),
+)
+
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "test"]
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style, format and types."""
+    """Check style, format, types and spelling."""
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
+    session.run("codespell", *SPELLED)
 
 
 @nox.session
