@@ -33,7 +33,7 @@ MEANINGS = {
     "claim is false",
     Verdict.SUSPECT: "theory does not support the claim; the attack has not disproved it",
     Verdict.SUPPORTED: "theory supports the claim, and the attack found nothing against it",
-    Verdict.NO_CLAIM: "nobody claims anything",
+    Verdict.NO_CLAIM: "there is no claim to judge",
 }
 
 
@@ -57,8 +57,8 @@ MOST_MENDED = 3
 """Findings whose mending the first screen names."""
 
 LIMITS = (
-    "It is about this code with these settings, on data that need no protection. An attack that "
-    "looks at more may prove more."
+    "The audit is about this code with these settings, on data that need no protection. A stronger "
+    "attack may prove more."
 )
 
 
@@ -140,7 +140,7 @@ def render_html(outcome: AppAudit | LoopAudit, results: Sequence[tuple[str, str]
     verdict = outcome.verdict
     # A claim that is not judged says itself why.
     meaning = "; ".join(outcome.reasons) or MEANINGS[verdict]
-    objections: Block = Prose("No rule objects to anything.")
+    objections: Block = Prose("No rule has an objection.")
     if outcome.findings:
         rows = [
             (found.rule, "yes" if found.breaks else "no", found.why, found.mend)
@@ -155,7 +155,7 @@ def render_html(outcome: AppAudit | LoopAudit, results: Sequence[tuple[str, str]
             note=f"The unit of privacy is {unit}.",
             first=_first(outcome, meaning, unit),
             blocks=[
-                Heading("What was judged"),
+                Heading("Evidence"),
                 Listing(list(results), several=True),
                 Heading("Findings"),
                 objections,

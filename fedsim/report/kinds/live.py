@@ -1,6 +1,6 @@
-"""What a live audit says: on the terminal while it grows, and as a page at the end.
+"""The report of a live audit: on the terminal while it runs, and as a page at the end.
 
-It words and draws what `fedsim.audits.live.live_report` assembled; it computes nothing.
+It words and draws the report of `fedsim.audits.live.live_report`; it computes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ SHOWN = 15
 
 
 Seen = Belief | Look
-"""What an auditor concludes after a round."""
+"""The auditor's conclusions after a round."""
 
 
 def write(report: Report, directory: Path, seen: Sequence[Seen] = ()) -> Path:
@@ -68,7 +68,7 @@ def write(report: Report, directory: Path, seen: Sequence[Seen] = ()) -> Path:
 
 
 def state(report: Report) -> StateWords:
-    """Return how what was measured stands to the noise that the server says."""
+    """Return how the measurements stand to the noise that the server states."""
     bounds, empirical, canaries = report["bounds"], report["empirical"], report["canaries"]
     interval = None if empirical is None else tuple(empirical["advantage_interval"])
     limit = 0.0 if bounds is None else bounds["rho_alpha"]
@@ -90,10 +90,11 @@ def verdict(report: Report) -> str:
     if bounds is not None and belief is not None:
         what = "all data of a client" if report["unit"] == "client" else "the challenge record"
         said.append(
-            f"After {report['rounds']} rounds the auditor believes with {percent(belief['mean'])} "
-            f"(highest of {report['trials']}: {percent(belief['highest'])}) that {what} was used; "
-            f"the noise allows {percent(bounds['rho_beta'])}{_but_for(bounds)}, epsilon "
-            f"{number(bounds['epsilon'])} at delta {report['delta']:g}."
+            f"After {report['rounds']} rounds, the auditor's mean belief that {what} was used is "
+            f"{percent(belief['mean'])} (highest of {report['trials']} trials: "
+            f"{percent(belief['highest'])}). The noise allows {percent(bounds['rho_beta'])}"
+            f"{_but_for(bounds)}, by epsilon {number(bounds['epsilon'])} at delta "
+            f"{report['delta']:g}."
         )
     if canaries is not None and canaries["reason"] is not None:
         said.append(f"Canaries measured nothing yet: {canaries['reason']}.")
@@ -107,14 +108,14 @@ def verdict(report: Report) -> str:
         said.append(_said_of_texts(report["texts"], report["confidence"]))
     if (noise := report["noise"]) is not None and not report["alarms"]:
         said.append(
-            f"The released sums have at most {number(noise['at_most'][SUM])} times the noise that "
-            f"is claimed ({percent(noise['confidence'])}), whatever the records are."
+            f"The released sums have at most {number(noise['at_most'][SUM])} times the claimed "
+            f"noise ({percent(noise['confidence'])} confidence), for any records."
         )
     measured = state(report)
     if measured not in (CONTRADICTS, NOT_MEASURED) and report["seen_below"] is not None:
         said.append(would_have_seen(report["seen_below"]))
     if all(report[name] is None for name in ("bounds", "canaries", "texts", "noise")):
-        said.append("No round was seen from its beginning to its end yet.")
+        said.append("The auditor has not yet seen a whole round.")
     return " ".join(said)
 
 
@@ -144,7 +145,7 @@ def table(found: Sequence[Seen]) -> RenderableType:
         for row, look in zip(cells, looks, strict=True):
             row.append(number((look.texts or {}).get("epsilon_at_least")))
     shown = tabulated(names, cells)
-    return terminal.table(shown, "noise over what is claimed, at most")
+    return terminal.table(shown, "noise divided by the claimed noise, at most")
 
 
 def _belief_cells(belief: Belief) -> list[str]:
@@ -171,7 +172,7 @@ def render_html(report: Report, seen: Sequence[Seen] = ()) -> str:
     """Return the report as one HTML page that needs no other file, script or network.
 
     Args:
-        seen: what the auditor concluded after every round, in order.
+        seen: the auditor's conclusions after every round, in order.
     """
     drawn: list[Block] = []
     if report["belief"] is not None:
@@ -196,7 +197,7 @@ def render_html(report: Report, seen: Sequence[Seen] = ()) -> str:
             blocks=[
                 *(Label("", text, alarming=True) for text in report["contradictions"]),
                 *drawn,
-                Heading("What was seen"),
+                Heading("Observations"),
                 Listing(_rows(report), several=True),
                 *notes,
             ],
@@ -209,7 +210,7 @@ MOST = 5
 
 
 def first(report: Report, seen: Sequence[Seen]) -> FirstScreen:
-    """Return the first screen of the page: whether all is well, at every round."""
+    """Return the first screen of the page, with a verdict for every round."""
     words, facts = state(report), report["facts"]
     return FirstScreen(
         answer=[verdict(report)],
@@ -225,8 +226,8 @@ def first(report: Report, seen: Sequence[Seen]) -> FirstScreen:
             data=f"what {facts['recorder']} saw of run {facts['run']}",
             date="",
             limits=(
-                f"It is about what the auditor saw: {report['rounds']} rounds, "
-                f"{report['missed']} missed. It is no guarantee to anybody."
+                f"The audit is about the {report['rounds']} rounds that the auditor saw, with "
+                f"{report['missed']} missed. It is not a guarantee."
             ),
         ),
     )
@@ -246,7 +247,7 @@ def _bars(report: Report) -> list[Bar]:
 
 
 def so_far(each: Seen) -> StateWords:
-    """Return whether what was seen up to a round agrees with the noise that the server says."""
+    """Return how the observations up to a round stand to the noise that the server states."""
     if isinstance(each, Belief):
         # In a tail of the trainings a belief passes its limit.
         return CANNOT_TELL if _beyond(each) else words_of("not-contradicted")
@@ -281,10 +282,10 @@ def _by_round(seen: Sequence[Seen]) -> Table:
 def _checks(report: Report) -> list[Check]:
     found = [
         check(
-            "Nothing contradicts the noise that the server says.",
+            "Nothing contradicts the noise that the server states.",
             "alarms > 0",
             report,
-            failed="What was seen contradicts the noise that the server says.",
+            failed="The observations contradict the noise that the server states.",
         ),
         check(
             "The auditor saw every round.",
@@ -300,7 +301,7 @@ def _checks(report: Report) -> list[Check]:
             limit = f"advantage.high > {bounds['rho_alpha']:.4g}"
             found.append(check(text, limit, report, fails=""))
         if np.isfinite(bounds["epsilon"]):
-            text = "All that was released costs no more than one training."
+            text = "Everything released costs no more than one training."
             limit = f"released.epsilon > {1.001 * bounds['epsilon']:.4g}"
             found.append(check(text, limit, report))
     return found
@@ -345,9 +346,9 @@ def _rows(report: Report) -> list[tuple[str, str]]:
         rows += _text_rows(report["texts"], report["confidence"])
     if empirical is None and report["trials"]:
         if report["one_world"]:
-            unknown = "not measured: the run's trials are all in one world"
+            unknown = "not measured: all trials of the run are in one world"
         else:
-            unknown = "unknown until the worlds are told (--worlds RUN)"
+            unknown = "unknown without the worlds (--worlds RUN)"
         rows.append(("advantage", unknown))
     return rows
 
@@ -364,33 +365,33 @@ def _canary_rows(
             f"{number(canaries['advantage'])} ({number(low)} to {number(high)}, "
             f"{percent(report['confidence'])}){allowed}",
         ),
-        ("belief in what is true of them", percent(canaries["belief"])),
+        ("belief in the true coin of a canary", percent(canaries["belief"])),
     ]
     if (proven := canaries["epsilon_at_least"]) is not None:
-        rows.append(("epsilon, by guesses of them", f"at least {number(proven)}"))
+        rows.append(("epsilon, by guessed canaries", f"at least {number(proven)}"))
     return rows
 
 
 def _said_of_texts(texts: Mapping[str, Any], confidence: float) -> str:
-    """Say what planted texts prove of one of them, and what they could not have shown."""
+    """Return what the planted texts prove about one text, and what they could not have shown."""
     proven, most, allowed = (
         number(texts[name]) for name in ("epsilon_at_least", "most", "allowed")
     )
     what = f"{texts['texts']} planted texts"
     if texts["epsilon_at_least"] > 0:
-        said = [f"{what} prove epsilon of at least {proven} for one ({percent(confidence)})"]
+        said = [f"{what} prove epsilon of at least {proven} for one text ({percent(confidence)})"]
     else:
-        said = [f"{what} prove nothing: whether the model knows them, the auditor cannot tell"]
+        said = [f"{what} prove nothing: the auditor cannot tell whether the model knows them"]
     said[0] += f"; the noise allows {allowed}."
     if texts["most"] <= texts["allowed"]:
         said.append(
-            f"Had all guesses been right, they would have proven {most}: so few texts cannot "
-            "contradict that noise."
+            f"Even with all guesses right, they would have proven {most}: so few texts cannot "
+            "contradict the claimed noise."
         )
     if texts["since"] > 1:
         said.append(
-            f"The auditor first saw the model before round {texts['since']}: what it had learnt of "
-            "the texts by then does not show."
+            f"The auditor first saw the model before round {texts['since']}. What the model had "
+            "learnt about the texts by then is not visible."
         )
     return " ".join(said)
 
@@ -411,12 +412,12 @@ def _text_rows(texts: Mapping[str, Any], confidence: float) -> list[tuple[str, s
 
 
 def _whose(series: str) -> str:
-    """Word whose noise a series of releases has."""
+    """Return whose noise a series of releases has."""
     return "the sums" if series == SUM else f"{series}'s messages"
 
 
 def _drawn_looks(looks: Sequence[Look]) -> list[Block]:
-    """Draw what was found without records after every round."""
+    """Return the figures of an audit without records, over rounds."""
     if not looks:
         return []
     rounds = np.array([look.round for look in looks])
@@ -427,18 +428,18 @@ def _drawn_looks(looks: Sequence[Look]) -> list[Block]:
             name: np.array([look.noise_at_most.get(name, np.inf) for look in looks])
             for name in names
         }
-        caption = "How many times the claimed noise there is at most, after every round."
+        caption = "Noise divided by the claimed noise, at most, after every round."
         figure = training_figures.noise_limits(rounds, limits)
         drawn.append(Figure("noise", figure, "", caption))
     if looks[-1].canaries is not None:
         beliefs = np.array([look.canaries["belief"] if look.canaries else 0.5 for look in looks])
-        caption = "The auditor's belief in what is true of a canary, after every round."
+        caption = "The auditor's belief in the true coin of a canary, after every round."
         figure = belief_figures.client_beliefs(rounds, {"mean of all canaries": beliefs})
         drawn.append(Figure("canaries", figure, "", caption))
     return drawn
 
 
 def _but_for(bounds: Mapping[str, Any]) -> str:
-    """Word how often the belief about the worst pair is beyond rho-beta, where that is known."""
+    """Return how often the belief about the worst pair passes rho-beta; "" if unknown."""
     tail = bounds["tail_probability"]
-    return f", and of the worst pair more with probability {number(tail)}" if tail else ""
+    return f" (the worst pair passes this with probability {number(tail)})" if tail else ""

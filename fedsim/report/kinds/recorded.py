@@ -1,6 +1,6 @@
 """The report of a transcript: a page, a table on the terminal, and report.json beside them.
 
-It words what `fedsim.audits.recorded.audit` found; it computes nothing.
+It words the report of `fedsim.audits.recorded.audit`; it computes nothing.
 """
 
 import math
@@ -54,7 +54,7 @@ def write(report: Report, directory: Path) -> Path:
 
 
 def state(report: Report) -> StateWords:
-    """Return how what was measured stands to what is claimed of the noise."""
+    """Return how the measured noise stands to the claimed noise."""
     release = report["release"]
     if any(one["severity"] == "alarm" for one in report["findings"]):
         return verdicts.CONTRADICTS
@@ -101,7 +101,7 @@ def verdict(report: Report) -> str:
 
 
 def _of_steps(release: Report, delta: float) -> str:
-    """Return what a training loop's steps gave of a record."""
+    """Return a sentence about the epsilon of a training loop's steps."""
     how = "with batches as declared" if release["amplified"] else "without amplification"
     return (
         f"The {release['steps']} steps cost a {release['unit']} at most epsilon "
@@ -130,7 +130,7 @@ def _client_rows(report: Report) -> list[list[str]]:
 
 
 def _belief(value: float, release: Report | None) -> str:
-    """Word a belief, which rounds to certainty but is none as long as there is noise."""
+    """Return a belief as text; with noise it is below 1, even where it rounds to 1."""
     if value == 1 and release is not None and release["noise"] != "none":
         return ">99.9%"
     return percent(value)
@@ -140,7 +140,7 @@ CLIENT_HEADINGS = ["node", "rounds", "weight", "ε", "interval", "belief", "ρβ
 
 
 def _noise_rows(report: Report) -> list[tuple[str, str]]:
-    """Return what was measured of the noise, name by name."""
+    """Return the measurements of the noise, name by name."""
     release = report["release"]
     if release is None:
         return []
@@ -171,7 +171,7 @@ def _noise_rows(report: Report) -> list[tuple[str, str]]:
 
 
 def _step_rows(release: Report) -> list[tuple[str, str]]:
-    """Return what was measured of a training loop, name by name."""
+    """Return the measurements of a training loop, name by name."""
     ends, sampling, told = release["epsilon"], release["sampling"], release["accountants"]
     rows = [
         ("steps", plain(release["steps"])),
@@ -186,13 +186,13 @@ def _step_rows(release: Report) -> list[tuple[str, str]]:
     if told is not None:
         rows.append(("engines", plain(told["engines"])))
         rows.append(("ε by the accountant's last word", number(told["last_word"])))
-        rows.append(("ε by all that accountants were told", number(told["all_steps"])))
+        rows.append(("ε of all steps that the accountants noted", number(told["all_steps"])))
         rows.append(("the same, at the noise measured", number(told["at_measured_noise"])))
     return rows
 
 
 def _canary_rows(report: Report) -> list[tuple[str, str]]:
-    """Return what canaries measured, name by name."""
+    """Return the measurements by canaries, name by name."""
     canary = report["canary"]
     if canary is None:
         return []
@@ -270,9 +270,9 @@ def first(report: Report) -> FirstScreen:
         alarming=found is verdicts.CONTRADICTS,
         figure=Bars(
             _bars(report),
-            "How often an adversary who knows all else is right at most about one "
-            f"{_unit(report)}, by the noise that was measured ({percent(report['confidence'])} "
-            "intervals), beside the noise that is claimed.",
+            "Largest share of right answers about one "
+            f"{_unit(report)}, of an adversary who knows everything else: by the measured noise "
+            f"({percent(report['confidence'])} intervals), and by the claimed noise.",
         ),
         table=_least_protected(report),
         checks=_checks(report),
@@ -281,8 +281,8 @@ def first(report: Report) -> FirstScreen:
             data=f"what {facts['recorder']} recorded of {app}{versions}",
             date="",
             limits=(
-                f"It is about the {report['rounds']} recorded rounds, as seen from the vantage "
-                f"{facts['vantage']}; rounds that were not recorded cost more."
+                f"The audit is about the {report['rounds']} recorded rounds, seen from the vantage "
+                f"{facts['vantage']}. Rounds that were not recorded cost more."
             ),
         ),
     )
@@ -324,7 +324,7 @@ def _bars(report: Report) -> list[Bar]:
 
 
 def _right(mu: float) -> float:
-    """Return how often an adversary is right whom so many standard deviations tell."""
+    """Return the share of right answers at a distance of mu standard deviations."""
     return share(gaussian.advantage(mu))
 
 
@@ -332,7 +332,7 @@ def _between(mu: Report) -> tuple[float, float]:
     return _right(mu["low"]), _right(mu["high"])
 
 
-UNSEEN = "it sees every update; noise that clients add before is not seen from here"
+UNSEEN = "it sees every update; noise that clients add themselves is not visible here"
 AT_MOST = "the measured noise allows"
 CLAIMED = "the claimed noise"
 
@@ -356,10 +356,10 @@ def _least_protected(report: Report) -> Table | None:
 def _checks(report: Report) -> list[Check]:
     found = [
         check(
-            "Nothing contradicts what is claimed.",
+            "Nothing contradicts the claim.",
             "alarms > 0",
             report,
-            failed="What was recorded contradicts what is claimed.",
+            failed="The recording contradicts the claim.",
         ),
         check(
             "The noise is at least 90% of what is claimed.",
@@ -403,25 +403,25 @@ def _blocks(report: Report) -> Iterator[Block]:
     if clients := _client_rows(report):
         yield Heading("How identifiable is each client?")
         yield Prose(
-            f"Epsilon at delta {report['delta']} of all recorded rounds, under the noise that was "
-            "measured. The belief is what the adversary came to in this run; ρβ is what epsilon "
-            "allows it, but for the tail that delta stands for."
+            f"Epsilon of all recorded rounds at delta {report['delta']}, under the measured noise. "
+            "The belief is the adversary's in this run. ρβ is the limit that epsilon sets for it, "
+            "except in a tail of probability delta."
         )
         yield tabulated(CLIENT_HEADINGS, clients)
     if noise := _noise_rows(report):
-        yield Heading("The noise that was there")
+        yield Heading("The measured noise")
         confidence = percent(report["confidence"])
         yield Prose(f"Intervals and lower bounds hold with {confidence} confidence.")
         yield Listing(noise, several=True)
     if canary := _canary_rows(report):
-        yield Heading("What canaries measured")
+        yield Heading("Measurements by canaries")
         yield Listing(canary, several=True)
     yield from _figures(report)
     measured = [report[name] for name in ("release", "canary") if report[name] is not None]
     if assumptions := [text for one in measured for text in one.get("assumptions", [])]:
-        yield Heading("What this presumes")
+        yield Heading("Assumptions")
         yield Bullets(assumptions)
-    yield Heading("What was recorded")
+    yield Heading("The recording")
     for name in ("facts", "mechanism"):
         yield Listing([(key, plain(value)) for key, value in report[name].items()], several=True)
 
@@ -432,7 +432,7 @@ def _figures(report: Report) -> list[Block]:
     if release is not None:
         rounds = np.array(release["round_numbers"])
         beliefs = {f"node {one['node']}": np.array(one["belief"]) for one in release["clients"]}
-        caption = "How sure the adversary is that a client took part, who knows all other updates."
+        caption = "Belief that a client took part, of an adversary who knows all other updates."
         if beliefs:
             drawn.append((caption, belief_figures.client_beliefs(rounds, beliefs)))
         ends = [[one[end] for one in release["left_over_interval"]] for end in ("low", "high")]
@@ -441,12 +441,12 @@ def _figures(report: Report) -> list[Block]:
         measured = np.array(release["left_over_std"])
         spread = np.array(ends, float)
         spread[np.isinf(spread)] = np.nan
-        caption = "What is left over of the aggregate when all known updates are subtracted."
+        caption = "Standard deviation of the aggregate after subtracting all known updates."
         drawn.append((caption, training_figures.realised_noise(rounds, measured, spread, claimed)))
     if canary is not None:
         rounds, belief = np.array(canary["round_numbers"]), np.array(canary["belief"])
         right = np.where(canary["coins"], belief, 1 - belief)
-        caption = "Belief in the side that the coin really showed, judged by earlier rounds alone."
+        caption = "Belief in the true coin of the canary, from earlier rounds alone."
         drawn.append((caption, belief_figures.client_beliefs(rounds, {"the canary": right})))
     return [
         Figure(f"figure-{place}", figure, "", caption)

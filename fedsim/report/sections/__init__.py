@@ -1,1 +1,1 @@
-"""What a report says, section by section."""
+"""The sections of a run's page."""

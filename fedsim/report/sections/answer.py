@@ -133,12 +133,12 @@ def _how_often(report: Report) -> str:
 
 
 def _far_from_a_finding(report: Report) -> str:
-    """Return a sentence ahead of the others where so few trials prove little; else ""."""
+    """Return the first sentence where so few trials prove little; "" elsewhere."""
     between = _between(report)
     if between is None or between[1] - between[0] < VAGUE:
         return ""
     return (
-        f"No finding yet: by {trials_of(report)} the adversary may be right in anything from "
+        f"No finding yet: after {trials_of(report)}, the adversary may be right in anything from "
         f"{percent(between[0])} to {percent(between[1])} ({confidence_of(report)}interval). "
     )
 
@@ -156,13 +156,13 @@ def _between(report: Report) -> Ends | None:
 
 
 def _canaries_prove(report: Report) -> str:
-    """Return the headline of the one-run audit as a sentence; "" where there is none."""
+    """Return the headline of the one-run audit as a sentence; "" without such an audit."""
     if report.one_run is None:
         return ""
     bound, name = one_run.headline(report.one_run), one_run.headline_name(report.one_run)
     return (
         f" The canaries of one trial prove {at_least(bound.epsilon)} with "
-        f"{percent(bound.confidence)} confidence ({name}); claimed is "
+        f"{percent(bound.confidence)} confidence ({name}); the claim is "
         f"ε = {number(report.one_run.claimed_epsilon)}."
     )
 

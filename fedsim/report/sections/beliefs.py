@@ -1,4 +1,4 @@
-"""What the adversary saw and believed, as figures."""
+"""Figures of the observations and beliefs of the adversary."""
 
 import math
 from collections.abc import Iterator

@@ -127,7 +127,7 @@ def _mechanism(report: Report) -> Settings:
 
 
 def _training(report: Report) -> Settings:
-    """Return the training's settings but for those that did not matter, or stand elsewhere."""
+    """Return the training's settings, without those that had no effect or stand elsewhere."""
     training, idle = report.training, {"learning_rate"}
     for name, keys in OPTIMIZER_KEYS.items():
         idle |= keys if name != training.optimizer else set()

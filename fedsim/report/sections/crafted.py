@@ -1,4 +1,4 @@
-"""What a crafted target, or a group of copies, proves about one record."""
+"""The section about a crafted target or a group of copies: bounds for one record."""
 
 import math
 
@@ -15,7 +15,7 @@ NAMES = {
     "identification_mu_gdp": "The same counts, of a Gaussian mechanism",
     "identification_gaussian": "The same, were the log-odds normal",
     "released_model": "ε of one record at least, from the released model alone",
-    "released_model_mu_gdp": "The same of a Gaussian mechanism, at a threshold for that",
+    "released_model_mu_gdp": "The same of a Gaussian mechanism, at its own threshold",
 }
 """How the page words the lower bounds."""
 
@@ -25,8 +25,8 @@ MADE = (
 )
 
 COPIED = (
-    "D and D′ differ in all copies at once. The bounds of this page are those of the group,"
-    " except where they are said to be of one record, to which group privacy leads back."
+    "D and D′ differ in all copies at once. The bounds of this page are for the group, except "
+    "where they name one record: group privacy derives these."
 )
 
 
@@ -73,9 +73,9 @@ def _figures(report: Report, seen: Transcript) -> list[Figure]:
             belief_figures.poison_scores(
                 seen.worlds, seen.poison_scores, threshold if math.isfinite(threshold) else None
             ),
-            "What the released model gives away.",
-            "How far each trial's last model went the way that the crafted target pushes it. "
-            "The threshold was chosen by half of the trials; the bound counts the others.",
+            "Score of the released models.",
+            "How far each trial's last model moved in the direction of the crafted target. Half of "
+            "the trials chose the threshold; the bound counts the other half.",
         )
     ]
 

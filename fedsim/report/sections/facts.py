@@ -1,4 +1,4 @@
-"""What kind of run a report is of, and what its measurements are held to."""
+"""Facts about the run of a report, in words and as flags for the sections."""
 
 import math
 
@@ -62,7 +62,7 @@ def is_alarming(report: Report) -> bool:
 
 
 def advantage_limit(report: Report) -> float:
-    """Return what the advantage is held to: rho_alpha, or the bound of PAC privacy alone."""
+    """Return the limit of the advantage: rho_alpha, or the bound of PAC privacy."""
     return report.pac.advantage_bound if is_pac(report) else report.bounds.rho_alpha
 
 
@@ -107,11 +107,11 @@ def is_scored(report: Report) -> bool:
 def score_caution(report: Report) -> str:
     """Return " " and a sentence where log-odds are no likelihood ratios, else ""."""
     if report.vantage == "released-model":
-        return " Of the released model it describes an attack's score and is not bounded."
+        return " For the released model it describes an attack's score, which has no bound."
     if takes_local_steps(report):
-        return " With local steps it describes the score of a linearised attack and is not bounded."
+        return " With local steps it describes the score of a linearised attack, without a bound."
     if is_scored(report):
-        return " It describes the score of an attack and is not bounded."
+        return " It describes the score of an attack, which has no bound."
     return ""
 
 
@@ -137,7 +137,7 @@ def measure(report: Report) -> str:
 
 
 def worths(report: Report) -> str:
-    """Return that measure's mean as text, before the first and after the last round."""
+    """Return the measure's mean as text, before the first and after the last round."""
     found, words = report.utility, WORDS[report.utility.task]
     if not found.accuracy.mean:
         return DASH
@@ -146,12 +146,12 @@ def worths(report: Report) -> str:
 
 
 def baseline(report: Report) -> str:
-    """Return what a model reaches that has learnt nothing, as text."""
+    """Return the score of a model that has learnt nothing, as text."""
     return WORDS[report.utility.task].baseline(_worth(report))
 
 
 def worths_in_full(report: Report) -> str:
-    """Return the measure beside its baseline and other measures, and what they mean."""
+    """Return the measure beside its baseline and other measures, with a warning if needed."""
     if not report.utility.accuracy.mean:
         return DASH
     words, found = WORDS[report.utility.task], _worth(report)

@@ -41,7 +41,7 @@ HEADINGS = "Who looks", "Right in at most", "Belief at most"
 
 @dataclass(frozen=True)
 class About:
-    """What the page says of a run that its report does not hold.
+    """Facts about a run that its report does not hold.
 
     Attributes:
         purpose: as configured; "" where none is stated.
@@ -79,7 +79,7 @@ def first(report: Report, about: About) -> FirstScreen:
 
 
 def _cautions(report: Report) -> list[str]:
-    """Return what keeps the run from being a release with a guarantee, in short."""
+    """Return why the run is no release with a guarantee, in short."""
     said = " ".join(label.title for label in labels(report))
     return [said] if said else []
 
@@ -238,10 +238,10 @@ def _version(about: About) -> str:
 
 
 def _limits(report: Report) -> str:
-    """Return what the study does not say."""
+    """Return the limits of the study."""
     one = "One target was attacked" if not is_pac(report) else "One secret was attacked"
-    guarantee = "" if report.mechanism.dp_guarantee else " This run gives nobody a DP guarantee."
+    guarantee = "" if report.mechanism.dp_guarantee else " This run gives no DP guarantee."
     return (
-        f"{one}, in {trials_of(report)}; others may be easier or harder to tell. "
+        f"{one}, in {trials_of(report)}; others may be easier or harder to identify. "
         f"{vantage_words.holds_for(report)}{guarantee}"
     )

@@ -1,4 +1,4 @@
-"""What keeps a run from being a release with a guarantee, or the one it looks like."""
+"""Cautions about a run: why it is no release with a guarantee, or not the one it seems."""
 
 from fedsim.audits.results.report import Report
 from fedsim.report.document.blocks import Label
@@ -20,10 +20,9 @@ def labels(report: Report) -> list[Label]:
             0,
             Label(
                 f"An experiment on these people, not one release: {cost} in all.",
-                f"{released.trainings} trainings left, each under noise of its own: whoever has "
-                f"all of them averages it away. {cost} at "
-                f"δ = {plain(released.delta)} is what they cost together; every "
-                "other ε on this page is of one training.",
+                f"{released.trainings} trained models were released, each with its own noise: the "
+                f"mean of all of them has much less noise. Together they cost {cost} at "
+                f"δ = {plain(released.delta)}. Every other ε on this page is for one training.",
             ),
         )
     return found
@@ -38,7 +37,7 @@ def _rehearsal(report: Report) -> Label:
         f"clipped to {plain(mechanism.clipping_norm)}, noise multiplier "
         f"{number(mechanism.noise_multiplier)}, ε = {number(bounds.epsilon)} at "
         f"δ = {plain(bounds.delta)} towards the {report.vantage}. Here the noise comes from seed "
-        f"{report.seed}, and whoever knows that can take it away again.",
+        f"{report.seed}: a reader of the seed can remove it.",
     )
 
 
@@ -49,44 +48,44 @@ def _cautions(report: Report) -> list[tuple[bool, str, str]]:
         (
             not is_clipped(report),
             "Gradients are not clipped: no DP guarantee.",
-            "Nothing bounds what one record can change, so that no amount of noise is a guarantee "
-            "for everybody. What the adversary achieved here is measured all the same.",
+            "Nothing bounds what one record can change, so no amount of noise gives a guarantee. "
+            "What the adversary achieved is measured nevertheless.",
         ),
         (
             report.mechanism.sensitivity == "local",
             "Measurement, not a DP guarantee.",
             f"The noise was scaled to the local sensitivity of {challenge_of(report)}, which "
-            "depends on the data: an instrument that measures how tight the theory is.",
+            "depends on the data. Such a run measures how tight the theory is.",
         ),
         (
             is_pac(report),
             "PAC noise, not a DP guarantee.",
-            "The noise was shaped by how the stated candidates differ, and hides nothing along "
-            "directions in which they do not: a bound on information about which of them was used.",
+            "The noise was shaped by how the stated candidates differ. It hides nothing in "
+            "directions in which they agree. It bounds the information about which one was used.",
         ),
         (
             report.noise_source == "seed",
             "Experiment: noise is reproducible, not a DP guarantee.",
-            f"It comes from seed {report.seed}, and whoever knows the seed can "
-            "take it away again: fit for measuring, not for protecting people.",
+            f"The noise comes from seed {report.seed}. A reader of the seed can remove it: use it "
+            "for measuring, not for protecting people.",
         ),
         (
             report.audit_mode == "oracle",
             "Oracle audit, not a DP guarantee.",
-            "The auditor computed the beliefs from the noise, which the clients handed over: the "
-            "same numbers as the adversary's own, at less cost, in a federation that protects "
-            "nobody.",
+            "The auditor computed the beliefs from the noise, which the clients disclosed. The "
+            "numbers equal the adversary's own and cost less to compute, but this federation "
+            "protects no one.",
         ),
         (
             rounding is not None and rounding.secure_aggregation == "simulated",
             "Simulated secure aggregation, not a DP guarantee.",
-            "The server summed the messages in the clear, each under one client's share of the "
-            "noise; what is stated towards it is as if they had been aggregated securely.",
+            "The server saw every message, each with one client's share of the noise. What is "
+            "stated towards the server presumes that secure aggregation hides the single messages.",
         ),
         (
             report.bayesian is not None,
             "Gradient distances were released: not a DP guarantee.",
-            "For the Bayesian accountant the clients handed over norms or distances of their "
-            "records' gradients as they are.",
+            "For the Bayesian accountant, the clients disclosed norms or distances of their "
+            "records' gradients without noise.",
         ),
     ]

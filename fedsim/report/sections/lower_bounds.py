@@ -1,4 +1,4 @@
-"""Empirical epsilon: estimates, and lower bounds, with which one leads and what each trusts."""
+"""The section about empirical epsilon: estimates, lower bounds, and their assumptions."""
 
 import math
 from collections.abc import Iterator
@@ -47,18 +47,18 @@ def beside_theory(
     return Mark("good", "Consistent")
 
 
-MEASURED, TRUSTING = "Without trusting the noise claimed", "Trusting the noise claimed"
+MEASURED, TRUSTING = "Without trusting the claimed noise", "Trusting the claimed noise"
 
 ASSUMES_LEAST = "clopper_pearson"
-"""What rests on the fewest assumptions."""
+"""The bound with the fewest assumptions."""
 
 CLASSIC = "rdp-classic"
 """The accountant of the paper, which the empirical epsilon from sensitivities uses too."""
 
 MEANING = (
-    "The privacy loss that the attack demonstrates. An estimate may err on either side; a "
-    "lower bound holds with the stated confidence, and one above the theory's ε means that the "
-    "claimed guarantee does not hold."
+    "The privacy loss that the attack demonstrates. An estimate may err on either side. A lower "
+    "bound holds with the stated confidence: a lower bound above theory's ε means that the claimed "
+    "guarantee does not hold."
 )
 
 
@@ -72,8 +72,8 @@ def rows(report: Report) -> dict[str, Row]:
         worth = [
             f"Method: {bound.method}." if bound.method else "",
             f"Assumes: {bound.assumes}." if bound.assumes else "",
-            f"Says nothing here: {bound.reason}." if bound.reason else "",
-            f"{'Trusts' if bound.trusts_noise else 'Does not trust'} the noise claimed.",
+            f"No bound here: {bound.reason}." if bound.reason else "",
+            f"{'Trusts' if bound.trusts_noise else 'Does not trust'} the claimed noise.",
         ]
         found[name] = Row(
             TITLES[name],
@@ -92,7 +92,7 @@ def assumed(report: Report) -> str:
 
 
 def estimates(report: Report) -> list[Row]:
-    """Return the paper's estimates of epsilon, and what each is worth."""
+    """Return the paper's estimates of epsilon, each with its worth."""
     epsilon, found = number(report.bounds.epsilon), report.empirical.epsilon
     comparable = report.bounds.accountant == CLASSIC
     return [
@@ -106,22 +106,22 @@ def estimates(report: Report) -> list[Row]:
             "from sensitivities, classic RDP",
             _estimated(report, found.sensitivity),
             epsilon if comparable else DASH,
-            "The same in the paper's accounting, which is looser: compares only with an ε of "
-            f"the accountant {CLASSIC}.",
+            "The same in the paper's looser accounting. Comparable only with an ε of the "
+            f"accountant {CLASSIC}.",
         ),
         Row(
             "from belief",
             _estimated(report, found.belief),
             epsilon,
-            "The largest log-odds of any trial (paper's estimator). An extreme value: it grows "
-            f"with the number of trials and may pass ε.{score_caution(report)}",
+            "The largest log-odds of any trial (the paper's estimator). As an extreme value it "
+            f"grows with the number of trials and may exceed ε.{score_caution(report)}",
         ),
         Row(
             "from advantage",
             _estimated(report, found.advantage),
             epsilon,
-            "The paper's Eq. 15 with its missing factor 2. Presumes the classic noise scale: no "
-            "statement about tightly calibrated noise.",
+            "The paper's Eq. 15 with its missing factor 2. It presumes the classic noise scale, "
+            "and says nothing about tightly calibrated noise.",
         ),
     ]
 
@@ -137,33 +137,33 @@ def _estimated(report: Report, value: float | None) -> str:
 
 
 def _worth_of_sensitivities(report: Report) -> str:
-    """Say what the estimator from sensitivities is worth for these steps."""
+    """Return the worth of the estimator from sensitivities for these steps."""
     if is_halves(report):
-        return "None: no one distance describes candidates that differ in half of the records."
+        return "No estimate: no single distance describes candidates that differ in half of D."
     if is_pac(report):
         return (
-            "A tautology here: noise scaled to how far the candidates lie apart gives back the ε "
-            "of this pair that the budget stands for."
+            "A tautology here: the noise was scaled to the distance of the candidates, so the "
+            "estimate returns the ε that the budget stands for."
         )
     if is_sampled(report) and report.neighbouring == "replace":
         return (
-            "None: where replaced records are sampled, the loss depends on both gradients and not "
-            "only on how far they lie apart."
+            "No estimate: with sampled replacement, the loss depends on both gradients, not only "
+            "on their distance."
         )
     if report.mechanism.sensitivity == "local":
         return (
-            "A tautology here: noise scaled to these very sensitivities gives the theory's own ε "
-            "back."
+            "A tautology here: the noise was scaled to these sensitivities, so the estimate "
+            "returns theory's ε."
         )
-    how = ", each sampled step at the trial's root mean square ratio to the noise"
+    how = ", and for each sampled step the trial's root mean square ratio to the noise"
     return (
-        "Composes the steps with the sensitivities that occurred, largest trial"
+        "Composes the steps with the measured sensitivities of the largest trial"
         f"{how * is_sampled(report)}. Trusts the claimed noise.{score_caution(report)}"
     )
 
 
 def agreement(report: Report) -> str:
-    """Return in words whether what trusts the claimed noise agrees with what does not, or ""."""
+    """Return whether estimates that trust the claimed noise agree with the others, or ""."""
     comparisons = report.empirical.agreement.comparisons
     if not comparisons:
         return ""
@@ -173,19 +173,19 @@ def agreement(report: Report) -> str:
         if comparison.name == "mu":
             sentences.append(
                 f"The μ that the claimed noise predicts, {number(details['predicted'])}, {verdict} "
-                f"with the one measured without it, {number(details['low'])} to "
+                f"with the μ measured without it, {number(details['low'])} to "
                 f"{number(details['high'])}."
             )
         else:
             sentences.append(
-                f"How often beliefs come true {verdict} with what they say "
+                f"The frequency with which beliefs come true {verdict} with their values "
                 f"(p = {details['p_value']:.2g})."
             )
     return f"{' '.join(sentences)} Each at {percent(comparisons[0].confidence)} confidence."
 
 
 def _groups(report: Report) -> list[Group]:
-    """Return the lower bounds apart by whether they trust the noise."""
+    """Return the lower bounds in two groups, by whether they trust the claimed noise."""
     apart: dict[str, list[Line]] = {MEASURED: [], TRUSTING: []}
     for name, row in rows(report).items():
         trusts = report.empirical.lower_bounds[name].trusts_noise
@@ -198,13 +198,13 @@ def _words(report: Report) -> list[Block]:
     return [
         Prose(MEANING),
         Table(
-            ("Estimates", "ε′", "Theory", "What it is worth"),
+            ("Estimates", "ε′", "Theory", "Worth"),
             [Group("", [*map(of_row, estimates(report))])],
         ),
         Table(
             (
                 f"Lower bounds at {confidence_of(report)}confidence",
-                *("ε′ at least", "Theory", "What it is worth"),
+                *("ε′ at least", "Theory", "Worth"),
             ),
             _groups(report),
         ),
@@ -228,8 +228,8 @@ def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
                 points, limit if math.isfinite(limit) else None, confidence_of(report)
             ),
             "Lower bounds on ε.",
-            "What each estimator proves, beside theory's ε. The one that leads was chosen by a "
-            "rule fixed in advance; the largest of several would claim too much.",
+            "Lower bound of each estimator, beside theory's ε. A rule fixed in advance chose the "
+            "leading bound: the largest of several would claim too much.",
         )
     if profile := report.empirical.privacy_profile:
         yield Figure(
@@ -240,8 +240,8 @@ def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
                 {name: asdict(band) for name, band in profile.directions.items()},
             ),
             "Privacy profile.",
-            "δ as a function of ε, estimated from log-odds as if the noise is as claimed, and by "
-            f"theory. Each point of the {confidence_of(report)}bands holds on its own.",
+            "δ as a function of ε: estimated from log-odds under the claimed noise, and by theory. "
+            f"Each point of the {confidence_of(report)}bands holds by itself, not all together.",
         )
 
 

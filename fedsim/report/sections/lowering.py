@@ -1,4 +1,4 @@
-"""What would lower what an adversary may achieve."""
+"""The section about changes that would lower the limits of an adversary."""
 
 import math
 
@@ -17,24 +17,24 @@ COSTS = {
         "Fewer clients in a round: the same noise weighs more in their mean."
     ),
     "federation.trust": (
-        "Nobody sees a sum without noise, as long as secure aggregation holds; participants can "
-        "take their own share of the noise away."
+        "No party sees a sum without noise, as long as secure aggregation holds. Participants "
+        "can subtract their own share of the noise."
     ),
 }
 
 MEANING = (
-    "By theory, with one setting changed at a time. Each cell: how often the adversary is right at "
-    "most, and ε with the belief that belongs to it, which is passed in a tail of the trainings. "
-    "What a change allows more of than now is marked."
+    "By theory, with one setting changed at a time. Each cell has the largest share of right "
+    "answers, and ε with its limit of the belief, which a tail of the trainings passes. A mark "
+    "shows where a change allows more than the present setting."
 )
 
 
 def choose(report: Report) -> str:
     """Return the command that finds the least noise which meets a limit, and what it costs.
 
-    The limit is the organisation's own, where theory does not keep it yet, else half of what theory
-    allows. Under a trust where no noise protects from this adversary it names another; "" where
-    there is none.
+    The limit is the organisation's own where theory does not keep it yet, and half of what theory
+    allows elsewhere. Where no noise protects from this adversary, the command names another trust
+    model; "" if no trust model protects.
     """
     protecting = [change for change in report.lowering if _protects(change, report.vantage)]
     if not protecting:
@@ -84,7 +84,7 @@ def _words(report: Report) -> list[Block]:
         return []
     command = choose(report)
     found = f" In the run's directory, {command} finds the least noise that meets a limit, with "
-    found += "the accuracy that is left."
+    found += "the accuracy that remains."
     vantages = [NAMES[found.vantage] for found in report.lowering[0].towards]
     return [
         Prose(f"{MEANING} {holds_for(report)}"),
@@ -94,7 +94,7 @@ def _words(report: Report) -> list[Block]:
             style="vantages",
         ),
         Prose(
-            f"What a change costs in accuracy one run cannot say.{found * bool(command)}",
+            f"One run cannot say what a change costs in accuracy.{found * bool(command)}",
             small=True,
         ),
     ]

@@ -24,20 +24,20 @@ CLIENT_ATTACK = (
 """The attack on the challenge where that is not a record."""
 
 SHORT = {"trajectory": "LiRA on all\nglobal models"}
-"""Of the attacks on the challenge by losses, those that are drawn: the one that sees most."""
+"""The attacks by losses that the figure shows, by their short names."""
 
 MEANING = (
-    "Weaker attacks, for comparison: they see losses of models and no aggregates. Yeom's compares "
-    "a record's loss with the mean loss of the training data. Those on the challenge play the "
-    "adversary's own game; all but Yeom's first two learn from one half of the trials, as shadow "
-    "models, and are judged on the other half."
+    "Weaker attacks, for comparison: they see losses of models and no aggregates. Yeom's attack "
+    "compares a record's loss with the mean loss of the training data. Attacks on the challenge "
+    "play the adversary's own game. All except the two of Yeom learn from one half of the trials, "
+    "as shadow models, and are measured on the other half."
 )
 
 
 def drawn(attacks: Mapping[str, MembershipAttack], client: bool) -> dict[str, MembershipAttack]:
     """Return the attacks that stand beside the adversary in a figure, by their short names.
 
-    Not the one about all records, which the bound is not about.
+    The attack on all records is left out: the bound is not about it.
     """
     return {
         names(name, client)[0]: found

@@ -1,4 +1,4 @@
-"""The one-run audit: what canaries prove in a single training."""
+"""The section about a one-run audit: bounds proven by canaries in a single training."""
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from fedsim.report.sections.section import Section, Transcript
 
 
 def headline(found: OneRun) -> LowerBound:
-    """Return the bound that leads, of the headline's trial."""
+    """Return the leading bound of the headline's trial."""
     return found.bounds[leading(found.kind)]
 
 
 def headline_name(found: OneRun) -> str:
-    """Return what the bound that leads is called."""
+    """Return the name of the leading bound."""
     return f"one-run {NAMES[leading(found.kind)]}"
 
 
@@ -63,21 +63,21 @@ def _estimated(estimate: CanaryEstimate, confidence: float) -> str:
 
 
 SCORED = {
-    "sums": "the aggregates of all rounds",
-    "loss": "how much lower its loss is in the last model than in the first, which never saw it",
+    "sums": "its signal in the aggregates of all rounds",
+    "loss": "the fall of its loss from the first model, which never saw it, to the last",
 }
 """How canaries are scored, by `canaries.score`."""
 
 
 def _reading(found: OneRun) -> list[str]:
-    """Return, in whole sentences, what was done and what it is about."""
+    """Return sentences about the canaries, their scores, and the headline."""
     clients = ", ".join(map(str, found.clients))
-    less = ", less what the auditor knew that the data add" if found.known_data else ""
+    less = ", without the part of the data that the auditor knew" if found.known_data else ""
     return [
-        f"{found.count} canaries of kind “{found.kind}” were planted at clients "
-        f"{clients}, each in the whole training or not by a fair coin, and scored by "
-        f"{SCORED[found.score]}{less}. The headline is trial {found.headline_trial}, decided "
-        "before the run; every other trial is another such audit.",
+        f"{found.count} canaries of kind “{found.kind}” were planted at clients {clients}. A fair "
+        "coin decided for each canary whether it took part in the whole training. The score of a "
+        f"canary is {SCORED[found.score]}{less}. The headline is trial {found.headline_trial}, as "
+        "decided before the run; every other trial is another such audit.",
         found.note,
         *([found.alarm] if found.alarm else []),
     ]
@@ -102,8 +102,8 @@ def _figures(report: Report, _: Transcript) -> list[Figure]:
                 np.asarray(scores.edges), np.asarray(scores.included), np.asarray(scores.excluded)
             ),
             "Canaries in and out.",
-            f"The scores of the canaries of trial {found.headline_trial}: the "
-            "less the two overlap, the more of them are guessed.",
+            f"Scores of the canaries of trial {found.headline_trial}. With less overlap, more "
+            "canaries are guessed.",
         )
     ]
 

@@ -12,16 +12,16 @@ from fedsim.report.sections.facts import at_delta, is_clipped, is_halves, is_pac
 from fedsim.report.sections.section import Section, Transcript
 
 FOR_WHOM = (
-    "A statement for a person whose record comes from the same distribution as the training "
-    "data; no guarantee for outliers, and the distances that it rests on were themselves "
-    "released without protection."
+    "This statement is for a person whose record comes from the distribution of the training "
+    "data. It is no guarantee for outliers. The gradient distances that it rests on were released "
+    "without protection."
 )
 
 ADDS_NOTHING = (
-    "Here it adds nothing to DP, whose ε is no larger and holds for everybody: the "
+    "Here it adds nothing to DP, whose ε is no larger and holds for every person. Either the "
     "gradients are nearly as long as clipping allows, or too few were compared, or this "
-    "accountant's bound (Chernoff's, and under sampled replacement one by convexity) is "
-    "looser than the loss distribution that DP is accounted by."
+    "accountant's bound is looser than the privacy loss distribution of DP. (The bound is "
+    "Chernoff's, and one by convexity under sampled replacement.)"
 )
 
 
@@ -44,7 +44,7 @@ def _bayesian_entries(report: Report, found: Bayesian) -> Entries:
             f"Bayesian ε, each of {_share(found)} of people",
             over_trials(found.epsilon_at_percentile),
         ),
-        ("ε of DP, everybody", epsilon(found.dp_epsilon)),
+        ("ε of DP, for every person", epsilon(found.dp_epsilon)),
         ("Bayesian ε were all gradients at the bound", epsilon(found.worst_case_epsilon)),
         (
             "Estimated from",
@@ -67,9 +67,9 @@ def _bayesian(report: Report) -> list[Block]:
     said = [FOR_WHOM]
     if found.epsilon is not None:
         said.append(
-            "With probability 1 − δ, over the noise and over who that person is, the privacy loss "
-            f"stays below the first ε; for each single one of {_share(found)} of such people, over "
-            "the noise alone, below the second."
+            "With probability 1 − δ over the noise and over the choice of that person, the privacy "
+            f"loss stays below the first ε. For each of {_share(found)} of such people, it stays "
+            "below the second ε with that probability over the noise alone."
         )
         if found.dp_epsilon <= found.epsilon.mean:
             said.append(ADDS_NOTHING)
@@ -88,12 +88,12 @@ def _figures(report: Report, _: Transcript) -> list[Figure]:
                 {
                     "Bayesian": found.by_round.epsilon,
                     f"Bayesian, each of {_share(found)}": found.by_round.epsilon_at_percentile,
-                    "DP, everybody": found.by_round.dp_epsilon,
+                    "DP, every person": found.by_round.dp_epsilon,
                 },
             ),
             "Privacy spent, round by round.",
-            f"ε at δ = {plain(found.delta)}: the Bayesian accountant's, as the "
-            f"mean of {found.trials} trials, beside that of DP"
+            f"ε at δ = {plain(found.delta)} by the Bayesian accountant (mean of {found.trials} "
+            "trials) and by DP"
             + ("." if is_clipped(report) else ", which is infinite without clipping."),
         )
     ]
@@ -103,9 +103,9 @@ BAYESIAN = Section("Bayesian DP", _bayesian, _figures)
 
 
 MEANING = (
-    "The mutual information between the secret and everything that was released bounds how often "
-    "anybody guesses it: on average over the stated prior, not for each person and not in the "
-    "worst case, and it is not differential privacy."
+    "The mutual information between the secret and everything released bounds how often any "
+    "adversary guesses the secret. The bound is an average over the stated prior: it does not hold "
+    "for each person or in the worst case, and it is not differential privacy."
 )
 
 
@@ -137,11 +137,13 @@ def _pac_entries(report: Report) -> Entries:
 
 
 def _released(report: Report) -> Entries:
-    """Return what all trials told together; nothing where the noise is the seed's."""
+    """Return the information that all trials released; nothing with noise of the seed."""
     information = report.pac.released_information
     if information is None:
         return []
-    return [(f"Told by all {report.trials} trials together", f"at most {number(information)} nats")]
+    return [
+        (f"Released by all {report.trials} trials together", f"at most {number(information)} nats")
+    ]
 
 
 def _candidate(report: Report) -> Entries:

@@ -1,4 +1,4 @@
-"""How a run agrees with its prediction, how precise it was, and whether what is left is noise."""
+"""The sections about prediction, precision and residual noise of a run."""
 
 from fedsim.audits.measurements.residual_report import MEANING, ratio_text
 from fedsim.audits.results.report import Report
@@ -35,18 +35,18 @@ def _entries(report: Report) -> Entries:
 
 
 def _words_of(report: Report) -> tuple[str, str]:
-    """Say what mu is, and how the advantage was predicted."""
+    """Return the meaning of mu, and how the advantage was predicted."""
     alike, method, how = report.prediction.deterministic, report.prediction.method, ""
     if method == "simulation":
-        kind = "the signal-to-noise ratio were every step unsampled: not that of Λ, a mixture"
-        how = " (the game played again with these gradient norms, this noise and sampling rate"
-        how += "; alike in every trial)" if alike else "; approximate: they differ between trials)"
+        kind = "the signal-to-noise ratio if no step were sampled; Λ is a mixture"
+        how = " (by simulation of the game with these gradient norms, noise and sampling rate; "
+        how += "equal in every trial)" if alike else "approximate, since trials differ)"
     elif alike:
         kind = "the same in every trial: Λ ~ N(±μ²/2, μ²)"
     else:
         kind = "differs between trials: Λ is a mixture over them, and μ a summary"
     if takes_local_steps(report):
-        kind = "of the linearised attack; its score follows N(±μ²/2, μ²) at best roughly"
+        kind = "of the linearised attack, whose score follows N(±μ²/2, μ²) only roughly"
     if method == "none":
         if is_scored(report):
             return "no closed form: the log-odds are the score of an attack", how
@@ -72,7 +72,7 @@ def _precision(report: Report) -> list[Block]:
     rows = [
         ("Trials", f"{found.trials} of {found.planned} planned"),
         ("Half the length of the advantage's interval", number(found.halfwidth)),
-        ("Why no more", found.reason),
+        ("Why the run stopped there", found.reason),
         ("Random numbers of the two worlds", found.pairing),
     ]
     if ratio is not None:
@@ -85,7 +85,7 @@ def _precision(report: Report) -> list[Block]:
             )
         )
     if found.validity:
-        rows.append(("What stays valid", found.validity))
+        rows.append(("Validity after stopping", found.validity))
     return [Listing(rows)]
 
 
@@ -96,7 +96,7 @@ def _residual_entries(found: Residuals) -> Entries:
     noise = found.noise
     lines = [
         (
-            "Noise, over what is claimed",
+            "Noise, divided by the claimed noise",
             f"{ratio_text(noise.ratio)}, between {span(noise.interval, ratio_text)}; "
             f"{_p(noise.p_value)} of {noise.degrees_of_freedom} numbers",
         )
@@ -107,7 +107,7 @@ def _residual_entries(found: Residuals) -> Entries:
     if repeats := found.repeats:
         lines.append(
             (
-                "Noise of a round against that before it",
+                "Noise of a round against the round before",
                 f"cosine {number(repeats.cosine)} on average; {_p(repeats.p_value)}",
             )
         )
@@ -145,4 +145,4 @@ def _residuals(report: Report) -> list[Block]:
     return [] if found is None else [Prose(MEANING), Listing(_residual_entries(found))]
 
 
-RESIDUALS = Section("Is what is left noise?", _residuals, specialist=True)
+RESIDUALS = Section("Is the residual pure noise?", _residuals, specialist=True)

@@ -11,7 +11,7 @@ from fedsim.report.figures.canvas import Bools, Floats
 
 @dataclass(frozen=True, eq=False)
 class Transcript:
-    """What the adversary saw of T trials of k rounds.
+    """The adversary's observations of T trials of k rounds.
 
     Attributes:
         worlds: whether each trial trained on D, bool [T].
@@ -41,15 +41,14 @@ class Transcript:
 
 @dataclass(frozen=True)
 class Section:
-    """One section of the page of a run: what it says, and what it draws.
+    """One section of the page of a run: its blocks and figures.
 
-    What it is about was measured in `fedsim.audits.run`, which may not word it, and stands in the
-    report.
+    Its numbers come from the report, which `fedsim.audits.run` computed.
 
     Attributes:
-        words: report -> blocks; a section without blocks and figures is left out
-        figures: report, transcript -> figures; those that no block places stand at the end
-        specialist: whether it stands in the folded part, for those who know the field
+        words: report -> blocks; a section without blocks and figures is left out.
+        figures: report, transcript -> figures; figures that no block places stand at the end.
+        specialist: whether it stands in the folded part for specialists.
     """
 
     title: str | Callable[[Report], str]

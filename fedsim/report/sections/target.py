@@ -1,4 +1,4 @@
-"""Whom a run is about: how the target was chosen, and its record where anybody may see it."""
+"""The section about the target: how it was chosen, and its record where that is public."""
 
 import base64
 import io
@@ -32,7 +32,7 @@ CHOSEN = {
     "max": "the most unusual by {}",
     "min": "the least unusual by {}",
     "median": "one of middling distance by {}",
-    "given": "the one that the configuration names",
+    "given": "the record that the configuration names",
 }
 
 UNUSUAL = 0.05
@@ -42,10 +42,10 @@ IMAGE = Markup('<div class="target"><img src="data:image/png;base64,{}" alt="{}"
 
 
 def target(report: Report) -> str:
-    """Return who the target is, how it was chosen, and what holds for everybody else."""
+    """Return sentences about the target, its choice, and the limits for other people."""
     challenge = report.challenge
     if challenge.kind != "record":
-        who = "The target was crafted to be noticed, and is nobody's record."
+        who = "The target was crafted to be noticed, and is no person's record."
     else:
         how = CHOSEN[challenge.choice].format(challenge.measure)
         whose = (
@@ -56,8 +56,8 @@ def target(report: Report) -> str:
         distance = "" if challenge.distance is None else f" (distance {number(challenge.distance)})"
         who = f"{whose} is the target: {how}{distance}."
     return (
-        f"{who} What was measured is about this target alone; others may be easier or harder to "
-        f"tell. {holds_for(report)}"
+        f"{who} The measurements are about this target alone: other records may be easier or "
+        f"harder to identify. {holds_for(report)}"
     )
 
 
@@ -79,8 +79,8 @@ def _why_not(report: Report) -> str:
     if report.challenge.kind != "record":
         return "No record is shown: the target is no person's."
     return (
-        f"The record is not shown: this page may be handed on, and the data '{report.data.name}' "
-        "are not known to be public, or the run kept no copy of it."
+        f"The record is not shown, because this page may be handed on. The data "
+        f"'{report.data.name}' are not known to be public, or the run kept no copy of the record."
     )
 
 
@@ -113,7 +113,7 @@ def record(shown: Shown, name: str, why: str) -> list[Block]:
     ]
     headings = "Column", "Record", "Typical of D", "Records as far from typical"
     said = (
-        f"{name}, labelled {shown['label']}: the columns that are farthest from what is typical. "
+        f"{name}, labelled {shown['label']}: the columns that differ most from typical values. "
         f"{why}"
     )
     return [Prose(said), Table(headings, [Group("", lines)])]

@@ -1,4 +1,4 @@
-"""What theory allows: the bounds of the audited vantage, what was released, and the budget."""
+"""The section about theory: bounds of the audited vantage, the release, and the budget."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from fedsim.report.sections.section import Section, Transcript
 
 
 def released(report: Report) -> str:
-    """Return what a guarantee may speak of, all trainings together; "" where there is none."""
+    """Return the guarantee for everything released, as sentences; "" without a guarantee."""
     found = report.released
     if found is None or not report.mechanism.dp_guarantee:
         return ""
@@ -23,8 +23,8 @@ def released(report: Report) -> str:
         f"DP guarantee for everything released, by {of}: ε = {number(found.epsilon)} at "
         f"δ = {plain(found.delta)} towards the {found.vantage}, "
         f"ρβ = {number(found.rho_beta)}."
-        + f" The ε below, {number(found.epsilon_of_one_training)}, is of one training, which an "
-        "audit compares with, and guarantees nobody anything." * (count > 1) + f" {found.game}"
+        + f" The ε below, {number(found.epsilon_of_one_training)}, is for one training: the audit "
+        "compares with it, and it is not the guarantee." * (count > 1) + f" {found.game}"
     )
 
 
@@ -51,7 +51,7 @@ def _bounds(report: Report) -> Entries:
 
 
 def _further(report: Report) -> Entries:
-    """Return what other ways of arguing come to."""
+    """Return bounds by other arguments."""
     bounds = report.bounds
     return [
         ("ε by exact accounting", number(bounds.tight_epsilon)),
@@ -65,11 +65,11 @@ def _further(report: Report) -> Entries:
 
 
 def _why_infinite(report: Report) -> str:
-    """Say in brackets why epsilon is infinite; "" where it is not."""
+    """Return in brackets why epsilon is infinite; "" for a finite epsilon."""
     if math.isfinite(report.bounds.epsilon):
         return ""
     if is_pac(report):
-        why = "PAC noise hides nothing along directions in which the candidates do not differ"
+        why = "PAC noise hides nothing in directions in which the candidates agree"
     elif is_clipped(report):
         why = f"no noise hides {clients_of(report)} at this vantage"
     else:
@@ -97,7 +97,7 @@ def _single_records(report: Report) -> Entries:
 
 
 def _budget(report: Report) -> str:
-    """Say in a sentence what the rounds have spent, by which account, and what ended them."""
+    """Return in a sentence what the rounds have spent, by which account, and what ended them."""
     found = report.budget
     trainings = 1 if report.released is None else report.released.trainings
     limit = f"privacy.stop-at = {number(found.stop_at)}"
@@ -112,7 +112,7 @@ def _budget(report: Report) -> str:
         before += (
             f" Interrupted attempts had released {found.earlier_attempts} rounds before the first."
         )
-    before += " The curve is of one of the trainings." * (trainings > 1)
+    before += " The curve shows one training." * (trainings > 1)
     together = f" in all {trainings} trainings together" * (trainings > 1)
     whose = "a client's data have" if is_client(report) else "a person's record has"
     return (

@@ -30,19 +30,18 @@ def trust(report: Report) -> str:
     words = TRUST.get(report.trust, "")
     if rounding := report.mechanism.rounding:
         words += (
-            f" They were {rounding.note}, as integers: for the rounding "
-            "the noise, like the sensitivity, is "
-            f"{percent(rounding.relative_growth)} larger."
+            f" They were {rounding.note}, as integers: because of the rounding, noise and "
+            f"sensitivity are {percent(rounding.relative_growth)} larger."
         )
     if report.colluding:
         words += (
             f" {report.colluding} of the {report.clients} clients disclosed their noise to the "
-            "adversary, and the bounds count on none of it."
+            "adversary, so the bounds leave it out."
         )
     if takes_local_steps(report):
         words += (
-            " Clients take several steps of their own in a round, each at a model that only their "
-            "own noise hides; so the bounds grant every vantage all of these steps."
+            " Clients take several local steps in a round, each on a model that only their own "
+            "noise hides. The bounds therefore assume that every adversary sees all these steps."
         )
     return words
 

@@ -1,4 +1,4 @@
-"""What was trained, and how it was audited."""
+"""The section about the training and the audit of a run."""
 
 from fedsim.audits.results.report import Report
 from fedsim.report.document.blocks import Block, Prose
@@ -53,53 +53,55 @@ def _rate(report: Report) -> str:
 
 
 def _step(report: Report) -> str:
-    """Say what a round's step is."""
+    """Return sentences about the step of a round."""
     if report.mechanism.joining_rate < 1 and not is_client(report):
         return _round_of_joining_clients(report)
     if is_sampled(report) and not is_client(report):
         return _sampled_step(report)
     if takes_local_steps(report):
         return (
-            f"In each of {report.rounds} rounds every client took {report.mechanism.local_steps} "
-            f"noisy steps on a model of its own: {report.mechanism.steps} noisy steps are "
-            "accounted. The adversary sees only their sum, and decides by a linearised attack's "
-            "score."
+            f"In each of {report.rounds} rounds, every client took {report.mechanism.local_steps} "
+            f"noisy steps on its own copy of the model: {report.mechanism.steps} noisy steps are "
+            "accounted. The adversary sees only their sum, and decides by the score of a "
+            "linearised attack."
         )
     if is_halves(report):
         return (
-            f"In each of {report.rounds} rounds the records of the trial's secret candidate took "
-            "part, one of several random halves of the records of all clients but the adversary."
+            f"In each of {report.rounds} rounds, the records of the trial's secret candidate took "
+            "part. The candidates are random halves of the records of all clients except the "
+            "adversary."
         )
     if is_client(report):
         return _round_of_clients(report)
-    return f"In each of {report.rounds} rounds every record took part, in one step."
+    return f"In each of {report.rounds} rounds, every record took part, in one step."
 
 
 def _sampled_step(report: Report) -> str:
     if takes_local_steps(report):
         return (
-            f"In each of {report.rounds} rounds every client took {report.mechanism.local_steps} "
-            "noisy steps on a model of its own (local DP-SGD), each on a Poisson sample of its "
-            f"records at rate {_rate(report)}: {report.mechanism.steps} noisy sampled steps are "
-            "accounted, all rounds together. The adversary sees only a round's sum and is taken to "
-            "know whom else was sampled; it decides by the score of an attack, for which no closed "
-            "form is known."
+            f"In each of {report.rounds} rounds, every client took {report.mechanism.local_steps} "
+            "noisy steps on its own copy of the model (local DP-SGD). Each step used a Poisson "
+            f"sample of the client's records at rate {_rate(report)}: {report.mechanism.steps} "
+            "noisy sampled steps are accounted over all rounds. The adversary sees only the sum of "
+            "a round, and is assumed to know which other records were sampled. It decides by the "
+            "score of an attack, for which no closed form is known."
         )
     return (
-        f"In each of {report.rounds} rounds every record took part with probability "
-        f"{_rate(report)}, by itself (Poisson sampling). The bounds count on it that nobody "
-        "learns whether the challenge record did; the adversary is taken to know of all others."
+        f"In each of {report.rounds} rounds, every record took part independently with "
+        f"probability {_rate(report)} (Poisson sampling). The bounds require that it stays secret "
+        "whether the challenge record took part. The adversary is assumed to know this of all "
+        "other records."
     )
 
 
 def _round_of_joining_clients(report: Report) -> str:
     joining, steps = plain(report.mechanism.joining_rate), report.mechanism.steps
-    of_record = f", and of its records each with probability {_rate(report)}" * is_sampled(report)
+    of_record = f", and each of its records with probability {_rate(report)}" * is_sampled(report)
     return (
-        f"In each of {report.rounds} rounds every client joined with probability {joining}, by "
-        f"itself{of_record}. Who joins shows in the sum to whoever knows a client's other records, "
-        "so that it is taken for public: a record is charged for the rounds that its client "
-        f"joined, at most {steps} of them here, and only its own coin amplifies."
+        f"In each of {report.rounds} rounds, every client joined independently with probability "
+        f"{joining}{of_record}. An adversary who knows a client's other records sees in the sum "
+        "which clients joined, so this counts as public: a record is charged for the rounds that "
+        f"its client joined, at most {steps} of them here. Only the record's own coin amplifies."
     )
 
 
@@ -118,24 +120,24 @@ def _round_of_clients(report: Report) -> str:
     sampled, joining = "", report.mechanism.joining_rate
     if joining < 1:
         sampled = (
-            f" Each joined with probability {plain(joining)}, by itself. Clients add the noise, so "
-            "that its size, or the server, shows who joined: that is taken for public, nothing is "
-            "amplified, and a client is charged for the rounds that it joined, by the noise that "
-            f"was there: {report.mechanism.steps} of them here."
+            f" Each joined independently with probability {plain(joining)}. The clients add the "
+            "noise, so its size, or the server, shows which of them joined. This counts as public "
+            "and gives no amplification: a client is charged for the rounds that it joined, by the "
+            f"noise in them, {report.mechanism.steps} of them here."
         )
     if is_sampled(report):
         sampled = (
-            f" Each took part with probability {_rate(report)}, by itself (Poisson sampling). The "
-            "bounds count on it that nobody learns whether the target client did; the adversary is "
-            "taken to know of all others, whose coins all trials share: what is measured is given "
-            "these coins."
+            f" Each took part independently with probability {_rate(report)} (Poisson sampling). "
+            "The bounds require that it stays secret whether the target client took part. The "
+            "adversary is assumed to know this of all other clients. All trials share the coins of "
+            "the other clients, so measurements are conditional on these coins."
         )
     return (
-        f"In each of {report.rounds} rounds {'clients' if sampled else 'every client'} trained a "
+        f"In each of {report.rounds} rounds, {'clients' if sampled else 'every client'} trained a "
         f"copy of the model on {'their' if sampled else 'its'} own records, without noise, for "
         f"{long}{f'batches of {size}' if size else 'one batch'}{more}, and sent how far "
-        f"{'they' if sampled else 'it'} came, clipped as a whole. Only that is accounted for, "
-        f"whatever the client did in between.{sampled}"
+        f"{'they' if sampled else 'it'} came, clipped as a whole. Only this update is accounted "
+        f"for, whatever the client did in between.{sampled}"
     )
 
 
@@ -148,13 +150,13 @@ def _optimisation(report: Report) -> str:
         f"The server's optimiser was {training.optimizer}{f' ({settings})' if settings else ''}, "
         f"its learning rate {plain(training.learning_rate)} on the schedule {training.schedule}"
         f"{f' after {warmup} rounds of warm-up' if warmup else ''}"
-        f"{f', that of the clients {plain(local_rate)}' if local_rate else ''}. It works on what "
-        "is released anyway and costs no privacy."
+        f"{f', and {plain(local_rate)} at the clients' if local_rate else ''}. It works on "
+        "released sums and costs no privacy."
     )
 
 
 def _gradients(report: Report) -> str:
-    """Say in which precision and by which rules per-example gradients were clipped."""
+    """Return in which precision and by which rules per-example gradients were clipped."""
     sentence = f"Forward and backward passes ran in {report.precision}"
     fallbacks = report.model.gradient_fallbacks
     if not fallbacks:

@@ -1,4 +1,4 @@
-"""What the model is worth."""
+"""The section about the model's accuracy."""
 
 from dataclasses import asdict
 
@@ -38,13 +38,13 @@ def _by_client(found: ByClient) -> Figure:
     )
     if own is not None:
         words += (
-            f" What a client has after its own training, before clipping and noise, is right on "
-            f"{_spread(own)} of the held-out records."
+            f" A client's own model, after its local training and before clipping and noise, is "
+            f"right on {_spread(own)} of the held-out records."
         )
     figure = training_figures.by_client(
         found.rounds, asdict(found.accuracy), found.weighted, None if own is None else asdict(own)
     )
-    note = " Measured on the data itself: not part of what is released."
+    note = " Measured on the data itself, and not released."
     return Figure("clients", figure, "How it serves each client.", words + note)
 
 

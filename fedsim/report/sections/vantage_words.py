@@ -25,13 +25,13 @@ NAMES = {
     "released-model": "released model",
 }
 WHO = {
-    "server": "whoever runs the server",
+    "server": "the operator of the server",
     "participant": "a participant",
-    "released-model": "whoever has the released model alone",
+    "released-model": "a reader of the released model alone",
 }
 NOT_MEASURED = "by theory, not measured"
 NOT_ATTACKED = "not attacked"
-"""What the note begins with of a vantage that cannot be attacked."""
+"""The beginning of the note about a vantage point that cannot be attacked."""
 
 BUT_FOR_A_TAIL = "Meets, but for a tail"
 """The answer to a limit of the belief that theory keeps, as far as it keeps it."""
@@ -45,7 +45,7 @@ MEASURES_ALL = 'audit.vantages = "all"'
 
 @dataclass(frozen=True)
 class Said:
-    """One number, and what belongs to it."""
+    """A number, with the interval, limit or reason that belongs to it."""
 
     headline: str
     detail: str
@@ -57,7 +57,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Lines:
-    """What is said of a vantage: one line each."""
+    """The four lines about a vantage point."""
 
     advantage: Said
     belief: Said
@@ -72,7 +72,7 @@ def mark(report: Report, verdict: VantageVerdict) -> Mark:
 
 
 def state_words(report: Report, verdict: VantageVerdict) -> StateWords:
-    """Return all that is said of the state of a vantage."""
+    """Return the words for the state of a vantage point, with their advice."""
     measured, limit = verdict.measured, verdict.allowed.advantage
     interval = None if measured is None else measured.interval
     return words_of(
@@ -84,7 +84,7 @@ def state_words(report: Report, verdict: VantageVerdict) -> StateWords:
 
 
 def lines(report: Report, verdict: VantageVerdict) -> Lines:
-    """Return what is said of a vantage."""
+    """Return the four lines about a vantage point."""
     return Lines(
         advantage=_advantage(verdict),
         belief=_belief(verdict),
@@ -117,7 +117,7 @@ def own_limit(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> Mark:
     simulated = rounding is not None and rounding.secure_aggregation == "simulated"
     if simulated and verdict.vantage == "server":
         return Mark("open", "Meets, once aggregation is secure")
-    # Theory limits the belief but for a tail, so that nobody is promised to stay below.
+    # In a tail of trainings the belief passes its limit, so a limit of the belief is never green.
     return (
         Mark("open", BUT_FOR_A_TAIL) if limit.of == "belief" else Mark("good", "Meets, by theory")
     )
@@ -126,11 +126,11 @@ def own_limit(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> Mark:
 def holds_for(report: Report) -> str:
     """Return a sentence about whom the limits of theory hold for."""
     if not is_clipped(report):
-        return "Without clipping theory sets no limit for anybody."
+        return "Without clipping, theory sets no limit."
     if is_pac(report):
         return "The limit of PAC privacy holds on average over its prior, not for each person."
     if report.mechanism.sensitivity == "local":
-        return "The noise was scaled to this target: the limits hold for it alone."
+        return "The noise was scaled to this target: the limits hold for this target alone."
     worse = [
         f"{NAMES[each.vantage]} {number(each.allowed.worst.rho_alpha)}"
         for each in report.verdicts
@@ -138,8 +138,8 @@ def holds_for(report: Report) -> str:
     ]
     if worse:
         return (
-            "The limits of theory are those of the target's client; of the client that takes part "
-            f"in most rounds the advantage may be larger: {', '.join(worse)}."
+            "The limits of theory are for the target's client. For the client that takes part in "
+            f"most rounds, the advantage may be larger: {', '.join(worse)}."
         )
     return "The limits of theory hold for everybody."
 
@@ -156,9 +156,9 @@ def why(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> str:
     if limit.answer != "cannot-tell":
         return said
     if limit.by == "theory":
-        return f"{said} {MEASURES_ALL} measures it, if it can be."
+        return f"{said} {MEASURES_ALL} measures it, where an attack exists."
     if limit.trials is None:
-        return f"{said} No number of trials is known that would tell of this one target."
+        return f"{said} It is not known how many trials would decide it for this target."
     return f"{said} {limit.trials} trials {_told(limit)}; this run has {report.trials}."
 
 
@@ -181,12 +181,12 @@ def _told(limit: OwnLimit) -> str:
     """Return what so many trials would show, and of whom."""
     if limit.of == "advantage":
         return (
-            "would tell of this one target with 80% probability, if the adversary goes on being "
-            "right as often, and promise nobody else anything"
+            "would decide it for this target with 80% probability, if the adversary stays right "
+            "as often. They say nothing about other records"
         )
     return (
-        "would show with 80% probability that it is missed for this one target, if theory's worst "
-        "case is reached; that it is met, none shows"
+        "would show with 80% probability that this target misses it, if theory's worst case is "
+        "reached. No number of trials shows that it is met"
     )
 
 
@@ -200,7 +200,7 @@ def _theory_beside(verdict: VantageVerdict, limit: OwnLimit) -> str:
         if not math.isfinite(allowed.epsilon):
             return f"Theory allows a belief of anything up to {percent(allowed.rho_beta)} (ρβ)"
         other = (
-            f"; of the client that takes part in most rounds {percent(allowed.worst.rho_beta)}"
+            f"; {percent(allowed.worst.rho_beta)} for the client that takes part in most rounds"
             if allowed.worst.rho_beta > allowed.rho_beta
             else ""
         )
@@ -214,8 +214,8 @@ def _theory_beside(verdict: VantageVerdict, limit: OwnLimit) -> str:
     if allowed.kind == "pac" or allowed.worst.rho_alpha <= allowed.rho_alpha:
         return allows
     return (
-        f"{allows} for the target's client, {number(allowed.worst.rho_alpha)} for the one that "
-        "takes part in most rounds"
+        f"{allows} for the target's client, and {number(allowed.worst.rho_alpha)} for the client "
+        "that takes part in most rounds"
     )
 
 
@@ -225,12 +225,13 @@ def _shown(verdict: VantageVerdict, limit: OwnLimit) -> str:
         return "nothing was measured here"
     if limit.of == "advantage":
         if measured.interval is None:
-            return "the trials have no interval of it"
+            return "the trials give no interval for it"
         return f"measured {number(measured.advantage)} ({span(measured.interval, number)})"
     proven = f"ε ≥ {number(measured.epsilon)} is proven, the limit is ε = {number(_odds(limit))}"
     if measured.passed_limit is None:
         return proven
-    return f"the belief passed it in {percent(measured.passed_limit)} of the trials on D, {proven}"
+    passed = percent(measured.passed_limit)
+    return f"the belief passed the limit in {passed} of the trials on D, and {proven}"
 
 
 def _odds(limit: OwnLimit) -> float:
@@ -290,15 +291,15 @@ def _unlimited(report: Report, verdict: VantageVerdict) -> StateWords:
 
 
 def _is_budgeted(report: Report, verdict: VantageVerdict) -> bool:
-    """Return whether PAC noise was budgeted for whoever looks there."""
+    """Return whether PAC noise was budgeted for this vantage point."""
     return is_pac(report) and verdict.vantage != "server"
 
 
 def _reading(report: Report, verdict: VantageVerdict) -> str:
     if verdict.state == "above":
         return (
-            "More gets out than theory allows; the warnings say what was found. Do not rely on "
-            "the stated ε before the cause is known."
+            "The adversary learns more than theory allows. The warnings say what was measured. Do "
+            "not rely on the stated ε before the cause is known."
         )
     if verdict.state == "no-limit":
         return _of_no_limit(report, verdict)
@@ -310,29 +311,35 @@ def _reading(report: Report, verdict: VantageVerdict) -> str:
 def _of_no_limit(report: Report, verdict: VantageVerdict) -> str:
     who = WHO[verdict.vantage]
     if not is_clipped(report):
-        return "Gradients are not clipped, so that theory sets no limit."
+        return "Gradients are not clipped, so theory sets no limit."
     if math.isfinite(verdict.allowed.epsilon) or _is_budgeted(report, verdict):
         return "The budget is so large that theory allows certainty."
-    found = f"{who.capitalize()} sees what no noise hides, and may know {clients_of(report)} with "
-    return f"{found}certainty: whoever takes part has to trust it."
+    return (
+        f"No noise hides {clients_of(report)} from {who}, which may identify it with certainty. "
+        "Participants have to trust it."
+    )
 
 
 def _of_theory(report: Report, verdict: VantageVerdict) -> str:
     if verdict.measured is not None:
         return (
-            "Theory alone: of one training there is no rate."
+            "By theory alone: one training has no success rate."
             if report.trials == 1
-            else "Theory alone: all trials are of one world, which gives no interval."
+            else "By theory alone: all trials are of one world, which gives no interval."
         )
     less = verdict.vantage == "released-model"
-    bound = " It sees less than a participant, and may achieve no more." * less
+    bound = " This adversary sees less than a participant, and can achieve no more." * less
     refused = [
         part
         for part in report.vantages[verdict.vantage].note.split("; ")
         if part.startswith(NOT_ATTACKED)
     ]
-    how = f"It was {refused[0]}." if refused else f"{MEASURES_ALL} measures it, if it can be."
-    return f"Theory alone. {holds_for(report)}{bound} {how}"
+    how = (
+        f"It was {refused[0]}."
+        if refused
+        else f"{MEASURES_ALL} measures it, where an attack exists."
+    )
+    return f"By theory alone. {holds_for(report)}{bound} {how}"
 
 
 def _of_interval(report: Report, verdict: VantageVerdict) -> str:
@@ -343,24 +350,24 @@ def _of_interval(report: Report, verdict: VantageVerdict) -> str:
     coin = low <= 0 <= high
     if verdict.state == "attack-below":
         return (
-            "This attack stays below the limit. It is not the exact posterior: a better one may "
+            "This attack stays below the limit. It is not the exact posterior: a better attack may "
             "achieve more."
         )
     if verdict.state == "below":
-        found = "No better than a coin" if coin else "Better than a coin, and below the limit"
+        found = "No better than guessing" if coin else "Better than guessing, and below the limit"
         return f"{found}. The measurement is of this target alone. {holds_for(report)}"
     if verdict.state == "within-chance":
-        return "Above the limit, within what chance alone gives: repeat it with more trials."
+        return "Above the limit, but chance alone can explain it: repeat it with more trials."
     if coin:
-        return "The trials cannot tell: the interval holds the limit, and a coin as well."
+        return "The trials cannot tell: the interval contains both guessing and the limit."
     return (
-        "Better than a coin. The interval holds the limit: the trials do not contradict theory, "
-        "nor do they show that the adversary stays below."
+        "Better than guessing. The limit lies inside the interval: the trials neither contradict "
+        "theory nor prove that the adversary stays below the limit."
     )
 
 
 def _seen(report: Report, verdict: VantageVerdict) -> str:
-    """Say what a server sees that noise protects against, which trust decides."""
+    """Return a sentence about what the server sees, which the trust model decides."""
     if verdict.vantage != "server" or verdict.state == "no-limit":
         return ""
     (note,) = (row.note for row in report.bounds.vantages if row.vantage == verdict.vantage)
@@ -368,18 +375,18 @@ def _seen(report: Report, verdict: VantageVerdict) -> str:
 
 
 def _power(report: Report, verdict: VantageVerdict) -> str:
-    """Say which shortfall of the noise would have been seen; nothing after an alarm."""
+    """Return which shortfall of the noise would have been seen; "" after an alarm."""
     if verdict.state == "above":
         return ""
-    # Whoever is audited measures the noise itself; elsewhere an attack counts decisions.
+    # The audited vantage point measures the noise itself; elsewhere an attack counts decisions.
     configured = verdict.vantage == report.vantage
     return would_have_seen(verdict.seen_below, "audit" if configured else "attack")
 
 
 def _of_score(report: Report, verdict: VantageVerdict) -> str:
-    """Say where the belief is an attack's score, which nothing bounds."""
+    """Return a sentence where the belief is an attack's score, which theory does not bound."""
     if verdict.measured is None or verdict.measured.exact_posterior:
         return ""
     if verdict.vantage == report.vantage:
         return score_caution(report)
-    return " The belief is the score of an attack here, which theory does not bound."
+    return " Here the belief is the score of an attack, which theory does not bound."

@@ -27,13 +27,12 @@ def by_the_model(report: Report) -> str:
     bound = (
         "theory sets no limit"
         if allowed.kind == "none"
-        else f"theory allows at most {percent((1 + allowed.advantage) / 2)}"
+        else f"theory allows right answers in at most {percent((1 + allowed.advantage) / 2)}"
     )
     if measured is None or measured.advantage is None or measured.interval is None:
         return (
-            f"Not measured here. Of any one person's presence {bound} to be told rightly, where a "
-            f"coin is right in 50%. {vantage_words.MEASURES_ALL} measures it by an attack on the "
-            "target, where there is one."
+            f"Not measured here. About the presence of any one person, {bound}; a coin is right in "
+            f"50%. {vantage_words.MEASURES_ALL} measures it, where an attack on the target exists."
         )
     right, ends = (1 + measured.advantage) / 2, [(1 + end) / 2 for end in measured.interval]
     return (
@@ -44,16 +43,16 @@ def by_the_model(report: Report) -> str:
 
 
 def deployed(report: Report) -> str:
-    """Return what the experiment implies for a deployment; "" where the noise is the system's."""
+    """Return what the experiment implies for a deployment; "" with noise of the system."""
     found = report.bounds
     if report.noise_source != "seed" or report.mechanism.noise == "pac":
         return ""
     return (
-        "The noise came from a seed, to be repeatable. A deployment with privacy.noise-source = "
-        f'"system" draws noise of the same size that nobody can repeat: ε = '
-        f"{number(found.tight_epsilon)} towards the {NAMES[report.vantage]} for one training, "
-        "and more for every further one on the same people. Measuring took "
-        f"{report.trials} trainings: do that on data that need no protection."
+        "The noise came from a seed, so that the run can be repeated. With privacy.noise-source = "
+        '"system", a deployment draws noise of the same size that cannot be repeated. One training '
+        f"then costs ε = {number(found.tight_epsilon)} towards the {NAMES[report.vantage]}; every "
+        "further training on the same people costs more. This measurement took "
+        f"{report.trials} trainings: measure on data that need no protection."
         if report.mechanism.clipping and report.mechanism.sensitivity == "global"
         else ""
     )
@@ -107,9 +106,9 @@ def _words(report: Report) -> list[Block]:
             ]
         ),
         Prose(
-            "The vantages stand with the worst first: what contradicts theory, then where theory "
-            f"sets no limit, then by the limit. Intervals in brackets are at "
-            f"{confidence_of(report).strip()}; “a coin” is what guessing shows in as many trials.",
+            "The worst vantage point comes first: what contradicts theory, then where theory sets "
+            f"no limit, then by the limit. Intervals in brackets are at "
+            f"{confidence_of(report).strip()}; “a coin” is the range of guessing by chance.",
             small=True,
         ),
         Prose(game(report), small=True),

@@ -300,25 +300,25 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
 @pytest.mark.parametrize(
     ("kind", "sentences"),
     [
-        ("central", ["In each of 3 rounds every record took part, in one step."]),
+        ("central", ["In each of 3 rounds, every record took part, in one step."]),
         (
             "sampled",
             [
-                "every record took part with probability 0.5, by itself (Poisson sampling)",
+                "every record took part independently with probability 0.5 (Poisson sampling)",
                 "· sampling rate 0.5",
-                "the signal-to-noise ratio were every step unsampled",
-                "(the game played again",
-                "each sampled step at the trial's root mean square ratio",
+                "the signal-to-noise ratio if no step were sampled",
+                "(by simulation of the game",
+                "for each sampled step the trial's root mean square ratio",
             ],
         ),
-        ("sampled, replace", ["None: where replaced records are sampled"]),
+        ("sampled, replace", ["No estimate: with sampled replacement"]),
         (
             "local steps",
             [
-                "every client took 2 noisy steps on a model of its own: 6 noisy steps are",
-                "the bounds grant every vantage all of these steps",
-                "describes the score of a linearised attack and is not bounded",
-                "of the linearised attack; its score follows",
+                "every client took 2 noisy steps on its own copy of the model: 6 noisy steps are",
+                "assume that every adversary sees all these steps",
+                "describes the score of a linearised attack, without a bound",
+                "of the linearised attack, whose score follows",
                 "Local learning rate",
             ],
         ),
@@ -343,7 +343,7 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
             [
                 "∞ (gradients are not clipped: nothing bounds what one record can",
                 "No guarantee",
-                "Gradients are not clipped, so that theory sets no limit.",
+                "Gradients are not clipped, so theory sets no limit.",
             ],
         ),
         ("oracle", ["computed by the auditor, from the noise that was drawn"]),
@@ -351,8 +351,11 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
         ("bayesian", ["in every round; γ = ", "no guarantee for outliers"]),
         ("halves", ["Naming which of the"]),
         ("one training", ["One training has no statistics", "– of one training; limit ρα"]),
-        ("few trials", ["No finding yet: by 2 trials the adversary may be right in anything from"]),
-        ("one run", ["The canaries of one trial prove", "(one-run f-DP bound); claimed is ε ="]),
+        (
+            "few trials",
+            ["No finding yet: after 2 trials, the adversary may be right in"],
+        ),
+        ("one run", ["The canaries of one trial prove", "(one-run f-DP bound); the claim is ε ="]),
         (
             "budget",
             ["After 1 of 3 planned rounds", "privacy.stop-at = 1.500 left no room for another"],
@@ -414,7 +417,7 @@ def test_lower_bounds_are_apart_by_whether_they_trust_the_noise(report):
     grouped = {group.title: [line.name.text for line in group.lines] for group in table.groups}
     assert grouped[lower_bounds.TRUSTING] == [TITLES["privacy_profile"]]
     assert len(grouped[lower_bounds.MEASURED]) == len(report.empirical.lower_bounds) - 1
-    assert "agrees with the one measured without it" in told(report)
+    assert "agrees with the μ measured without it" in told(report)
 
 
 def test_a_lower_bound_that_says_nothing_says_why(written):
@@ -425,7 +428,7 @@ def test_a_lower_bound_that_says_nothing_says_why(written):
     ]
     assert refused
     for reason in refused:
-        assert f"Says nothing here: {reason}." in told(written("pairs").report)
+        assert f"No bound here: {reason}." in told(written("pairs").report)
 
 
 def test_an_epsilon_is_only_compared_with_one_of_the_same_accounting(report):
@@ -505,7 +508,7 @@ def test_the_target_is_shown_where_its_data_are_public_and_else_why_not(report, 
     table = words(report, ROW)
     assert "age Unusual. 90 40 2.0%" in table
     assert "job cook nurse 50.0%" in table
-    assert "The record is not shown: this page may be handed on" in words(report, None)
+    assert "The record is not shown, because this page may be handed on" in words(report, None)
     assert "all data of a client are the target" in words(written("client").report, None)
     assert "the target is no person's" in words(written("crafted").report, None)
 
@@ -515,7 +518,7 @@ def test_the_sign_off_says_who_answers_for_the_study_and_what_it_does_not_say(re
     text = Page(render_html(report, Undrawn(report, {}), False, about)).words
     for said in ("Purpose Which ε for triage?", "Author A. Engineer", "SHA-256 abababababababab…"):
         assert said in text
-    assert "This run gives nobody a DP guarantee." in text
+    assert "This run gives no DP guarantee." in text
     assert "not stated (run.author)" in told(report)
 
 
@@ -553,7 +556,7 @@ def test_the_final_model_is_answered_by_the_attack_on_the_target_or_not_at_all(w
     attacked, not_attacked = (told(written(kind).report) for kind in ("local", "central"))
     assert verdict.OF_THE_MODEL in attacked
     assert "The attack that was declared beforehand was right about the challenge" in attacked
-    assert "Not measured here. Of any one person's presence theory allows at most" in not_attacked
+    assert "Not measured here. About the presence of any one person, theory" in not_attacked
     assert 'audit.vantages = "all"' in not_attacked
 
 
@@ -594,7 +597,7 @@ def test_an_organisations_limits_are_answered_in_both(report):
         assert "Meets, by theory." in words
         assert "Cannot tell yet." in words
         assert "Not guaranteed: theory" in words
-        assert "4242 trials would show with 80% probability that it is missed for this" in words
+        assert "4242 trials would show with 80% probability that this target misses it" in words
 
 
 def test_what_would_lower_it_marks_what_raises_it_and_suggests_no_laxer_limit(written):
