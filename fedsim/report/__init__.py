@@ -1,1 +1,1 @@
-"""Words and pages."""
+"""Pages, terminal summaries and evidence made from reports."""

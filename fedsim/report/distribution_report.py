@@ -32,10 +32,10 @@ SHOWN_CLIENTS = 20
 """How many clients the terminal shows; the page and JSON have all of them."""
 
 TOP = 3
-"""How many of a client's labels or key values are named where there are many."""
+"""The number of a client's labels or key values that are named."""
 
 COUNTED_CLASSES = 10
-"""Up to how many classes there is a table with a column for each."""
+"""The largest number of classes with a table that has a column for each."""
 
 LARGEST = "most records"
 """The heading of the column that names values of the key."""
@@ -45,7 +45,7 @@ BAR = 12
 
 
 def assemble(config: Config) -> dict[str, Any]:
-    """Return what the data of a configuration are and who holds them. Raises InputError."""
+    """Return the data of a configuration and their partition. Raises InputError."""
     split, client_of = distribution.held(config, everybody=True)
     dataset = split.dataset
     held = distribution.hold(split, client_of, config.federation.clients)
@@ -90,7 +90,7 @@ def write(report: Report, directory: Path) -> Path:
 
 
 def _verdict(report: Report) -> str:
-    """Return how unlike the clients are in a sentence or two."""
+    """Return sentences about how much the clients differ."""
     sizes, partition = report["sizes"], report["partition"]
     by_key = (
         f" No value of '{partition['key']}' ({partition['key_values']} in D) is split."
@@ -99,9 +99,9 @@ def _verdict(report: Report) -> str:
     )
     return (
         f"{len(report['clients'])} clients hold {sizes['min']} to {sizes['max']} records "
-        f"(median {sizes['median']:g}). On average {report['label_skew']:.1%} of a client's "
-        "records would need another label for its mix to be that of D; if the same numbers of "
-        f"records were dealt at random, {report['chance_skew']:.1%} would.{by_key}"
+        f"(median {sizes['median']:g}). On average, {report['label_skew']:.1%} of a client's "
+        "records would need another label to have the label mix of D. With a random partition into "
+        f"the same sizes, {report['chance_skew']:.1%} would.{by_key}"
     )
 
 
@@ -129,7 +129,7 @@ def summary(report: Report) -> RenderableType:
 
 
 def blocks(report: Report) -> list[Block]:
-    """Return the data, how unlike the clients are, and every table."""
+    """Return facts about the data, how much the clients differ, and every table."""
     found: list[Block] = [Listing(_rows(report)), Prose(_verdict(report))]
     for title, headings, body in _tables(report):
         found += [Heading(title[0].upper() + title[1:]), tabulated(headings, body)]
@@ -165,7 +165,7 @@ MOST = 5
 
 
 def _first(report: Report) -> FirstScreen:
-    """Return the first screen of the page: how unlike the clients are, and what to look at."""
+    """Return the first screen of the page: how much the clients differ, and what to look at."""
     dataset, clients = report["dataset"], report["clients"]
     largest = sorted(clients, key=lambda one: -int(one["records"]))[:MOST]
     rows = [
@@ -186,7 +186,7 @@ def _first(report: Report) -> FirstScreen:
         sign_off=first_screen.sign_off(
             data=f"{dataset['name']}, {dataset['records']} records",
             date=first_screen.today(),
-            limits="It is about who holds what. Nothing was trained, and nothing attacked.",
+            limits="This page describes the data. No model was trained, and no attack was run.",
         ),
     )
 
@@ -218,9 +218,9 @@ def _checks(report: Report) -> list[Check]:
 
 
 EXPLAINED = (
-    "Skew: total variation distance of a client's labels from those of D. By chance: what a random "
-    "deal of as many records is expected to have. Effective: so many equally frequent labels "
-    "would be as mixed."
+    "Skew: total variation distance between the labels of a client and of D. By chance: expected "
+    "skew of a random partition into the same sizes. Effective: number of equally frequent labels "
+    "with the same diversity."
 )
 
 
@@ -261,7 +261,7 @@ def _clients(
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:
-    """Return what the data are, worded."""
+    """Return facts about the data, as names and texts."""
     dataset, parts, partition = report["dataset"], report["parts"], report["partition"]
     test = f", and {dataset['test_records']} for tests" if dataset["test_records"] else ""
     shape = "x".join(map(str, dataset["shape"]))
@@ -275,7 +275,7 @@ def _rows(report: Report) -> list[tuple[str, str]]:
         ("records", f"{dataset['records']}{test}"),
         ("features", f"{shape}, {dataset['classes']} classes"),
         ("columns", distribution.named(dataset["columns"])),
-        *(("look again", caution) for caution in dataset["cautions"]),
+        *(("check this", caution) for caution in dataset["cautions"]),
         ("D, trained on", _part(parts["members"])),
         ("held out", _part(parts["held_out"])),
         ("pool", _part(parts["pool"])),
@@ -284,7 +284,7 @@ def _rows(report: Report) -> list[tuple[str, str]]:
 
 
 def _part(part: Report) -> str:
-    """Word how large a part is and how its labels are balanced."""
+    """Return the size of a part and the balance of its labels, as text."""
     labels = np.array(part["labels"])
     if not part["records"]:
         return "0"
@@ -293,7 +293,7 @@ def _part(part: Report) -> str:
 
 
 def _tables(report: Report) -> list[tuple[str, list[str], list[list[str]]]]:
-    """Return title, headings and a row of cells for each client, of every table there is."""
+    """Return the title, the headings and the rows of every table, with a row for each client."""
     classes, clients, key = (
         report["dataset"]["classes"],
         report["clients"],
@@ -334,6 +334,6 @@ def _most(labels: list[int]) -> str:
 
 
 def _largest(client: Report) -> str:
-    """Name the key values of which a client has most records, and how many."""
+    """Return the key values with most of a client's records, and their counts."""
     named = ", ".join(f"{value}: {n}" for value, n in client["largest_key_values"].items())
     return f"{named}, …" if client["key_values"] > len(client["largest_key_values"]) else named

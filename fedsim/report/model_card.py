@@ -54,20 +54,20 @@ model = fedsim.load_model(RUN_DIRECTORY)   # a torch.nn.Module: {use}
 ```"""
 
 LIMITS = (
-    "The guarantee is for each {unit} by itself: who has several is protected less, as group "
-    "privacy says.",
+    "The guarantee is for each {unit} by itself. A person with several has less protection (group "
+    "privacy).",
     "Records that clients held out for themselves were evaluated only where the card says so: an "
-    "accuracy on them is one more release. The model is that of the last round; none was chosen by "
-    "its accuracy.",
-    "It is about what the rounds released. What the model says of people in general, it may say of "
-    "people who took no part.",
+    "accuracy on them is a further release. The model is from the last round; no round was chosen "
+    "by its accuracy.",
+    "The card is about what the rounds released. What the model says about people in general may "
+    "also be true of people who took no part.",
 )
 
 
 def write(
     directory: RunDirectory, noise_multiplier: float, parameters: int, public_records: int
 ) -> ModelCard:
-    """Write the card of a training whose model has been written; it says that all is done."""
+    """Write the card of a training whose model has been written; the card marks the end."""
     config, model = directory.config, saved_model.describe(directory.path)
     content = (directory.path / saved_model.PUBLIC / saved_model.VALUES).read_bytes()
     rounds = [event for event, _ in directory.events() if "round" in event]
@@ -133,20 +133,20 @@ def summary(card: ModelCard) -> RenderableType:
 
 
 def _besides(privacy: Privacy) -> str:
-    """Return what else a record may lose than the rounds' epsilon, as a sentence; "" if nothing."""
+    """Return the cost of the clients' measures, as sentences; "" without measures."""
     if not privacy.measures_epsilon:
         return ""
     cost = f"ε = {number(privacy.measures_epsilon)} (δ = 0)"
     if privacy.neighbouring == Neighbouring.ADD_REMOVE:
-        return f" A record that its client held back from the rounds loses {cost} instead."
+        return f" For a record that its client held back from the rounds, it is {cost} instead."
     return (
-        f" Records that clients held back from the rounds lose {cost}. Of a record and the one in "
-        "its place, one may be in the rounds and the other held back: then add both."
+        f" Records that clients held back from the rounds cost {cost}. Of a record and its "
+        "replacement, one may be in the rounds and the other held back: then add both costs."
     )
 
 
 def privacy_of(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> Privacy:
-    """Return what the rounds of a training released, and whether that is guaranteed."""
+    """Return the privacy of a training's rounds, and whether it is guaranteed."""
     everything = spending.describe_everything(config.scheme, noise_multiplier, rows)
     released = everything or spending.describe(config.scheme, noise_multiplier, rows)
     failings = cautions.dp_failings(config)
@@ -220,9 +220,9 @@ def _by_client(
     neighbouring: Neighbouring,
     classes: Sequence[str],
 ) -> list[ClientMeasures]:
-    """Return what clients said of the records that they held back, with intervals.
+    """Return the clients' measures on records that they held back, with intervals.
 
-    asked: how often they were, each time at a cost.
+    asked: number of requests, each of which has a cost.
     """
     return [
         ClientMeasures(
@@ -256,7 +256,7 @@ def quality_of(found: Utility, named: Callable[[str], str] = quoted) -> Iterator
 
 
 def quality_in(found: Utility) -> Quality | None:
-    """Return what a card says of each class, with exact intervals over records; None of nothing."""
+    """Return recall and precision of each class, with exact intervals; None without counts."""
     if not found.confusion:
         return None
     counted = Confusion(tuple(map(tuple, found.confusion)))
@@ -333,7 +333,7 @@ def _clipping(share: float | None, task: str) -> str:
     )
     if share <= SELDOM:
         return (
-            f"{longer}, and the noise is proportional to it: a smaller one may learn more."
+            f"{longer}, and the noise is proportional to it: a smaller norm may learn more."
             + " fedsim tune tries some on public records." * (task == "classification")
         )
     return (
@@ -348,11 +348,11 @@ def as_markdown(card: ModelCard) -> str:
 
 
 WIDE = 0.5
-"""The length of an interval from which on a share is not told apart from others."""
+"""The length of an interval from which on the card says "cannot tell"."""
 
 
 def _at_clients(card: ModelCard) -> Iterator[Block]:
-    """Yield recall and precision of each class at each client that said it, and what that cost."""
+    """Yield recall and precision of each class at each client that answered, and their cost."""
 
     def told(found: Proportion | None) -> str | None:
         if found is None or found.interval is None:
@@ -366,12 +366,12 @@ def _at_clients(card: ModelCard) -> Iterator[Block]:
         "the model answers for them. Each count has discrete Laplace noise."
     )
     yield Prose(
-        f"An answer costs a record that was held back ε = {cost} (δ = 0, "
-        f"{card.privacy.neighbouring}), and the client's ledger adds that to what the rounds cost. "
+        f"An answer costs ε = {cost} for a record that was held back (δ = 0, "
+        f"{card.privacy.neighbouring}). The client's ledger adds this to the cost of the rounds. "
         "A client that is not listed did not answer, and may have paid the same."
     )
     yield Prose(
-        f"Intervals at {percent(CONFIDENCE)} include the noise; “cannot tell” where they are "
+        f"Intervals at {percent(CONFIDENCE)} include the noise. “Cannot tell” stands for intervals "
         f"longer than {percent(WIDE)}."
     )
     rows = [
@@ -383,7 +383,7 @@ def _at_clients(card: ModelCard) -> Iterator[Block]:
 
 
 def _accounted(privacy: Privacy) -> Iterator[Block]:
-    """Yield the steps from which everybody can work out epsilon again."""
+    """Yield the steps from which a reader can compute epsilon again."""
     if not any(row.steps for row in privacy.towards):
         return
     yield Prose("ε follows from δ and these Gaussian steps:")
@@ -402,13 +402,13 @@ def _rehearsed(found: Rehearsal) -> str:
     between = span(found.advantage_interval, number)
     whose = "the same schema" if found.data == OWN else quoted(found.data)
     return (
-        f"Before, the same rounds under the same noise were played {found.trials} times on "
-        f"{found.records:,} records of {whose}, against an adversary at the {found.vantage} "
-        f"that knew all but one of them. Its advantage was {number(found.advantage)} ({between} at "
-        f"{percent(found.confidence)}) where the noise allows {number(found.rho_alpha)}; it "
-        f"believed in the true answer by more than {percent(found.rho_beta)} in "
-        f"{percent(found.delta_prime)} of the trainings with the record. Of these records, not of "
-        "those that this model was trained on."
+        "A rehearsal played the same rounds under the same noise before the training: "
+        f"{found.trials} times, on {found.records:,} records of {whose}. The adversary at the "
+        f"{found.vantage} knew all records but one. Its advantage was {number(found.advantage)} "
+        f"({between} at {percent(found.confidence)}), and the noise allows "
+        f"{number(found.rho_alpha)}. In {percent(found.delta_prime)} of the trainings with the "
+        f"record, its belief exceeded {percent(found.rho_beta)}. These numbers are about the "
+        "records of the rehearsal, not about the training data of this model."
     )
 
 
@@ -418,7 +418,7 @@ def _blocks(card: ModelCard) -> Iterator[Block]:
     of = f"{card.records:,} records of {quoted(card.data)}"
     if card.data == OWN:
         of = f"{card.records:,} of the clients' own records (model.toml has their schema)"
-    less = ", less those that clients held back," * (card.privacy.measures_epsilon > 0)
+    less = ", without records that clients held back," * (card.privacy.measures_epsilon > 0)
     yield Prose(
         f"The model ({quoted(card.network)}, {card.parameters:,} trained parameters) predicts "
         f"{WORDS[card.task].predicts(card.classes)}. {card.clients} clients trained it together, "

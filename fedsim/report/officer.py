@@ -28,14 +28,15 @@ from fedsim.report.sections.facts import is_alarming
 FILE = "officer.html"
 
 LIMITS = (
-    "That the model is anonymous, or that this is approved: a legal question (GDPR, Recital 26). "
-    "These numbers are evidence on one part of it, whether a record can be told to have been used.",
-    "Anything measured of other people or other attacks. Limits of theory hold for every record, "
-    "if the software ran as configured.",
-    "Extracted texts, reconstructed records, links with other data, breaches, and what else was "
-    "released about the same people, whose epsilons add up.",
+    "That the model is anonymous, or that its release is approved. This is a legal question (GDPR, "
+    "Recital 26). The numbers are evidence on one part of it: can an adversary tell whether a "
+    "record was used?",
+    "Results for other people or other attacks. The limits of theory hold for every record, if the "
+    "software ran as configured.",
+    "Extracted texts, reconstructed records, links with other data, breaches, and further releases "
+    "about the same people, whose epsilons add up.",
 )
-"""What no result says, in the words of docs/explanation/anonymous.md."""
+"""Statements that no result supports, in the words of docs/explanation/anonymous.md."""
 
 
 def write(directory: RunDirectory, limits: Mapping[str, Scalar] | None = None) -> Path:

@@ -1,4 +1,4 @@
-"""The report of a run as a page, for the engineer and for whom the engineer forwards it to."""
+"""The report of a run as a page, for the engineer and the people who receive it."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -71,12 +71,12 @@ SECTIONS = (
     prediction.RESIDUALS,
     membership.SECTION,
 )
-"""A section is a module of `fedsim.report.sections` and a line here. Those for specialists stand
-together in a folded part behind the others."""
+"""A section is a module of `fedsim.report.sections` and a line here. Sections for specialists stand
+in a folded part behind the others."""
 
 
 class Pictures:
-    """The figures of a run, drawn when they are first asked for and not again."""
+    """The figures of a run, each drawn once, when it is first needed."""
 
     def __init__(
         self,
@@ -114,8 +114,8 @@ def render_html(
     """Return the report as one HTML page that needs no other file, script or network.
 
     Args:
-        one_of_several: whether the folder above has the page of the sweep or search it is of.
-        about: what the report does not hold; None where it is unknown.
+        one_of_several: whether the folder above has the page of a sweep or search.
+        about: facts that the report does not hold; None where they are unknown.
     """
     note: list[str | Link] = [training.scope(report)]
     if one_of_several:
@@ -159,13 +159,13 @@ def render_html(
 
 
 def about(directory: RunDirectory) -> About:
-    """Return what the files of a run say of it beyond its report."""
+    """Return facts from the files of a run that its report does not hold."""
     stated, facts = directory.config.run, directory.read_facts()
     return About(stated.purpose, stated.author, facts.get("data_sha256", ""), facts.get("target"))
 
 
 def _blocks(section: Section, report: Report, drawn: Pictures) -> list[Block]:
-    """Return what a section says, with its figures where they belong."""
+    """Return the blocks of a section, with its figures in their places."""
     left = {figure.name: figure for figure in drawn.drawn.get(section, ())}
     found: list[Block] = []
     for block in section.words(report):

@@ -1,4 +1,4 @@
-"""What the rehearsal of a training found, for the card of the model that was then trained."""
+"""The results of a training's rehearsal, for the card of the model that was then trained."""
 
 from pathlib import Path
 
@@ -22,18 +22,18 @@ OWN_OF_EACH = (
     "federation.auditor-sees",
     "federation.timeout",
 )
-"""Keys of the tables below that neither noise nor rounds depend on."""
+"""Keys that a rehearsal may set otherwise: neither noise nor rounds depend on them."""
 
 
 def findings(config: Config, rehearsal: Path) -> Rehearsal:
-    """Return what the rehearsal of a training found.
+    """Return the results of a training's rehearsal.
 
     Raises:
-        InputError: it is of no rehearsal, is not finished, or is of another training.
+        InputError: the directory is not a finished rehearsal of this training.
     """
     played = RunDirectory.open(rehearsal)
     if played.config.run.job != "rehearsal":
-        raise InputError(f"'{rehearsal}' is no rehearsal; make one with fedsim rehearse")
+        raise InputError(f"'{rehearsal}' is not a rehearsal; make one with fedsim rehearse")
     theirs = _settings(played.config)
     for key, value in _settings(config).items():
         if theirs[key] != value:
@@ -59,21 +59,21 @@ def findings(config: Config, rehearsal: Path) -> Rehearsal:
 
 
 def attach(directory: RunDirectory, found: Rehearsal) -> None:
-    """Put what a rehearsal found where the card of a training takes it from.
+    """Write the results of a rehearsal to the place that the training's card reads.
 
     Raises:
         InputError: the training has its card already.
     """
     if directory.has(CARD):
         raise InputError(
-            f"'{directory.path}' is finished, and its card stays as it was written; name the "
-            "rehearsal when the training begins"
+            f"'{directory.path}' is finished, and its card does not change any more; give "
+            "--rehearsal when the training begins"
         )
     directory.write_json(FILE, TypeAdapter(Rehearsal).dump_python(found, mode="json"))
 
 
 def read(directory: RunDirectory) -> Rehearsal | None:
-    """Return what was put there; None where no rehearsal was named."""
+    """Return the results of the rehearsal; None if the training has no rehearsal."""
     if not directory.has(FILE):
         return None
     values = directory.read_json(FILE)

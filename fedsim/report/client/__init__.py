@@ -1,1 +1,1 @@
-"""What a client's owner is told of the client's own records, on that machine and nowhere else."""
+"""A client's report on its own records, for its owner, on that machine only."""

@@ -1,4 +1,4 @@
-"""A client's own report in words: on its terminal, and as a page for its owner alone."""
+"""A client's own report: on its terminal, and as a page for its owner alone."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,13 +34,14 @@ from fedsim.report.figures import training_figures
 from fedsim.report.sections import target
 
 CONFIDENTIAL = (
-    "Keep it on this machine: what it says of single records is hidden by no noise, and is no "
-    "guarantee to anybody."
+    "Keep this report on this machine. Its numbers about single records have no noise, and they "
+    "are not a guarantee."
 )
 
 EXPOSED = (
-    "Towards whoever sees most of this client's messages, by the length of each record's clipped "
-    "gradients in the rounds above. 'Allowed' is a record that is cut in all of these rounds."
+    "Towards the adversary who sees most of this client's messages, by the length of each record's "
+    "clipped gradients in the rounds above. 'Allowed' is a record that is clipped in all of these "
+    "rounds."
 )
 
 Rows = list[list[str]]
@@ -55,13 +56,13 @@ def write(report: Report, directory: Path) -> Path:
 
 
 def verdict(report: Report) -> str:
-    """Return what the client's records have cost so far, in a sentence."""
+    """Return the cost of the client's answers so far, in a sentence."""
     budget = report["budget"]
     return (
-        f"In {_counted(len(report['runs']), 'run')} this client answered "
-        f"{_counted(budget['answers'], 'message')}, which "
-        f"cost any one of its records epsilon {number(budget['epsilon'])} of "
-        f"{number(budget['epsilon_limit'])} at delta {budget['delta']:g}."
+        f"In {_counted(len(report['runs']), 'run')}, this client answered "
+        f"{_counted(budget['answers'], 'message')}. This cost each of its records epsilon "
+        f"{number(budget['epsilon'])} of {number(budget['epsilon_limit'])} at delta "
+        f"{budget['delta']:g}."
     )
 
 
@@ -86,11 +87,11 @@ def render_html(report: Report) -> str:
     """Return the report as one HTML page that needs no other file, script or network."""
     blocks: list[Block] = [
         Label("", CONFIDENTIAL, alarming=True),
-        Heading("What was released, and when"),
+        Heading("Releases"),
         tabulated(RUNS, _run_rows(report)),
     ]
     for training in report["trainings"]:
-        blocks.append(Heading(f"{training['name']}: how exposed single records are"))
+        blocks.append(Heading(f"{training['name']}: exposure of single records"))
         if rows := _exposures(training):
             most = tabulated(["record", *HOW], _most(training))
             blocks += [Prose(EXPOSED), tabulated(["", *HOW], rows), most]
@@ -99,12 +100,12 @@ def render_html(report: Report) -> str:
             blocks += target.record(shown, record, "This page is for its owner alone.")
         blocks += map(Prose, _said(training))
     for name, rounds, cut in shares(report):
-        caption = f"{name}: the share of this client's gradients that clipping cut, by round."
+        caption = f"{name}: share of this client's gradients that were clipped, by round."
         figure = training_figures.clipped_share(rounds, cut)
         blocks.append(Figure("clipped", figure, "", caption))
     return render(
         Document(
-            title=f"Client {report['client']}: what its records gave away",
+            title=f"Client {report['client']}: exposure of its records",
             kind="Client's own report",
             heading=f"Client {report['client']}",
             first=_first(report),
@@ -118,7 +119,7 @@ MOST = 5
 
 
 def _first(report: Report) -> FirstScreen:
-    """Return the first screen of the page: what the records have cost, and what is left."""
+    """Return the first screen of the page: the cost so far, and the rest of the budget."""
     budget = report["budget"]
     limit = advantage_of_epsilon(budget["epsilon_limit"], budget["delta"])
     runs = [
@@ -126,7 +127,7 @@ def _first(report: Report) -> FirstScreen:
         for run in report["runs"][-MOST:]
     ]
     bars = [bar for training in report["trainings"][-MOST:] for bar in _bars(training)]
-    caption = "How often anybody is right at most about one of this client's records."
+    caption = "Largest share of right answers about one of this client's records."
     return FirstScreen(
         answer=[verdict(report)],
         alarming=budget["epsilon"] > budget["epsilon_limit"],
@@ -137,7 +138,7 @@ def _first(report: Report) -> FirstScreen:
         sign_off=first_screen.sign_off(
             data=f"the records of client {report['client']}",
             date=report["created"][:10],
-            limits="It is about what left this machine. It is no guarantee to anybody.",
+            limits="This page is about what left this machine. It is not a guarantee.",
         ),
     )
 
@@ -183,12 +184,12 @@ def _checks(report: Report) -> list[Check]:
 def _steps(report: Report) -> list[str]:
     budget = report["budget"]
     left = budget["epsilon_limit"] - budget["epsilon"]
-    said = f"ε of about {number(left)} is left; decide on the next training by that."
+    said = f"About ε = {number(left)} of the budget is left for further trainings."
     if left <= 0:
-        said = "Nothing is left of the budget: take no further part, or agree to a larger one."
+        said = "The budget is spent: join no further training, or agree to a larger budget."
     trainings = [each for each in report["trainings"] if not each["gone"]]
     if any(each["attack"] is None for each in trainings):
-        return [said, "Give --others, records that took no part, to have an attack run."]
+        return [said, "Give --others, records that took no part, to run an attack."]
     return [said]
 
 
@@ -235,36 +236,39 @@ def _how(one: Report) -> list[str]:
 
 
 def _said(training: Report) -> Iterator[str]:
-    """Yield what is to be known about the numbers of a training."""
+    """Yield sentences that explain the numbers of a training."""
     if training["gone"]:
         yield (
-            f"{training['name']}: the records that took part are not what data-path names by now; "
-            "how exposed they are is not measured."
+            f"{training['name']}: data-path no longer holds the records that took part, so their "
+            "exposure is not measured."
         )
         return
     found, attack = training["exposure"], training["attack"]
     if found is None:
-        yield "Single records are not what the noise of this training hides; they are not measured."
+        yield (
+            "The noise of this training protects the client as a whole, so the exposure of single "
+            "records is not measured."
+        )
     else:
         share = np.mean(found["clipped_share"])
         yield (
-            f"Clipping cut {percent(float(share))} of the gradients of {training['records']} "
-            f"records in {len(found['rounds'])} rounds."
+            f"Of the gradients of {training['records']} records in {len(found['rounds'])} rounds, "
+            f"{percent(float(share))} were clipped."
         )
         if training["sampling_rate"] < 1:
             yield (
-                "Records took part by chance; these numbers are of one that took part in every "
-                "round, and so are upper ends."
+                "Records took part at random. These numbers assume a record that took part in "
+                "every round, so they are upper limits."
             )
     if attack is None:
         yield (
-            "No attack on a model was run: give records that took no part, 20 at least, with "
+            "No attack on a model was run. Give at least 20 records that took no part with "
             "--others."
         )
     else:
         yield (
-            f"By losses of {attack['model']}, {attack['members']} own records are told from "
-            f"{attack['others']} others with an area under the curve of {number(attack['area'])} "
-            f"and an advantage of {number(attack['advantage'])} at the best threshold (chosen "
-            f"afterwards); the noise allows {number(training['advantage_bound'])}."
+            f"An attack by losses of {attack['model']} separates {attack['members']} own records "
+            f"from {attack['others']} others: area under the curve {number(attack['area'])}, "
+            f"advantage {number(attack['advantage'])} at the best threshold (chosen afterwards). "
+            f"The noise allows {number(training['advantage_bound'])}."
         )

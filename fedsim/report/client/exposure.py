@@ -1,13 +1,13 @@
-"""How much of its own records a client's messages gave away, one by one.
+"""Exposure of each of a client's own records by the client's messages.
 
-A guarantee of differential privacy is for the worst record. A record whose gradient is short hides
-better: towards somebody who knows everything else, the messages of k rounds are one observation
-with a signal of
+A guarantee of differential privacy is for the worst record. A record with a short gradient is less
+exposed: towards an adversary who knows everything else, the messages of k rounds are one
+observation with a signal of
 
     mu^2 = sum over the rounds of (|clipped gradient| / (z S))^2,
 
-z S the standard deviation of the noise that hides them. It depends on the records, is nobody's
-guarantee, and would itself be a release: it stays where they are.
+where z S is the standard deviation of the noise. The signal depends on the records. It is not a
+guarantee, and publishing it would be a further release: it stays on the client's machine.
 
 Source:
     Feldman and Zrnic, "Individual privacy accounting via a Rényi filter", 2021.
@@ -33,24 +33,24 @@ from fedsim.privacy.mechanism import sensitivity
 Floats = npt.NDArray[np.float64]
 
 WHOLE = (1 - MARGIN) * (1 - 1e-6)
-"""A clipped gradient of at least this share of the bound was cut, but for rounding."""
+"""A gradient counts as clipped from this share of the bound on, because of rounding."""
 
 SHOWN = 10
-"""How many of the most exposed records are named."""
+"""Number of most exposed records that are named."""
 
 NEEDED = 20
-"""With fewer records on a side an attack tells nothing."""
+"""An attack needs at least this many records on each side."""
 
 
 @dataclass(frozen=True, eq=False)
 class Exposure:
-    """What a training gave away of a client's n records.
+    """Exposure of a client's n records by a training.
 
     Attributes:
-        rounds: int64 [k], those whose models were kept.
-        clipped: float64 [k], the share of the records whose gradients were cut.
-        mu: float64 [n], of every record.
-        everybody: mu of a record that is cut in every one of these rounds.
+        rounds: rounds whose models were kept, int64 [k].
+        clipped: share of the records whose gradients were clipped, float64 [k].
+        mu: signal of every record, float64 [n].
+        everybody: mu of a record that is clipped in every one of these rounds.
     """
 
     rounds: npt.NDArray[np.int64]
@@ -60,7 +60,7 @@ class Exposure:
 
 
 def measurable(config: Config) -> bool:
-    """Return whether single records' gradients are what the noise of a training hides."""
+    """Return whether the noise of a training hides the gradients of single records."""
     single = config.privacy.unit == "record" and config.training.local_steps == 1
     return single and config.training.clipping
 
@@ -68,7 +68,7 @@ def measurable(config: Config) -> bool:
 def measure(
     training: SeenTraining, known: Federation, partition: int, noise_multiplier: float
 ) -> Exposure:
-    """Return how exposed the records are towards whoever learns most of the client's messages."""
+    """Return the exposure towards the adversary who sees most of the client's messages."""
     config = training.config
     faced = admission.released(config.scheme, noise_multiplier, 1).noise_multiplier
     clipping_norm = config.training.clipping_norm
@@ -87,8 +87,8 @@ def measure(
 
 
 def as_json(found: Exposure, delta: float) -> dict[str, Any]:
-    """Return what the report says of it."""
-    # Most gradients may be cut, and are as long as each other but for rounding.
+    """Return the exposure as JSON values."""
+    # Many gradients may be clipped, and then have equal lengths up to rounding.
     order = np.argsort(-np.round(found.mu, 9), kind="stable")
 
     def said(mu: float) -> dict[str, float]:
@@ -111,13 +111,15 @@ def as_json(found: Exposure, delta: float) -> dict[str, Any]:
 
 
 def attacked(own: Floats, others: Floats) -> dict[str, Any] | None:
-    """Return how well losses tell a client's records from others; None with too few.
-
-    The farther the area under the curve is above 1/2, the better. One model has no interval.
+    """Return how well losses separate a client's records from others; None with too few records.
 
     Args:
-        own: losses [n] of the client's records at a model that was released.
-        others: [h], of records that nobody trained on.
+        own: losses of the client's records at a released model, [n].
+        others: losses of records that took no part, [h].
+
+    Returns:
+        The area under the ROC curve, where 1/2 is guessing, and the advantage at the best
+        threshold. One model gives no interval.
 
     Source:
         Yeom et al., "Privacy risk in machine learning", 2018.

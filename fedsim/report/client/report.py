@@ -1,7 +1,7 @@
-"""A client's own report: what it released, when, at what cost, and how exposed its records are.
+"""A client's own report: its releases, their cost, and the exposure of its records.
 
-For the owner of one node, on its machine. Nothing of it may leave: what it says of single records
-is hidden by no noise.
+The report is for the owner of one node, on its machine. It must not leave the machine: its numbers
+about single records have no noise.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ class Node:
 
     Attributes:
         values: of its node.toml, with the absolute path of the ledger's folder.
-        terms: what its owner agreed to, as these say.
+        terms: the owner's consent.
     """
 
     values: Mapping[str, Scalar]
@@ -57,7 +57,7 @@ class Node:
         """Return the node of a node.toml.
 
         Raises:
-            InputError: it is no client's, or says what means nothing.
+            InputError: the file is not a client's, or has invalid terms.
         """
         try:
             terms = consent.terms(values) if "partition-id" in values else None
@@ -65,7 +65,7 @@ class Node:
             raise InputError(f"node.toml: {error}") from None
         if terms is None:
             raise InputError(
-                "this is not the node of a client with a ledger: its node.toml needs partition-id, "
+                "this is not the node of a client with a ledger; its node.toml needs partition-id, "
                 "consent and state-path"
             )
         data = str(values.get(consent.DATA, ""))
@@ -78,12 +78,12 @@ class Node:
 
 
 def assemble(node: Node, others: str = "", model: Path | None = None) -> Report:
-    """Return what a client's node has released, and how exposed its records are.
+    """Return the releases of a client's node, and the exposure of its records.
 
     Args:
-        others: where records lie that took no part in any training; "" for none.
-        model: the directory of the last training's released model; None for the last that the
-            client was sent.
+        others: path of records that took no part in any training; "" for none.
+        model: directory of the last training's released model; None for the last model that the
+            client received.
     """
     registry.allow(node.code.split(","))
     answers = client_ledger.read(node.terms.state)
@@ -109,7 +109,7 @@ def assemble(node: Node, others: str = "", model: Path | None = None) -> Report:
 
 
 def _runs(answers: Sequence[Answer], delta: float) -> Iterator[Report]:
-    """Yield what each run was given, and what all have cost by its end."""
+    """Yield the answers to each run, and the cost of all runs by its end."""
     seen: list[Answer] = []
     for run, group in groupby(answers, key=lambda answer: answer.run):
         mine = list(group)
@@ -137,7 +137,7 @@ def _measured(
     others: str,
     model: Path | None,
 ) -> Iterator[Report]:
-    """Yield what one training shows of the records, if the ledger has it and models were kept."""
+    """Yield the exposure by one training, if the ledger has it and its models were kept."""
     mine = [answer for answer in answers if answer.run == training.run]
     if not mine or not training.models:
         return
@@ -166,7 +166,7 @@ def _measured(
 
 
 def _shown(known: Federation, partition: int, exposed: Report | None) -> Report | None:
-    """Return the most exposed record as its owner may see it; None where none was measured."""
+    """Return the most exposed record for its owner; None if no exposure was measured."""
     if exposed is None or known.split.dataset.name != OWN:
         return None
     most = exposed["most_exposed"][0]["record"]
@@ -174,14 +174,14 @@ def _shown(known: Federation, partition: int, exposed: Report | None) -> Report 
 
 
 def _records_of(node: Node, config: Config, digest: str) -> Federation | None:
-    """Return the records that took part in a training; None where others lie there by now."""
+    """Return the records that took part in a training; None if the data changed since."""
     try:
         known = federation.load(config, node.partition if config.data.name == OWN else None)
     except InputError:
         return None
     if admission.records_digest(known, node.partition) != digest:
         return None
-    # Those held back to measure the model were in no round.
+    # Records that were held back to measure the model took part in no round.
     share = config.federation.measures_share
     try:
         return holding_back.trained_on(known, node.partition, node.values, share, config.run.seed)
@@ -192,7 +192,7 @@ def _records_of(node: Node, config: Config, digest: str) -> Federation | None:
 def _attack(
     node: Node, training: SeenTraining, known: Federation, others: str, model: Path | None
 ) -> Report | None:
-    """Return how well losses tell the client's records from others; None without others."""
+    """Return how well losses separate the client's records from others; None without others."""
     config = training.config
     features, labels = known.members(known.owned_by(node.partition))
     if others and config.data.name == OWN:
@@ -224,7 +224,7 @@ def _losses(module: torch.nn.Module, features: torch.Tensor, labels: torch.Tenso
 
 
 def shares(report: Report) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Yield the name of each training, its rounds [k], and which share of gradients was cut [k]."""
+    """Yield the name of each training, its rounds [k], and the share of clipped gradients [k]."""
     for training in report["trainings"]:
         if (found := training.get("exposure")) is not None:
             yield training["name"], np.array(found["rounds"]), np.array(found["clipped_share"])

@@ -7,7 +7,7 @@ from fedsim.report.document.blocks import Block, Prose, tabulated
 from fedsim.report.document.wording import percent, span
 
 MANY_CLASSES = 30
-"""A confusion matrix of more classes is in the JSON alone."""
+"""A larger confusion matrix is in the JSON alone."""
 
 
 def blocks(found: Quality, named: Callable[[str], str] = str) -> Iterator[Block]:
@@ -21,7 +21,7 @@ def blocks(found: Quality, named: Callable[[str], str] = str) -> Iterator[Block]
         [name, f"{each.records:,}", share(each.recall), share(each.precision)]
         for name, each in zip(names, found.classes, strict=True)
     ]
-    yield Prose(f"Of each class, with intervals at {percent(found.confidence)}:")
+    yield Prose(f"By class, with intervals at {percent(found.confidence)}:")
     yield tabulated(["class", "records", "recall", "precision"], rows)
     if len(names) <= MANY_CLASSES:
         yield Prose("Records by class (rows) and by the model's answer (columns):")
@@ -29,16 +29,16 @@ def blocks(found: Quality, named: Callable[[str], str] = str) -> Iterator[Block]
             [name, *map(_count, row)] for name, row in zip(names, found.confusion, strict=True)
         ]
         yield tabulated(["class", *names], counts)
-    yield Prose("How sure the model is, and how often it is right:")
+    yield Prose("Confidence of the model, and its share of right answers:")
     bins = [
         [percent(each.confidence), share(each.accuracy), _count(each.records)]
         for each in found.calibration
     ]
-    yield tabulated(["says", "right", "records"], bins)
+    yield tabulated(["confidence", "right", "records"], bins)
 
 
 def share(found: Proportion | None) -> str | None:
-    """Return a share and its interval as text; None for none."""
+    """Return a share and its interval as text; None if it is missing."""
     if found is None:
         return None
     between = span(found.interval, percent)

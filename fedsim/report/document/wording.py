@@ -1,4 +1,4 @@
-"""How numbers and settings are worded: what was not measured is a dash, what is infinite ∞."""
+"""Numbers and settings as text: a missing number is a dash, an infinite one ∞."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from fedsim.common.foreign_text import shown
 DASH, INFINITE = "–", "∞"
 
 LEAST_SHARE = 0.05
-"""A share of the claimed noise below this counts as no noise, which takes no audit to name."""
+"""Below this share of the claimed noise, an audit could see only a total lack of noise."""
 
 
 def span(interval: tuple[float, float] | None, wording: Callable[[Any], str]) -> str:
@@ -35,10 +35,10 @@ def unless_learnt(accuracy: float | None, majority: float, fault: str = "") -> s
     """
     if accuracy is not None and accuracy <= majority:
         return (
-            "The model has learnt nothing: it is no more often right than one that always answers "
-            "with the most frequent class. Leave training.learning-rate out, for the default "
-            "optimiser needs none. If it is out, try more training.rounds, model.name = "
-            '"linear", or less noise.'
+            "The model has learnt nothing: it is right no more often than a model that always "
+            "answers with the most frequent class. Leave training.learning-rate out: the default "
+            'optimiser needs none. Else try more training.rounds, model.name = "linear", or less '
+            "noise."
         )
     if not fault:
         return ""
@@ -54,11 +54,11 @@ def beside_accuracy(
     area: float | None = None,
     least_recall: tuple[str, float] | None = None,
 ) -> str:
-    """Return what stands beside an accuracy, as text.
+    """Return the other measures of a classifier, as text.
 
     Args:
         majority: share of the most frequent class.
-        least_recall: the class with the least recall, and that.
+        least_recall: the class with the least recall, and its recall.
     """
     said = f"majority class {percent(majority)}"
     if balanced is not None:
@@ -105,7 +105,7 @@ def plain(value: Any) -> str:
 
 
 def at_least(epsilon: float) -> str:
-    """Return what a lower bound on epsilon proves as text, "nothing" for 0."""
+    """Return a lower bound on epsilon as text, "nothing" for 0."""
     return f"ε ≥ {number(epsilon)}" if epsilon else "nothing"
 
 
@@ -113,14 +113,15 @@ def would_have_seen(share: float | None, what: str = "audit") -> str:
     """Return a sentence about the least shortfall of noise that an audit would have seen.
 
     Args:
-        share: of the claimed noise, as of `fedsim.audits.run.detectable`; None for no sentence.
-        what: "audit", or "attack" of one of several in an audit.
+        share: largest share of the claimed noise that the audit would have noticed; None for no
+            sentence.
+        what: "audit", or "attack" for one of several attacks in an audit.
     """
     if share is None:
         return ""
     if share < LEAST_SHARE:
-        return f"This {what} need not have seen any shortfall of the noise."
-    # Rounded down: it would have seen no less than it says.
+        return f"This {what} might have missed any shortfall of the noise."
+    # Rounded down, so that the sentence promises no more than what was computed.
     shown = math.floor(share * 1000) / 1000
     return (
         f"With 95% probability, this {what} would have seen noise below {shown:.3f} of the claim."

@@ -1,4 +1,4 @@
-"""How the worth of a model is worded, for each task of `fedsim.learning.training.tasks`."""
+"""The worth of a model in words, for each task of `fedsim.learning.training.tasks`."""
 
 import math
 from abc import ABC, abstractmethod
@@ -19,15 +19,15 @@ from fedsim.report.document.wording import (
 
 @dataclass(frozen=True)
 class Worth:
-    """What is measured of a model on public records.
+    """Measures of a model on public records.
 
     Attributes:
-        accuracy: the share that it gets right: of records, or of next tokens.
-        loss: the mean, in nats.
-        majority: the share that a model gets right which has learnt nothing.
-        baseline_loss: the mean loss of such a model; None where only shares are compared.
-        loss_interval: of the loss, at 95 %; None where it was not measured.
-        least_recall: the class with the least recall, and that; None where it was not measured.
+        accuracy: share of right answers, for records or next tokens.
+        loss: mean loss in nats.
+        majority: share of right answers of a model that has learnt nothing.
+        baseline_loss: mean loss of a model that has learnt nothing; None if shares are compared.
+        loss_interval: 95 % interval of the loss; None if not measured.
+        least_recall: the class with the least recall, and its recall; None if not measured.
     """
 
     accuracy: float | None
@@ -44,17 +44,17 @@ class Words(ABC):
     """The words of one task."""
 
     measure: ClassVar[str]
-    """What leads: the name of a measure."""
+    """Name of the leading measure."""
     use: ClassVar[str]
-    """What a model that is loaded maps records to."""
+    """Inputs and outputs of a loaded model."""
 
     @abstractmethod
     def value(self, accuracy: float | None, loss: float | None) -> str:
-        """Return the value of the measure that leads, as text."""
+        """Return the value of the leading measure, as text."""
 
     @abstractmethod
     def beside(self, found: Worth) -> str:
-        """Return what stands beside that value: first of all the baseline."""
+        """Return the other measures as text, the baseline first."""
 
     @abstractmethod
     def baseline(self, found: Worth) -> str:
@@ -65,11 +65,11 @@ class Words(ABC):
         """Return a warning if the model has learnt nothing, or little; "" otherwise."""
 
     unit: ClassVar[str] = " nats"
-    """Of the loss, behind the number."""
+    """Unit of the loss, which follows the number."""
 
     @abstractmethod
     def predicts(self, classes: int) -> str:
-        """Return what the model predicts of a record, as "one of 3 classes"."""
+        """Return the kind of prediction, such as "one of 3 classes"."""
 
 
 class _Classification(Words):
@@ -115,9 +115,9 @@ class _NextToken(Words):
         high = found.loss if found.loss_interval is None else found.loss_interval[1]
         if high is not None and found.baseline_loss is not None and high >= found.baseline_loss:
             return (
-                "The model has learnt nothing: its perplexity is not shown to be below that of a "
-                "unigram model, which sees no context. Start from a network that has learnt from "
-                "public texts, train more rounds, or allow less noise."
+                "The model has learnt nothing: its perplexity is not shown to be below the "
+                "perplexity of a unigram model, which sees no context. Start from a network that "
+                "was trained on public texts, train more rounds, or use less noise."
             )
         if not fault:
             return ""
@@ -146,8 +146,9 @@ class _Regression(Words):
     def unless_learnt(self, found: Worth, fault: str = "") -> str:
         if found.accuracy is not None and found.accuracy <= found.majority:
             return (
-                "The model has learnt nothing: its error is not below that of always saying the "
-                "median. Try more training.rounds, another training.clipping-norm, or less noise."
+                "The model has learnt nothing: its error is not below the error of always "
+                "answering the median. Try more training.rounds, another training.clipping-norm, "
+                "or less noise."
             )
         if not fault:
             return ""
@@ -163,20 +164,20 @@ WORDS: dict[str, Words] = {
     "regression": _Regression(),
     "huber": _Regression(),
 }
-"""By what model.task calls the task."""
+"""By the name of the task in model.task."""
 
 
 def fault_of(confusion: Sequence[Sequence[float]], loss: float | None, before: float | None) -> str:
-    """Return a sign that learning failed, which an accuracy above the majority may hide; "" else.
+    """Return a sign that learning failed although the accuracy is above the majority, or "".
 
     Args:
-        confusion: counts by class and by answer, or their means over models; empty where unknown.
-        loss: the mean at the last model.
-        before: that at the first model.
+        confusion: counts by class and by answer, or their means over models; empty if unknown.
+        loss: mean loss of the last model.
+        before: mean loss of the first model.
     """
     fault = quality.fault(confusion)
     if not fault and loss is not None and before is not None and loss > before:
-        return "its loss is above that of the first model"
+        return "its loss is above the loss of the first model"
     return fault
 
 
