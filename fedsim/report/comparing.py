@@ -1,4 +1,4 @@
-"""The first screen of a comparison: which run is stricter, by how much, and what that costs."""
+"""The first screen of a comparison: the stricter run, by how much, and at what cost."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,10 +17,10 @@ from fedsim.report.document.wording import number, percent, plain
 Row = Mapping[str, Any]
 
 FIRST = ("privacy", "federation", "training", "model", "data", "challenge")
-"""Tables of settings that name a run, before all others: what it protects, then how it learns."""
+"""Tables of settings that name a run, in order: first privacy, then learning."""
 
 MOST_BARS = 9
-"""Bars of a figure: of more, each run has that of its worst vantage alone."""
+"""Most bars of a figure; beyond, each run has one bar, for its worst vantage."""
 
 MOST_SAID = 4
 
@@ -28,9 +28,9 @@ WHO_SEES_MORE = ("server", "participant", "released-model")
 
 
 def differing(rows: Sequence[Row]) -> dict[str, dict[int, str]]:
-    """Return the settings in which runs differ, those that protect first: values by run.
+    """Return the settings in which runs differ, with their values by run; privacy comes first.
 
-    Nothing where a configuration cannot be read.
+    Returns {} if a configuration cannot be read.
     """
     settings = {row["number"]: _settings(Path(row["directory"])) for row in rows}
     if not all(settings.values()):
@@ -51,9 +51,9 @@ def _rank(key: str) -> tuple[int, str]:
 
 
 def named(rows: Sequence[Row]) -> dict[int, str]:
-    """Return the name of every run by its number: the first setting that tells it from all others.
+    """Return the name of every run by its number: the first setting that differs in all runs.
 
-    Where no setting does, the name is the number.
+    Without such a setting, the name is the number.
     """
     numbers = dict.fromkeys(row["number"] for row in rows)
     for key, values in differing(rows).items():
@@ -111,8 +111,8 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> FirstScreen:
             for place, of_run in runs.items()
         ],
         steps=[
-            "Take the strictest run whose accuracy is enough. Of two accuracies the difference may "
-            "be chance: each run's page has their intervals."
+            "Take the strictest run whose accuracy suffices. A difference of accuracies may be "
+            "chance: each run's page has the intervals."
         ],
         sign_off=first_screen.sign_off(
             data=", ".join(str(found[0]["directory"]) for found in runs.values()),
@@ -123,7 +123,7 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> FirstScreen:
 
 
 def sentences(rows: Sequence[Row], names: Mapping[int, str]) -> list[str]:
-    """Return how much stricter the strictest run is than the others, and what that costs.
+    """Return how much stricter the strictest run is than the others, and its cost in accuracy.
 
     Args:
         rows: of `comparison.side_by_side`.
@@ -142,13 +142,13 @@ def _by_strictness(runs: Mapping[int, Sequence[Row]]) -> list[int]:
 
 
 def _limits(rows: Sequence[Row]) -> list[float]:
-    """Return the limits of a run at every vantage, of whoever sees most first."""
+    """Return the limits of a run at every vantage, the one that sees most first."""
     by_vantage = {row["vantage"]: float(row["limit"]) for row in rows}
     return [by_vantage.get(vantage, 1.0) for vantage in WHO_SEES_MORE]
 
 
 def _than(name: str, strict: Sequence[Row], other_name: str, other: Sequence[Row]) -> str:
-    """Return in a sentence how much stricter one run is than another, and what that costs."""
+    """Return a sentence on how much stricter one run is than another, and its cost."""
     pairs = zip(WHO_SEES_MORE, _limits(strict), _limits(other), strict=True)
     gap = next(((at, one, two) for at, one, two in pairs if one < two), None)
     cost = _cost(strict[0]["accuracy"], other[0]["accuracy"])

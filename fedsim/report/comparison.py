@@ -1,4 +1,4 @@
-"""Several runs side by side: to whom a person is identifiable, under which trust."""
+"""Several runs side by side: identifiability towards each vantage."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -32,26 +32,24 @@ from fedsim.report.sections import vantage_words
 
 Row = dict[str, Any]
 
-ADD_UP = (
-    "ε is of one training: what all trainings of all these runs released of the same people adds up"
-)
-"""Said of runs whose noise is real."""
+ADD_UP = "ε is for one training; the trainings of all these runs on the same people add up"
+"""A note for runs whose noise is real."""
 
 
-TAIL = "ρβ limits the belief, except in up to the share in brackets of trainings with the record"
-"""Said of the limit of the belief, which holds but for a tail."""
+TAIL = "ρβ limits the belief, except in the share of trainings in brackets"
+"""A note on the limit of the belief, which does not hold in a tail."""
 
 
 def compare(reports: Sequence[Report]) -> list[Row]:
-    """Return a row for each run and vantage, from the runs' reports; None where unknown.
+    """Return a row for each run and vantage; the worst vantage of each run comes first.
 
-    run, trust, colluding (how many clients), vantage, noise_multiplier (effective), epsilon,
-    delta, rho_beta, tail_limit (in which share of trainings a belief passes rho_beta at most),
-    rho_alpha, limit (that, or the bound of PAC privacy), accuracy (mean, after the last round),
-    predicted, measured, interval, confidence, state (of
-    `results.verdicts`), verdict (the state in words); released, by all trainings of the run where
-    the noise is real: trainings, epsilon, delta, vantage. Of each run the worst vantage comes
-    first.
+    Keys of a row; an unknown value is None:
+        run, trust, colluding (number of clients), vantage, noise_multiplier (effective);
+        epsilon, delta, rho_beta, tail_limit (largest share of trainings whose belief passes
+        rho_beta), rho_alpha, limit (rho_alpha, or the bound of PAC privacy);
+        accuracy (mean after the last round), predicted, measured, interval, confidence;
+        state (`results.verdicts.State`), verdict (the state in words);
+        released (if the noise is real: trainings, epsilon, delta and vantage of all trainings).
     """
     return [row for report in reports for row in _rows(report)]
 
@@ -129,7 +127,7 @@ def _shown(row: Row, levels_differ: bool) -> list[str]:
 
 
 def belief(row: Row) -> list[str]:
-    """Return the limit of the belief, and in brackets how often it is passed at most."""
+    """Return the limit of the belief, and in brackets the largest share that passes it."""
     limit = percent(row["rho_beta"])
     return [limit, f"({percent(row['tail_limit'])})"] if row["tail_limit"] < 1 else [limit]
 
@@ -170,7 +168,7 @@ def _rows(report: Report) -> Iterator[Row]:
 
 
 def _released(row: Row) -> str:
-    """Return what all trainings of a row's run released together, "" where that is nothing."""
+    """Return what all trainings of a row's run released together; "" with noise of a seed."""
     if not (found := row["released"]):
         return ""
     count = "its one training" if found["trainings"] == 1 else f"all {found['trainings']} trainings"
@@ -181,7 +179,7 @@ def _released(row: Row) -> str:
 
 
 def _words(report: Report, found: VantageVerdict) -> str:
-    """Return a state as the run's own page words it, and whether the prediction failed."""
+    """Return a state in the words of the run's page, and whether the prediction failed."""
     place = report.vantages[found.vantage].empirical
     apart = place is not None and place.near_prediction is False
     return f"{vantage_words.mark(report, found).text}{', apart from prediction' * apart}"

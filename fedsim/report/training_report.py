@@ -1,7 +1,7 @@
-"""The report of a training, for whoever runs the server: what may be shared, and what may not.
+"""The report of a training for the operator of the server: what may be shared, and what may not.
 
-What the rounds released is public by their guarantee: the model and its card. What the server alone
-knows is not: which client was missing when and why, and what each client's messages look like.
+The guarantee makes the released model and its card public. The server's own knowledge is
+confidential: which client was missing when and why, and properties of each client's messages.
 """
 
 import math
@@ -49,13 +49,13 @@ KIND = "training"
 Report = dict[str, Any]
 
 PUBLIC = (
-    "What may be handed on is in public/: the model, its description and its card. All of it "
-    "follows from what the rounds released, of which epsilon speaks."
+    "The folder public/ may be handed on: the model, its description and its card. All of it "
+    "follows from what the rounds released, and epsilon covers it."
 )
 
 CONFIDENTIAL = (
-    "The rest of this directory, with this page, is for whoever runs the server: it says which "
-    "client answered when, and what the messages of each look like."
+    "The rest of this directory, including this page, is for the operator of the server only: it "
+    "says which client answered when, and describes the messages of each client."
 )
 
 
@@ -69,7 +69,7 @@ def write(directory: RunDirectory) -> Report:
 
 
 def assemble(directory: RunDirectory) -> Report:
-    """Return what the server knows of a training beyond its card."""
+    """Return the server's knowledge of a training that is not on its card."""
     rounds: dict[int, Report] = {}
     missing = []
     for event, _ in directory.events():
@@ -92,7 +92,7 @@ def assemble(directory: RunDirectory) -> Report:
 
 
 def _alarms(last: Report) -> list[str]:
-    """Return the alarms after the last round, which keeps those of all rounds before it."""
+    """Return the alarms after the last round, which include the alarms of earlier rounds."""
     limits = last.get("noise_at_most", {})
     beyond = [name for name, limit in limits.items() if limit <= 1]  # of runs that noted no more
     return alarms(last.get("noise_accused", beyond), limits)
@@ -118,13 +118,13 @@ def render_html(report: Report, card: ModelCard) -> str:
     if report["missing"]:
         missing = [
             [
-                "somebody" if one["client"] is None else f"client-{one['client']}",
+                "unknown" if one["client"] is None else f"client-{one['client']}",
                 str(one["of"]),
                 one["reason"],
             ]
             for one in report["missing"]
         ]
-        blocks += [Heading("Who was missing"), tabulated(["client", "of", "reason"], missing)]
+        blocks += [Heading("Missing clients"), tabulated(["client", "of", "reason"], missing)]
     return render(
         Document(
             f"Training {report['name']}", "Training", report["name"], first(report, card), blocks
@@ -133,7 +133,7 @@ def render_html(report: Report, card: ModelCard) -> str:
 
 
 def first(report: Report, card: ModelCard) -> FirstScreen:
-    """Return the first screen of the page: what the model may tell whom, and what was checked."""
+    """Return the first screen of the page: the guarantee towards each vantage, and the checks."""
     server, words, privacy = card.privacy.towards[0], state(report, card), card.privacy
     spent = " or ".join(f"{number(value)} ({name})" for name, value in server.epsilon.items())
     said = [
@@ -150,7 +150,7 @@ def first(report: Report, card: ModelCard) -> FirstScreen:
         alarming=bool(report["alarms"]),
         figure=Bars(
             [_bar(report, card, towards) for towards in privacy.towards],
-            f"How often anybody is right at most about whether one {of} was used.",
+            f"Largest share of right answers about whether one {of} was used.",
         ),
         table=_table(card),
         checks=_checks(report, card),
@@ -161,8 +161,8 @@ def first(report: Report, card: ModelCard) -> FirstScreen:
             author=report["author"],
             date=card.created[:10],
             limits=(
-                f"The guarantee is for each {privacy.unit} by itself. It is about what the rounds "
-                "released; nobody attacked this training."
+                f"The guarantee is for each {privacy.unit} by itself, and about what the rounds "
+                "released. No attack on this training was simulated."
             ),
         ),
     )
@@ -210,7 +210,7 @@ def _checks(report: Report, card: ModelCard) -> list[Check]:
             report,
             failed="What was released contradicts the noise that is claimed.",
         ),
-        check("The noise was watched.", "rounds.-1.noise_at_most.# < 1", report, fails=""),
+        check("The noise was measured.", "rounds.-1.noise_at_most.# < 1", report, fails=""),
         check(
             "Every client answered in every round.",
             "missing.# > 0",
@@ -233,7 +233,7 @@ def _checks(report: Report, card: ModelCard) -> list[Check]:
 
 
 def state(report: Report, card: ModelCard) -> StateWords:
-    """Return how the noise of the sums, where it was watched, stands to what is claimed."""
+    """Return how the measured noise of the sums stands to the claimed noise."""
     if report["alarms"]:
         return verdicts.CONTRADICTS
     if not card.privacy.guaranteed:
@@ -259,5 +259,5 @@ def _figures(report: Report) -> Iterator[Figure]:
             name: np.array([each.get("noise_at_most", {}).get(name, math.inf) for each in rounds])
             for name in names
         }
-        caption = "How many times the claimed noise there is at most, by released sums and message."
+        caption = "Noise divided by the claimed noise, at most, of released sums and messages."
         yield Figure("noise", training_figures.noise_limits(numbers, limits), "", caption)

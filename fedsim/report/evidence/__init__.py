@@ -1,1 +1,1 @@
-"""What a report has to satisfy to be released, and signed statements that others can verify."""
+"""Signed statements about reports that others can verify."""

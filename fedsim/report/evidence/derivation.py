@@ -1,9 +1,10 @@
-"""Makes a report again from the files that it came from, with the code that is here.
+"""Derives a report again from its source files, with the installed code.
 
-A run's report follows from its configuration, ledger, facts and transcript; a training's from its
-events, and its card's epsilons from its ledger; the audit of a recorded federation from the
-transcript. What an auditor's node recorded takes the clients' data, which evidence does not hold;
-of the trials of an app or of a training loop nothing is kept.
+- A run's report follows from its configuration, ledger, facts and transcript.
+- A training's report follows from its events, and the epsilons of its card from its ledger.
+- The audit of a recorded federation follows from the transcript.
+- A live audit needs the clients' data, which evidence does not hold.
+- Audits of an app or a training loop keep no trials.
 """
 
 import math
@@ -34,16 +35,16 @@ from fedsim.report.tracking import live_page
 PAGE = "report.html"
 
 NUMBER = re.compile(r"(?<![\w.])-?\d++(?:\.(\d++))?+(?:e([-+]?\d++))?+(?![\w.]*[A-Za-z])")
-"""A number that stands by itself, its decimals and its exponent; no part of a name or digest."""
+"""A number by itself, with its decimals and exponent; not a part of a name or digest."""
 
 Pages = Mapping[str, Sequence[bytes]]
-"""By name, what a page or picture may be."""
+"""The possible contents of pages and pictures, by name."""
 
 
 def _pages_of_run(directory: RunDirectory, report: RunReport) -> Pages:
     """Return the page of a run and its pictures."""
     drawn = rendering.Pictures(report, read_transcript(directory))
-    # The page of one run of several leads to theirs, which need not have been copied along.
+    # A run of a sweep has a link to the sweep's page, which need not be among the files.
     about = rendering.about(directory)
     found = [
         rendering.render_html(report, drawn, several, about).encode() for several in (False, True)
@@ -61,7 +62,7 @@ def _pages_of_run(directory: RunDirectory, report: RunReport) -> Pages:
 
 
 def differing(folder: Path, pages: Pages) -> tuple[list[str], list[str]]:
-    """Return which of the pages that are there are as they were made again, and which are not."""
+    """Return the names of existing pages that equal the derived ones, and of those that differ."""
     same, other = list[str](), list[str]()
     for name, made in pages.items():
         if (folder / name).exists():
@@ -71,7 +72,7 @@ def differing(folder: Path, pages: Pages) -> tuple[list[str], list[str]]:
 
 
 def alike(told: bytes, made: bytes) -> bool:
-    """Return whether two pages differ in nothing but how numbers are rounded."""
+    """Return whether two pages are equal up to the rounding of numbers."""
     if told == made:
         return True
     try:
@@ -86,7 +87,7 @@ def alike(told: bytes, made: bytes) -> bool:
 
 
 def _rounded(one: re.Match[str], other: re.Match[str]) -> bool:
-    """Return whether two numbers are one that was rounded otherwise; whole numbers are not."""
+    """Return whether two numbers are equal up to rounding; whole numbers must be equal."""
     if one[0] == other[0]:
         return True
     decimals = min(len(one[1] or ""), len(other[1] or ""))
@@ -98,14 +99,14 @@ def _rounded(one: re.Match[str], other: re.Match[str]) -> bool:
 
 
 RELATIVE, ABSOLUTE = 1e-6, 1e-9
-"""By how much a number may differ: libraries of other versions and machines round otherwise."""
+"""Tolerances for numbers: other versions of libraries and other machines round differently."""
 
 MOST_NAMED = 3
 
-NO_TRIALS = "its audit keeps no trials; audit the code again, from the same seed"
+NO_TRIALS = "its audit keeps no trials; audit the code again with the same seed"
 
 UNDERIVABLE = {
-    LIVE: "its report takes the clients' data, which no evidence holds",
+    LIVE: "its report needs the clients' data, which evidence does not hold",
     APP: NO_TRIALS,
     LOOP: NO_TRIALS,
 }
@@ -115,15 +116,15 @@ Report = Mapping[str, Any]
 
 
 class UnderivableError(InputError):
-    """The files that a report follows from are not among those that are signed."""
+    """The source files of a report are not among the signed files."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """What was made again.
+    """A derived report with its pages.
 
     Attributes:
-        pages: beside it, by name: each as the bytes that it may have.
+        pages: possible contents by name.
     """
 
     report: Report
@@ -131,16 +132,17 @@ class Made:
 
 
 def derived(kind: str, root: Path, source: str, report: Report) -> Made:
-    """Return a report and its pages as the code that is here makes them, and write nothing.
+    """Return a report and its pages as the installed code derives them; write nothing.
 
     Args:
-        kind: of the report, a key of `conditions.NAMES`.
-        source: below it, the transcript of an audit; "" of a run, or where it is not there.
-        report: that was signed, whose confidence, delta, limits and claim are taken over.
+        kind: kind of the report, a key of `conditions.NAMES`.
+        root: folder of the signed files.
+        source: path of an audit's transcript below the folder; "" for a run, or without one.
+        report: signed report, whose confidence, delta, limits and claim are used.
 
     Raises:
         InputError: the files are damaged or contradict each other.
-        UnderivableError: there is not all that it follows from.
+        UnderivableError: source files of the report are missing.
     """
     if why := underivable(kind, source):
         raise UnderivableError(why)
@@ -148,7 +150,7 @@ def derived(kind: str, root: Path, source: str, report: Report) -> Made:
 
 
 def underivable(kind: str, source: str) -> str:
-    """Return why no report of its kind can be made again, "" if it can."""
+    """Return why a report cannot be derived again; "" if it can."""
     if kind == TRANSCRIPT and not source:
         return "its transcript is not among the files"
     return UNDERIVABLE.get(kind, "")
@@ -171,7 +173,7 @@ def differences(told: Any, found: Any, path: str = "") -> Iterator[str]:
 
 
 def named(paths: Iterator[str]) -> str:
-    """Return the first of some paths, as a text that says whether there are more."""
+    """Return the first few paths as text, with the number of others."""
     found = list(paths)
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     return ", ".join(found[:MOST_NAMED]) + more
@@ -202,7 +204,7 @@ def _of_training(root: Path, _: Report) -> Made:
         directory.config, card.privacy.noise_multiplier, ledger.verified(directory)
     )
     if apart := named(differences(report_json(asdict(card.privacy)), report_json(asdict(privacy)))):
-        raise directory.damaged("public/model_card.json", f"its ledger says otherwise: {apart}")
+        raise directory.damaged("public/model_card.json", f"its ledger differs: {apart}")
     made = training_report.assemble(directory)
     pages = {
         PAGE: [training_report.render_html(made, card).encode()],

@@ -19,17 +19,17 @@ from fedsim.common.installation import PACKAGES
 from fedsim.config import Config, to_run_config
 
 LIBRARIES = ("flwr", "torch", "numpy", "scipy", "dp-accounting", "cryptography", "matplotlib")
-"""What numbers and pictures depend on beside the code."""
+"""Libraries that numbers and pictures depend on."""
 
 OTHERS = ("torchvision", "flwr", "hf", "given")
-"""What stands before a colon in a configuration and is no module: it names no file to digest."""
+"""Prefixes before a colon in a configuration that are not modules: they name no file."""
 
 
 def below(root: Path, place: Path) -> Iterator[str]:
     """Yield the names of all files in a place below a folder, in order.
 
     Raises:
-        InputError: a link or a pipe is among them, which no digest speaks of.
+        InputError: a link or a pipe is among the files, for which there is no digest.
     """
     found = os.lstat(place)
     if stat.S_ISDIR(found.st_mode):
@@ -38,11 +38,11 @@ def below(root: Path, place: Path) -> Iterator[str]:
     elif stat.S_ISREG(found.st_mode):
         yield place.relative_to(root).as_posix()
     else:
-        raise InputError(f"'{place}' is no plain file; remove it, or put what it leads to there")
+        raise InputError(f"'{place}' is not a plain file; replace it with its target, or remove it")
 
 
 def is_below(name: str) -> bool:
-    """Return whether a name of somebody else's leads to a file below a folder."""
+    """Return whether a foreign name leads to a file below a folder."""
     parts = PurePosixPath(name).parts
     plain = "/".join(parts) == name and "\0" not in name and not name.startswith("/")
     return plain and not {"..", "."} & {*parts}
@@ -53,7 +53,7 @@ def of_file(root: Path, name: str) -> str:
     descriptor = os.open(root / name, os.O_RDONLY | private_files.SAFELY)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(0, "it is no plain file")
+            raise OSError(0, "it is not a plain file")
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -67,10 +67,10 @@ def of_code(own: Mapping[str, str]) -> dict[str, str]:
 
 
 def own_code(config: Config) -> dict[str, str]:
-    """Return the code of a user's own that a configuration names, by name, with its key.
+    """Return the user's own code that a configuration names: the key by the code's name.
 
     Raises:
-        InputError: some of it was not allowed on this machine, or cannot be imported.
+        InputError: the code is not allowed on this machine, or cannot be imported.
     """
     found = {}
     for key, value in to_run_config(config).items():
@@ -85,7 +85,7 @@ def of_app(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of every Python file of a Flower app and of its pyproject.toml, by name.
 
     Args:
-        folder: of the app; what is hidden in it, such as a virtual environment, is left out.
+        folder: folder of the app; hidden folders, such as a virtual environment, are left out.
     """
     names = (path.relative_to(folder) for path in sorted(folder.rglob("*.py")))
     shown = [name for name in names if not any(part.startswith(".") for part in name.parts)]
@@ -120,7 +120,7 @@ def _of_files(folder: Path, names: Iterable[Path]) -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what runs here: fedsim, Python, the platform, LIBRARIES."""
+    """Return the versions of fedsim, Python and LIBRARIES, and the platform."""
     own = {"fedsim": fedsim.__version__, "python": platform.python_version()}
     return own | {"platform": sys.platform} | {name: version(name) for name in LIBRARIES}
 

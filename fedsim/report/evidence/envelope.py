@@ -1,7 +1,7 @@
 """A signed statement as a file: in-toto Statement v1 in an envelope of DSSE v1.
 
 DSSE (https://github.com/secure-systems-lab/dsse) signs the bytes of the payload with their type, so
-that nothing is parsed before its signature is checked. Other tools that read DSSE read these files.
+a signature is checked before anything is parsed. Other DSSE tools can read these files.
 """
 
 import base64
@@ -41,7 +41,7 @@ def create(path: Path) -> Path:
     """Write a new private key (0600), and its public half beside it.
 
     Args:
-        path: of the private key; nothing may be there.
+        path: file of the private key, which must not exist.
 
     Returns:
         The file of the public key: NAME.public.pem for NAME.pem.
@@ -50,7 +50,7 @@ def create(path: Path) -> Path:
     public = place.with_name(f"{place.stem}.public.pem")
     for each in (place, public):
         if os.path.lexists(each):
-            raise InputError(f"'{each}' is there already; name a new file for the key")
+            raise InputError(f"'{each}' exists already; name a new file for the key")
     key = Ed25519PrivateKey.generate()
     try:
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -62,11 +62,11 @@ def create(path: Path) -> Path:
 
 
 def read_private(path: Path) -> Ed25519PrivateKey:
-    """Return the key of a PEM or OpenSSH file, which nobody else may read.
+    """Return the key of a PEM or OpenSSH file that only its owner may read.
 
     Raises:
-        InputError: it cannot be read, or by others too, or holds no Ed25519 key without a
-            passphrase.
+        InputError: the file cannot be read, can be read by others, or does not hold an Ed25519 key
+            without a passphrase.
     """
     wanted = (
         "an Ed25519 private key without a passphrase, as fedsim sign --new-key or ssh-keygen "
@@ -81,7 +81,7 @@ def read_private(path: Path) -> Ed25519PrivateKey:
     if not isinstance(key, Ed25519PrivateKey):
         raise InputError(f"'{path}' holds another key; give {wanted}")
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        raise InputError(f"others may read the private key '{path}'; chmod 600 {path}")
+        raise InputError(f"other users can read the private key '{path}'; run chmod 600 {path}")
     return key
 
 
@@ -89,7 +89,7 @@ def read_public(path: Path) -> Ed25519PublicKey:
     """Return the public key of a PEM or OpenSSH file.
 
     Raises:
-        InputError: it cannot be read, or holds no Ed25519 public key.
+        InputError: the file cannot be read, or does not hold an Ed25519 public key.
     """
     wanted = (
         "the signer's Ed25519 public key (PEM, or a line that begins with ssh-ed25519), as fedsim "
@@ -152,14 +152,14 @@ class Part(BaseModel):
 
 
 class Signature(Part):
-    """Of the payload: base64, and the fingerprint of the key, which is a hint and no proof."""
+    """Signature of the payload in base64, and the key's fingerprint, which proves nothing."""
 
     keyid: str
     sig: Bytes
 
 
 class Envelope(Part):
-    """A payload and who signed it."""
+    """A payload and its signatures."""
 
     payload_type: Literal["application/vnd.in-toto+json"] = _named("payloadType")
     payload: Bytes
@@ -183,7 +183,7 @@ class Envelope(Part):
 
 
 class Digest(Part):
-    """Of a file's content."""
+    """Digest of a file's content."""
 
     sha256: SHA256
 
@@ -196,14 +196,20 @@ class Subject(Part):
 
 
 class Predicate(Part):
-    """What the signer says of the files.
+    """The signer's statement about the files.
 
-    kind, report, transcript: of which kind the report is, which of the files, and which it is an
-    audit of, "" for none. absent: what a run has (configuration, ledger, transcript) and is not
-    among these files; evidence of before does not say it. signed: when, by the signer's clock.
-    code: SHA-256 of the packages that derived the report, by their names. versions: of what they
-    ran on. seeds: of whose numbers follow from which seed; empty where none is known. numbers:
-    those of the report that have short names. conclusions: its verdicts.
+    Attributes:
+        kind: kind of the report.
+        report: name of the report's file.
+        transcript: name of the audited transcript; "" for none.
+        absent: parts of a run (configuration, ledger, transcript) that are not among the files;
+            early evidence lacks this field.
+        signed: time by the signer's clock.
+        code: SHA-256 of the packages that derived the report, by name.
+        versions: versions of the libraries and the platform.
+        seeds: seeds of the random numbers; empty if unknown.
+        numbers: numbers of the report that have short names.
+        conclusions: verdicts of the report.
     """
 
     kind: Literal["run", "training", "app audit", "loop audit", "transcript audit", "live audit"]
@@ -230,7 +236,7 @@ class Statement(Part):
 
 
 def pre_authentication(payload: bytes) -> bytes:
-    """Return what DSSE signs: PAE(type, payload) of its protocol."""
+    """Return the bytes that DSSE signs: PAE(type, payload) of its protocol."""
     kind = PAYLOAD_TYPE.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
@@ -251,19 +257,19 @@ def seal(statement: Statement, key: Ed25519PrivateKey) -> bytes:
 
 
 def read(path: Path) -> tuple[Envelope, Statement]:
-    """Return the envelope of a file, and the statement in it, whoever signed it.
+    """Return the envelope of a file and its statement, without checking the signature.
 
     Raises:
-        InputError: it cannot be read, or is no statement that fedsim signed.
+        InputError: the file cannot be read, or is not evidence of `fedsim sign`.
     """
 
     def refusal(why: str) -> InputError:
-        return InputError(f"'{path}' is no evidence of fedsim sign: {why}")
+        return InputError(f"'{path}' is not evidence of fedsim sign: {why}")
 
     with reading.damage(refusal):
         envelope = Envelope.model_validate(reading.json_object(path))
         statement = Statement.model_validate(reading.json_value(envelope.content))
-        # One value has one spelling: no key twice, which another reader may take otherwise.
+        # One value has one spelling: readers may disagree on a repeated key, for example.
         if _canonical(statement) != envelope.content:
             raise ValueError("its statement is not written as fedsim writes it")
     return envelope, statement
@@ -271,7 +277,7 @@ def read(path: Path) -> tuple[Envelope, Statement]:
 
 def _canonical(statement: Statement) -> bytes:
     values: dict[str, Any] = statement.model_dump(by_alias=True, mode="json")
-    if "absent" not in statement.predicate.model_fields_set:  # signed before it was said
+    if "absent" not in statement.predicate.model_fields_set:  # early evidence lacks the field
         del values["predicate"]["absent"]
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return text.encode("ascii")

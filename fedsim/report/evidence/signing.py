@@ -1,4 +1,4 @@
-"""Signs a directory by a key's file, and verifies evidence that lies in one."""
+"""Signs a directory with a key file, and verifies the evidence in a directory."""
 
 import os
 from pathlib import Path
@@ -11,29 +11,29 @@ from fedsim.report.evidence.verification import Verification
 
 
 def sign(signed: Path, key: Path, out: Path | None = None) -> tuple[Path, str]:
-    """Write evidence of what a run or an audit found.
+    """Write evidence of the results of a run or an audit.
 
     Args:
         signed: the directory of a finished run or audit, or an audited transcript.
-        key: an Ed25519 private key, PEM or of OpenSSH.
-        out: where the evidence goes; None for evidence.json in the directory.
+        key: file of an Ed25519 private key, PEM or OpenSSH.
+        out: file of the evidence; None for evidence.json in the directory.
 
     Returns:
-        Where the evidence is, and why its report could not be made again before ("" if it was).
+        The file of the evidence, and why the report could not be derived again before signing
+        ("" if it was).
 
     Raises:
-        InputError: nothing that can be signed, no such key, or a file that is there already.
+        InputError: there is nothing to sign, the key cannot be used, or the file exists.
     """
     private = envelope.read_private(key)
     found = statement.located(signed)
     place = private_files.as_named(found.evidence if out is None else out)
     if not place.name.endswith(EVIDENCE):
         raise InputError(
-            f"the name of evidence ends in {EVIDENCE}, so that no other file is "
-            f"taken for it; '{place.name}' does not"
+            f"--out '{place.name}' must end in {EVIDENCE}, so that it is recognised as evidence"
         )
     if os.path.lexists(place):
-        raise InputError(f"'{place}' is there already; delete it, or name a new file with --out")
+        raise InputError(f"'{place}' exists already; delete it, or name a new file with --out")
     sealed = envelope.seal(statement.made(found), private)
     try:
         private_files.write(place, sealed)
@@ -45,23 +45,23 @@ def sign(signed: Path, key: Path, out: Path | None = None) -> tuple[Path, str]:
 def verify(
     evidence: Path, key: Path | None = None, files: Path | None = None, as_signed: bool = False
 ) -> Verification:
-    """Hold evidence against the files it is about.
+    """Check evidence against the signed files.
 
     Args:
         evidence: a file that `sign` wrote, or its directory.
-        key: the public key of the signer who is trusted; None where nobody's is known.
-        files: where the signed files are; None for beside the evidence.
-        as_signed: whether the report is taken as it was signed, and not made again.
+        key: file of the trusted signer's public key; None if no key is known.
+        files: folder of the signed files; None for the folder of the evidence.
+        as_signed: accept the report as signed, without deriving it again.
 
     Raises:
-        InputError: no evidence, several files of it, or no such key.
+        InputError: there is no evidence or more than one, or the key cannot be used.
     """
     public = None if key is None else envelope.read_public(key)
     return verification.verify(_within(evidence), public, files, as_signed)
 
 
 def _within(place: Path) -> Path:
-    """Return the evidence that is meant: a file, or the only one in a directory."""
+    """Return the evidence file: the path itself, or the only one in a directory."""
     if not place.is_dir():
         return place
     found = sorted(each for each in place.iterdir() if each.name.endswith(EVIDENCE))

@@ -1,4 +1,4 @@
-"""What is signed of a run or of an audit: its files, and what they say."""
+"""The statement about a run or an audit that is signed: its files and conclusions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,22 +23,23 @@ PARTS = {
     "ledger": "ledger.jsonl",
     "transcript": "transcript.npz",
 }
-"""What a run has beside its report, and the file that it is in."""
+"""The parts of a run beside its report, with their files."""
 
 LOCK = "lock"
-"""The one file of a run that says nothing."""
+"""The file of a run that has no content to sign."""
 
 Report = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Signed:
-    """What a statement is about.
+    """The subject of a statement.
 
     Attributes:
-        kind: of its report, a key of `conditions.NAMES`.
-        root: the folder that names of files begin at.
-        transcript: the name of the transcript that was audited; "" for none.
+        kind: kind of its report, a key of `conditions.NAMES`.
+        root: folder that file names are relative to.
+        report: name of the report's file.
+        transcript: name of the audited transcript; "" for none.
     """
 
     kind: str
@@ -48,17 +49,17 @@ class Signed:
 
     @property
     def is_run(self) -> bool:
-        """Whether it is a run's directory, and no audit's."""
+        """Whether it is the directory of a run, not of an audit."""
         return self.kind in (RUN, TRAINING)
 
     @property
     def unmade(self) -> str:
-        """Why its report cannot be made again from its files, "" if it can."""
+        """Why its report cannot be derived again from its files; "" if it can."""
         return derivation.underivable(self.kind, self.transcript)
 
     @property
     def evidence(self) -> Path:
-        """Where its evidence lies, unless somebody says otherwise."""
+        """The default file of its evidence."""
         return self.root / (
             f"{Path(self.transcript).stem}-{EVIDENCE}" if self.transcript else EVIDENCE
         )
@@ -71,7 +72,7 @@ class Signed:
         return f"fedsim {' '.join(reversed(self.kind.split()))}"
 
     def names(self) -> Iterator[str]:
-        """Yield the names of all its files, in order, but for the lock and for evidence.
+        """Yield the names of all its files in order, without the lock and evidence.
 
         Raises InputError and OSError.
         """
@@ -88,7 +89,7 @@ class Signed:
         return [name for name in digests.below(self.root, folder) if self._is_evidence(name)]
 
     def _is_evidence(self, name: str) -> bool:
-        """Return whether a file is a statement in an envelope, which nothing else can stand in."""
+        """Return whether a file is an envelope with a statement."""
         if not name.endswith(EVIDENCE):
             return False
         try:
@@ -104,7 +105,7 @@ class Signed:
         return [part for part in lacking if part != "transcript" or not self.transcript]
 
     def read(self) -> Report:
-        """Return report.json. Raises InputError where it is damaged."""
+        """Return report.json. Raises InputError if it is damaged."""
         path = self.root / self.report
 
         def refusal(why: str) -> InputError:
@@ -115,13 +116,13 @@ class Signed:
 
 
 def located(what: Path) -> Signed:
-    """Return what a user wants to be signed.
+    """Return the subject of a statement.
 
     Args:
-        what: the directory of a finished run or of an audit, or a transcript that has been audited.
+        what: directory of a finished run or of an audit, or an audited transcript.
 
     Raises:
-        InputError: it is neither.
+        InputError: the path is none of these.
     """
     if what.is_dir() and not (what / PARTS["configuration"]).exists():
         return _of_audit(what.absolute())
@@ -137,18 +138,18 @@ def located(what: Path) -> Signed:
     name = f"{path.stem}-audit/{REPORT}"
     if not (path.parent / name).is_file():
         raise InputError(
-            f"there is no {name} beside '{what}'; make it with fedsim audit transcript {what}"
+            f"'{what}' has no {name} beside it; write it with fedsim audit transcript {what}"
         )
     report = Signed(TRANSCRIPT, path.parent, name, path.name)
     if (kind := conditions.kind_of(report.read())) not in (TRANSCRIPT, LIVE):
-        raise InputError(f"'{path.parent / name}' is of a {kind}, and of no transcript")
+        raise InputError(f"'{path.parent / name}' reports a {kind}, not the audit of a transcript")
     return replace(report, kind=kind)
 
 
 def _of_audit(root: Path) -> Signed:
-    """Return an audit that is signed by its directory. Raises InputError if that holds none."""
+    """Return the audit in a directory. Raises InputError if there is none."""
     if not (root / REPORT).is_file():
-        raise InputError(f"'{root}' holds no run and no audit: it has no {REPORT}")
+        raise InputError(f"'{root}' is neither a run nor an audit: it has no {REPORT}")
     signed = Signed("", root, REPORT, "")
     kind = conditions.kind_of(signed.read())
     if kind in (TRANSCRIPT, LIVE):
@@ -156,12 +157,12 @@ def _of_audit(root: Path) -> Signed:
         if recorded.is_file() and recorded.stem != root.name:
             return located(recorded)
     elif kind not in (APP, LOOP):
-        raise InputError(f"'{root}' holds a report ({kind}) that is no run's and no audit's")
+        raise InputError(f"'{root}' reports a {kind}, which is neither a run nor an audit")
     return replace(signed, kind=kind)
 
 
 def made(signed: Signed) -> Statement:
-    """Return a statement about files, after making the report again from them if it can be."""
+    """Return a statement about files, after deriving their report again if possible."""
     report = signed.read()
     if not signed.unmade:
         again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
@@ -189,19 +190,19 @@ def made(signed: Signed) -> Statement:
 
 
 def _refuse_others(signed: Signed, report: Report, again: derivation.Made) -> None:
-    """Raise InputError where a report or page is not what fedsim makes of the other files."""
+    """Raise InputError if a report or page differs from what fedsim derives."""
     apart = derivation.named(derivation.differences(report, again.report))
-    wrong = f"{signed.report} is not what fedsim makes of the other files ({apart})"
+    wrong = f"{signed.report} differs from what fedsim derives from the other files ({apart})"
     if not apart:
         _, other = derivation.differing((signed.root / signed.report).parent, again.pages)
-        wrong = f"{', '.join(other)} is not what fedsim makes of {signed.report}"
+        wrong = f"{', '.join(other)} differs from what fedsim derives from {signed.report}"
         if not other:
             return
-    raise InputError(f"{wrong}; make it anew with {signed.remedy}, then sign")
+    raise InputError(f"{wrong}; write it again with {signed.remedy}, then sign")
 
 
 def said(signed: Signed, report: Report) -> dict[str, Any]:
-    """Return what a statement repeats of the files: what is absent, seeds, numbers, conclusions."""
+    """Return the absent parts, seeds, numbers and conclusions of the files."""
     seeds: dict[str, int | str] = {}
     conclusions: dict[str, str] = {}
     if signed.is_run:

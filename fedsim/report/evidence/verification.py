@@ -1,4 +1,4 @@
-"""Holds a signed statement against the files it is about, and against what can be computed anew."""
+"""Checks a signed statement against its files, and against reports derived again."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from fedsim.report.evidence.envelope import Envelope, Statement
 from fedsim.report.evidence.statement import Signed, said
 
 AS_SIGNED, NOTED = "as signed", "noted"
-"""Words for what was taken from the signer, and for what is only said."""
+"""Words for results taken from the signer, and for remarks."""
 
 
 class Outcome(IntEnum):
-    """What a check found; the value is its exit status, on the scale of audits.
+    """The result of a check; the value is the exit status, on the scale of audits.
 
-    VERIFIED: it is as the statement says, or beside what it says
-    CANNOT_TELL: nobody knows whether it is
-    REFUTED: it is not
+    VERIFIED: the statement holds, or does not concern this.
+    CANNOT_TELL: the check cannot tell whether the statement holds.
+    REFUTED: the statement is false.
     """
 
     VERIFIED = 0
@@ -33,10 +33,11 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """One check of a statement.
 
     Attributes:
-        word: for the outcome, where its own would say too much; "" for its own.
+        of: subject of the check: a file, or a part of the statement.
+        word: word for the outcome where its usual word would claim too much; "" for the usual.
     """
 
     of: str
@@ -47,7 +48,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found of a statement."""
+    """The results of all checks of a statement."""
 
     statement: Statement
     checks: tuple[Check, ...]
@@ -59,7 +60,7 @@ class Verification:
 
     @property
     def taken(self) -> bool:
-        """Whether nothing is wrong, and the report was taken as it was signed."""
+        """Whether all checks passed, but the report was accepted as signed."""
         return self.outcome is Outcome.VERIFIED and any(
             check.word == AS_SIGNED for check in self.checks
         )
@@ -68,18 +69,18 @@ class Verification:
 def verify(
     path: Path, key: Ed25519PublicKey | None, root: Path | None = None, as_signed: bool = False
 ) -> Verification:
-    """Return what was found of a signed statement.
+    """Return the results of all checks of a signed statement.
 
     Args:
-        key: of the signer who is trusted; None where nobody's is known.
-        root: the folder with the files; None for that of the evidence.
+        key: public key of the trusted signer; None if no key is known.
+        root: folder of the files; None for the folder of the evidence.
     """
     sealed, statement = envelope.read(path)
     predicate = statement.predicate
     names = [*(each.name for each in statement.subject), predicate.report]
     for name in [*names, predicate.transcript or predicate.report]:
         if not digests.is_below(name):
-            raise InputError(f"'{path}' names '{name}', which is no file below a folder")
+            raise InputError(f"'{path}' names '{name}', which is not a file below its folder")
     folder = (path.parent if root is None else root).absolute()
     signed = Signed(predicate.kind, folder, predicate.report, predicate.transcript)
     here = path.absolute()
@@ -89,11 +90,11 @@ def verify(
         checks.append(Check("absent", Outcome.VERIFIED, f"{', '.join(lacking)}: not signed", NOTED))
     same = _same_code(signed, statement)
     checks += same
-    # Files that nobody signed are neither believed nor computed with.
+    # Files without a valid signature are neither believed nor used for computing.
     believed = key is None or checks[0].outcome is Outcome.VERIFIED
     if believed and all(check.outcome is Outcome.VERIFIED for check in checks[1:]):
         if as_signed:
-            checks.append(Check("report", Outcome.VERIFIED, "was not made again", AS_SIGNED))
+            checks.append(Check("report", Outcome.VERIFIED, "was not derived again", AS_SIGNED))
         else:
             checks += _derived(signed, all(not check.words for check in same))
         checks.append(_said(signed, statement))
@@ -103,19 +104,19 @@ def verify(
 def _signature(sealed: Envelope, key: Ed25519PublicKey | None) -> Check:
     named = ", ".join(each.keyid for each in sealed.signatures)
     if key is None:
-        words = f"not checked: give the signer's public key with --key; it says to be by {named}"
+        words = f"not checked: give the signer's public key with --key; it claims the key {named}"
         return Check("signature", Outcome.CANNOT_TELL, words)
     whose = envelope.fingerprint(key)
     if sealed.signed_by(key):
         return Check("signature", Outcome.VERIFIED, f"by the key {whose}")
-    why = "it was altered" if whose in named else f"it says to be by {named}"
+    why = "it was altered" if whose in named else f"it claims the key {named}"
     return Check("signature", Outcome.REFUTED, f"not by the key {whose}: {why}")
 
 
 def _files(signed: Signed, statement: Statement, evidence: str) -> Iterator[Check]:
-    """Yield a check for every file that is not as it was signed, and one for all others.
+    """Yield a check for every file that differs from the signed one, and one for all others.
 
-    evidence: the name of the statement's own file below the folder, "" if it is elsewhere.
+    evidence: name of the statement's own file below the folder; "" if it is elsewhere.
     """
     same, names = 0, set()
     for subject in statement.subject:
@@ -131,7 +132,7 @@ def _files(signed: Signed, statement: Statement, evidence: str) -> Iterator[Chec
         else:
             yield Check(subject.name, Outcome.REFUTED, "is not the file that was signed")
     if same:
-        yield Check("files", Outcome.VERIFIED, f"{same} of {len(names)} are those that were signed")
+        yield Check("files", Outcome.VERIFIED, f"{same} of {len(names)} equal the signed files")
     needed = {signed.report, *([signed.transcript] if signed.transcript else [])}
     try:
         there, others = {*signed.names()}, signed.others()
@@ -140,32 +141,32 @@ def _files(signed: Signed, statement: Statement, evidence: str) -> Iterator[Chec
         there, others = set(), list[str]()
     for name in others:
         if name != evidence:
-            words = "is other evidence, at which nobody looked"
+            words = "is other evidence, which was not checked"
             yield Check(name, Outcome.VERIFIED, words, NOTED)
     for name in sorted((there | needed) - names):
-        yield Check(name, Outcome.CANNOT_TELL, "is there, and the statement does not speak of it")
+        yield Check(name, Outcome.CANNOT_TELL, "exists, but the statement does not cover it")
 
 
 def _derived(signed: Signed, same_code: bool) -> Iterator[Check]:
-    """Yield whether the report follows from the other files, and its pages from the report."""
+    """Yield checks that the report follows from the other files, and its pages from the report."""
     report, folder = signed.read(), (signed.root / signed.report).parent
     try:
         again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
         same, other = derivation.differing(folder, again.pages)
     except InputError as error:
-        yield Check("report", Outcome.CANNOT_TELL, f"was not made again: {error}")
+        yield Check("report", Outcome.CANNOT_TELL, f"was not derived again: {error}")
         return
     except reading.DAMAGE as error:
         why = reading.reason(error)
-        yield Check("report", Outcome.CANNOT_TELL, f"was not made again: {why}")
+        yield Check("report", Outcome.CANNOT_TELL, f"was not derived again: {why}")
         return
     wrong = Outcome.REFUTED if same_code else Outcome.CANNOT_TELL
-    elsewhere = "made again by other code or libraries it is not the same"
+    elsewhere = "differs when derived by other code or libraries"
     if apart := derivation.named(derivation.differences(report, again.report)):
         words = f"does not follow from the files: {apart}" if same_code else f"{elsewhere}: {apart}"
         yield Check("report", wrong, words)
         return
-    words = "made again from the other files, with the same numbers"
+    words = "derived again from the other files, with the same numbers"
     yield Check("report", Outcome.VERIFIED, words)
     for name in other:
         words = "is not the page of this report" if same_code else elsewhere
@@ -174,15 +175,15 @@ def _derived(signed: Signed, same_code: bool) -> Iterator[Check]:
         shown = [name for name in same if not name.startswith("figures/")]
         if drawn := len(same) - len(shown):
             shown.append(f"{drawn} figures")
-        words = f"made again, with the same words and numbers: {', '.join(shown)}"
+        words = f"derived again, with the same words and numbers: {', '.join(shown)}"
         yield Check("pages", Outcome.VERIFIED, words)
     unmade = sum(1 for _ in signed.names()) - len(same) - len(other) - 1
-    words = f"{unmade} other files were taken as they were signed, and not made again"
+    words = f"{unmade} other files were accepted as signed, and not derived again"
     yield Check("files", Outcome.VERIFIED, words, NOTED)
 
 
 def _said(signed: Signed, statement: Statement) -> Check:
-    """Return whether the statement says what the report and the files do."""
+    """Return whether the statement agrees with the report and the files."""
     told = statement.predicate.model_dump(
         include={"absent", "seeds", "numbers", "conclusions"}, exclude_unset=True
     )
@@ -191,21 +192,21 @@ def _said(signed: Signed, statement: Statement) -> Check:
     except (InputError, *reading.DAMAGE) as error:
         why = reading.reason(error)
         return Check("statement", Outcome.CANNOT_TELL, f"was not compared: {why}")
-    if "absent" not in told:  # signed before it was said
+    if "absent" not in told:  # early evidence lacks the field
         del found["absent"]
     if apart := derivation.named(derivation.differences(told, found)):
-        words = f"does not say what the report does: {apart}"
+        words = f"contradicts the report: {apart}"
         return Check("statement", Outcome.REFUTED, words)
-    return Check("statement", Outcome.VERIFIED, "says what the report does")
+    return Check("statement", Outcome.VERIFIED, "agrees with the report")
 
 
 def _same_code(signed: Signed, statement: Statement) -> list[Check]:
-    """Return in which code and versions the signer's machine and this one differ, if in any."""
+    """Return the differences in code and versions between the signer's machine and this one."""
     told = statement.predicate
     try:
         config = RunDirectory.open(signed.root).config if signed.is_run else None
         here = digests.of_code({} if config is None else digests.own_code(config))
-    except InputError:  # of the user's own, which is not allowed or not there
+    except InputError:  # the user's own code is not allowed here, or is missing
         here = digests.of_code({})
     yours = {f"code of {name}": digest for name, digest in here.items()} | digests.versions()
     theirs = {f"code of {name}": digest for name, digest in told.code.items()} | told.versions

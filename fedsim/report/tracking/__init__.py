@@ -1,1 +1,1 @@
-"""Where people look at runs while they run: one event stream, and those who follow it."""
+"""Progress of a run, from one event stream: bar, live page and experiment trackers."""

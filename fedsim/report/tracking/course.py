@@ -1,4 +1,4 @@
-"""What is known of a run so far: its events, one after the other, as one value."""
+"""The state of a run so far, computed from its events."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,11 +14,12 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Look:
-    """All trials that were finished after some batch of them.
+    """Results of all trials that were finished after a batch of trials.
 
     Attributes:
-        interval: around it, which holds at every look together (`federation.runs.precision`).
-        belief: the largest in the record, of the trials that used it.
+        interval: of the advantage; the intervals of all looks hold together
+            (`federation.runs.precision`).
+        belief: largest belief in the record, over trials that used it.
     """
 
     trials: int
@@ -33,20 +34,21 @@ class Course:
     """A run so far.
 
     Attributes:
-        rounds: of each trial; 0 before anybody knows.
-        trials: those that are trained now, the first and the one behind the last.
-        majority: share that a model gets right which has learnt nothing.
-        task, loss, baseline_loss: as of `Worth`.
-        recalls, precisions: of each class after the last round that has them, the mean over the
-            trials of its batch; None for a class without records or answers.
-        epsilon: of one training up to that round; None where nobody says.
-        accuracies: of the first batch of trials, by round.
-        looks: one for each finished batch, in their order.
-        busy: the clients that a message was sent to long ago, without an answer; none where the
-            server waits for nobody.
-        busy_since: when it was sent, in seconds since the epoch.
-        waits: how often it was noted for whom the server waits, or that it no longer does.
-        time: of the last event, in seconds since the epoch.
+        rounds: rounds of each trial; 0 while unknown.
+        trials: trials in training, as first and one past the last.
+        majority: accuracy of a model that has learnt nothing.
+        task: a value of model.task.
+        loss: mean loss, in nats for classification.
+        baseline_loss: mean loss of a model that has learnt nothing.
+        recalls, precisions: for each class after the last round that measured them, means over the
+            trials of a batch; None for a class without records or answers.
+        epsilon: of one training up to that round; None if unknown.
+        accuracies: accuracy of the first batch of trials, by round.
+        looks: one for each finished batch, in order.
+        busy: clients that have not answered for long; empty while the server waits for none.
+        busy_since: time of the unanswered message, in seconds since the epoch.
+        waits: number of events about waiting, its beginnings and ends.
+        time: time of the last event, in seconds since the epoch.
     """
 
     phase: str = "starting"
@@ -72,7 +74,7 @@ class Course:
 
     @property
     def busy_text(self) -> str:
-        """Which clients have not answered, and for how long; "" where the server waits for none."""
+        """The clients that have not answered, and the time; "" if the server waits for none."""
         if not self.busy:
             return ""
         clients = f"client{'s' * (len(self.busy) > 1)} {', '.join(map(str, self.busy))}"
@@ -80,20 +82,20 @@ class Course:
 
     @property
     def look(self) -> Look:
-        """The last look, or one at nothing."""
+        """The last look, or an empty one."""
         return self.looks[-1] if self.looks else Look(0)
 
     @property
     def steady_accuracy(self) -> float | None:
-        """The mean over finished trials, so that it does not jump when others begin.
+        """Mean accuracy over finished trials, which does not jump when other trials begin.
 
-        That of the trials that are being trained where none are finished.
+        Before any trial is finished, it is the mean over the trials in training.
         """
         return self.accuracy if self.look.accuracy is None else self.look.accuracy
 
     @property
     def accuracy_text(self) -> str:
-        """What leads of the model's worth beside its baseline; "" where nothing is evaluated."""
+        """The leading measure of the model with its baseline; "" without an evaluation."""
         if (accuracy := self.steady_accuracy) is None:
             return ""
         if self.majority is None:
@@ -104,10 +106,10 @@ class Course:
 
 
 def after(course: Course, event: Event) -> Course:
-    """Return what is known after one more event; one of an auditor changes nothing
-    but the time.
+    """Return the state of the run after one more event.
 
-    A resumed run names its finished batches again, so that its looks begin anew with its training.
+    An auditor's event changes the time only. A resumed run repeats the events of its finished
+    batches, so its looks begin anew with its training.
     """
     course = replace(course, time=event["time"])
     if "busy" in event:

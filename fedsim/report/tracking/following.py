@@ -1,4 +1,4 @@
-"""Who follows a run: everybody is shown every event, with what is known of the run after it."""
+"""Watchers of a run: each receives every event, with the state of the run after it."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,28 +20,28 @@ PAUSE = 0.2
 
 
 class Watcher(Protocol):
-    """Somebody who follows a run."""
+    """A watcher of a run: progress bar, live page or tracker."""
 
     name: str
-    """By which a message names it."""
+    """Its name in messages."""
     from_the_beginning: bool
-    """Whether it is shown what a resumed run did before, too."""
+    """Whether it also receives the earlier events of a resumed run."""
 
     def see(self, event: Event, course: Course) -> None:
         """Take note of an event."""
 
     def leave(self, finished: bool) -> None:
-        """Take note of the end, also of one by an error or Ctrl-C."""
+        """Take note of the end, also after an error or Ctrl-C."""
 
 
 @contextmanager
 def following(
     directory: RunDirectory, watchers: Sequence[Watcher], console: Console
 ) -> Iterator[None]:
-    """Show the events of a run to whoever watches, as they are written, by whichever process.
+    """Pass the events of a run to its watchers while any process writes them.
 
-    Each watcher has a thread of its own, so that a slow one keeps nobody waiting but at the end.
-    One that fails is named and left out, and the run goes on.
+    Each watcher has its own thread, so a slow watcher delays only the end. A watcher that fails is
+    named and dropped, and the run goes on.
     """
     stop, finished, before = threading.Event(), False, directory.events_size()
 
@@ -77,7 +77,7 @@ def following(
 
 
 def replay(directory: RunDirectory, watcher: Watcher) -> None:
-    """Show all events of a run to a watcher, which is a finished one or as far as it got."""
+    """Pass all events of a finished or interrupted run to a watcher."""
     course = Course()
     for event, _ in directory.events():
         course = after(course, event)
@@ -87,9 +87,10 @@ def replay(directory: RunDirectory, watcher: Watcher) -> None:
 
 @dataclass(frozen=True)
 class Onlookers:
-    """Who looks on at one run.
+    """Observers of a run: the live page and experiment trackers.
 
     Attributes:
+        page: whether the live page is written.
         trackers: by the place that the user named.
     """
 
@@ -98,7 +99,7 @@ class Onlookers:
 
     @classmethod
     def asked(cls, page: bool, places: list[str] | None) -> "Onlookers":
-        """Return who is asked to look on, before there is a run.
+        """Return the observers that the command names, before the run exists.
 
         Args:
             places: such as "tensorboard:DIR".
@@ -106,7 +107,7 @@ class Onlookers:
         return cls(page, {place: trackers.opened(place) for place in places or ()})
 
     def watchers(self, directory: RunDirectory, console: Console) -> list[Watcher]:
-        """Return them as watchers of a run that is about to go on."""
+        """Return the observers as watchers of a run that is about to start."""
         found: list[Watcher] = [
             Tracking(directory, tracker, place) for place, tracker in self.trackers.items()
         ]

@@ -1,8 +1,8 @@
-"""live.html of a run directory: how far a run is and what it shows so far, in a browser.
+"""live.html of a run directory: progress and provisional results, in a browser.
 
-A file that is written anew, whole, and that the browser reads again by itself: no server listens.
-Its pictures are small SVG by hand, because drawing must not keep the run waiting: they are written
-while the run's own process may be drawing the report, and all threads share matplotlib's settings.
+The whole file is written again and again, and the browser reloads it: no server listens. Its
+pictures are small handmade SVG. Matplotlib would delay the run, and its settings are shared by all
+threads, one of which may be drawing the report.
 """
 
 import time
@@ -76,7 +76,7 @@ class _Axes:
         return TOP + (HEIGHT - TOP - BOTTOM) * share
 
     def level(self, value: float, text: str, style: Markup) -> Markup:
-        """Return a line across, named at its left end."""
+        """Return a horizontal line with a name at its left end."""
         across = LINE.format(LEFT, self.y(value), WIDTH - RIGHT, self.y(value), style)
         return across + TEXT.format(LEFT - 6, self.y(value) + 4, "end", text)
 
@@ -85,7 +85,7 @@ class _Axes:
 
 
 def _accuracies(by_round: Mapping[int, float], rounds: int) -> Markup:
-    """Return the accuracy by round; "" where there are fewer than two.
+    """Return a picture of the accuracy by round; "" with fewer than two rounds.
 
     Args:
         by_round: in [0, 1].
@@ -111,12 +111,12 @@ REFRESH = 5
 """Seconds after which a browser reads the page again."""
 
 SELDOM = 2.0
-"""Seconds between two pages at least, but after a batch of trials."""
+"""Least seconds between two pages, except after a batch of trials."""
 
 PROVISIONAL = (
-    "You may look whenever you like: every batch of trials takes a share of the significance, so "
-    "that all intervals of this page together hold with {confidence}. The report's interval, of "
-    "all trials at once, is narrower."
+    "You may look at any time: the error probability is divided among the batches of trials. All "
+    "intervals of this page together hold with {confidence}. The report's single interval is "
+    "narrower."
 )
 
 
@@ -139,7 +139,7 @@ class LivePage:
             self._write(course.phase)
 
     def leave(self, finished: bool) -> None:
-        """Lead to the report, or say how to go on."""
+        """Write a page that leads to the report, or that says how to resume."""
         if finished:
             self._directory.write_text(FILE, render_finished(self._config.run.name))
         else:
@@ -152,7 +152,7 @@ class LivePage:
 
 
 def render_finished(name: str) -> str:
-    """Return the page of a run that has finished, which leads to its report."""
+    """Return the page of a finished run, which leads to its report."""
     link = ("This run has finished: ", Link("its report", "report.html"), ".")
     refresh = "0; url=report.html"
     return html.render(
@@ -171,7 +171,7 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
     """Return the page.
 
     Args:
-        resumed_by: the command that goes on with it where it has stopped; "" while it runs.
+        resumed_by: the command that resumes a stopped run; "" while it runs.
     """
     planned, name = config.trials.count, config.run.name
     training = config.run.job == "training"
@@ -184,9 +184,9 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
     first, last = course.trials
     batch_done = course.round / course.rounds if course.rounds else 0.0
     done = max(course.look.trials, first + (last - first) * batch_done) / planned
-    blocks: list[Block] = [Progress(done, "how much of the run is done")]
+    blocks: list[Block] = [Progress(done, "progress of the run")]
     if resumed_by:
-        go_on = ("What is finished is kept; go on with ", Code(resumed_by))
+        go_on = ("Finished batches are kept; resume with ", Code(resumed_by))
         blocks.append(Label("This run has stopped.", go_on))
     if not training:
         provisional = PROVISIONAL.format(confidence=percent(config.audit.confidence))
@@ -202,7 +202,7 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
     return html.render(
         Document(
             title=f"{name}, {phase}",
-            kind="Run that goes on",
+            kind="Run in progress",
             heading=name,
             note=f"{phase}, {datetime.now().astimezone():%Y-%m-%d %H:%M:%S}",
             first=_training(course, config.privacy.delta)
@@ -219,7 +219,7 @@ MOST = 5
 
 
 def _first(course: Course, planned: int, exact: bool) -> FirstScreen:
-    """Return the first screen of a run under attack: whether all is well after every batch.
+    """Return the first screen of an attacked run, with a verdict after every batch.
 
     Args:
         exact: whether the adversary decides by the exact posterior.
@@ -283,16 +283,16 @@ def _table(looks: Sequence[Look], limit: float | None, exact: bool) -> Table:
 
 
 def _checks(course: Course) -> list[Check]:
-    """Return what can be checked before the report."""
+    """Return the checks that need no report."""
     waits = f"The server waits for {course.busy_text}."
     return [settled(not course.busy, "No client keeps the server waiting.", waits)]
 
 
 def _of_classes(course: Course, schema: str) -> list[Block]:
-    """Return recall and precision of each class, folded; nothing before they were measured.
+    """Return recall and precision of each class, folded; nothing before they are measured.
 
     Args:
-        schema: as TOML, which names the classes; "" for their numbers.
+        schema: TOML that names the classes; "" to use their numbers.
     """
     if not course.recalls:
         return []
@@ -308,12 +308,12 @@ def _of_classes(course: Course, schema: str) -> list[Block]:
 def _said(course: Course, planned: int) -> list[str]:
     look = course.look
     if not look.trials:
-        return ["No batch of trials is finished yet: nothing is known of the adversary."]
+        return ["No batch of trials is finished yet, so the adversary's advantage is unknown."]
     if look.advantage is None:
-        return ["A single training, which says nothing of an advantage."]
+        return ["A single training does not measure an advantage."]
     between = f" ({span(look.interval, number)})" if look.interval else ""
     said = [
-        f"After {look.trials} of {planned} trials the adversary's advantage is "
+        f"After {look.trials} of {planned} trials, the adversary's advantage is "
         f"{number(look.advantage)}{between}."
     ]
     if course.rho_alpha is not None:

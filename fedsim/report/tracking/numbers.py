@@ -1,9 +1,9 @@
-"""Which numbers of a run are tracked, and which settings.
+"""The numbers and settings of a run that trackers receive.
 
-What leaves is no more than what the run's own files hold. Of a training that is kept it is what
-`public/` says or what follows from it, and how many clients keep the server waiting: not the noise
-of a message, nor which client is late or missing. Neither the paths of this machine leave, nor a
-seed that keeps a secret.
+Trackers receive no more than the run's own files hold. For a kept training, this is the content of
+`public/`, numbers that follow from it, and how many clients the server waits for. The noise of a
+message and the names of late or missing clients stay here. So do paths of this machine, and a seed
+that keeps a secret.
 """
 
 import math
@@ -27,10 +27,10 @@ PLACES = {
 
 
 def parameters(config: Config) -> dict[str, Scalar]:
-    """Return the settings that are handed on.
+    """Return the settings for trackers, without paths.
 
-    Without paths; and the seed only where the noise follows from it as well, so that it keeps no
-    secret: elsewhere it is what tells which trials used the record.
+    The seed is included only where the noise also comes from it. Elsewhere the seed would reveal
+    which trials used the record.
     """
     found = configuration.to_run_config(config)
     secret = PLACES if config.privacy.noise_source == "seed" else PLACES | {"run.seed"}
@@ -38,10 +38,10 @@ def parameters(config: Config) -> dict[str, Scalar]:
 
 
 class Tracking:
-    """Follows a run and has its numbers written.
+    """Follows a run and passes its numbers to a tracker.
 
     Args:
-        name: by which a message names it, without the password of a URL.
+        name: its name in messages; passwords of URLs are removed.
     """
 
     from_the_beginning = True
@@ -52,12 +52,12 @@ class Tracking:
         self._last: dict[str, int] | None = None
 
     def see(self, event: Event, course: Course) -> None:
-        """Have written what an event says."""
+        """Write the numbers of an event."""
         if (found := logged(event, course)) is not None:
             self._log(*found, event["time"])
 
     def leave(self, finished: bool) -> None:
-        """Have the report's numbers written, where there are any, and end."""
+        """Write the report's numbers, if there is a report, and end."""
         if finished:
             self._log(*headline(self._directory), self._written_at())
         self._begun()
@@ -87,11 +87,11 @@ class Tracking:
 
 
 def logged(event: Event, course: Course) -> tuple[dict[str, float | None], int] | None:
-    """Return what an event adds to the series, and at which step; None for nothing.
+    """Return the numbers that an event adds to the series, with their step; None for no numbers.
 
-    `round/...` are of the first batch of trials, by round: one course of a training. `trials/...`
-    are of all finished trials, by how many they are. `waiting/...` are of the clients that have not
-    answered for long, by how often that was noted; 0 clients where the wait is over.
+    `round/...` has the first batch of trials, by round. `trials/...` has all finished trials, by
+    their number. `waiting/...` has the clients that have not answered for long, by the count of
+    such events; 0 clients at the end of a wait.
     """
     if "busy" in event:
         waiting = {"clients": len(event["busy"]), "seconds": event.get("seconds")}
@@ -112,14 +112,14 @@ def logged(event: Event, course: Course) -> tuple[dict[str, float | None], int] 
 
 
 OF_A_ROUND = "accuracy", "balanced_accuracy", "area_under_curve", "loss", "epsilon"
-"""All follow from what the rounds released and from public records, also of a training."""
+"""All follow from released sums and public records, for a training too."""
 
 
 def headline(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
-    """Return the numbers that a finished run is compared by: its report's, or its public card's.
+    """Return the final numbers of a finished run, from its report or its public card.
 
     Returns:
-        They, and the step at which they stand: trials of an experiment, rounds of a training.
+        The numbers, and their step: trials of an experiment, rounds of a training.
     """
     if directory.config.run.job == "training":
         return _of_card(directory)
@@ -143,11 +143,11 @@ def headline(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
 
 
 UNNAMEABLE = re.compile(r"[^\w.-]")
-"""What a tracker may refuse in the name of a series."""
+"""Characters that a tracker may refuse in the name of a series."""
 
 
 def _of_classes(prefix: str, classes: Sequence[OfClass]) -> dict[str, float | None]:
-    """Return recall and precision of each class, by names that every tracker takes."""
+    """Return recall and precision of each class, by names that every tracker accepts."""
     names = [UNNAMEABLE.sub("_", each.name) for each in classes]
     if len(set(names)) < len(names):
         names = [str(label) for label in range(len(names))]

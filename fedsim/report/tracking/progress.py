@@ -1,4 +1,4 @@
-"""What is shown of a run while it goes on, and when it has ended, whichever process runs it."""
+"""The progress of a run on the terminal, and its summary at the end."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ MINUTE = 60.0
 
 
 class Steps(Progress):
-    """A bar on a terminal, which goes away at the end; in a file or a pipe, one line a minute."""
+    """A progress bar on a terminal; in a file or a pipe, one line a minute."""
 
     def __init__(self, *columns: ProgressColumn, console: Console) -> None:
         hidden = not (console.is_terminal or console.is_jupyter)
@@ -41,7 +41,7 @@ class Steps(Progress):
         self._said = time.monotonic()
 
     def update(self, task_id: TaskID, **changes: Any) -> None:
-        """Take over what has changed of a task, as `Progress.update` does."""
+        """Update a task, as `Progress.update` does."""
         super().update(task_id, **changes)
         if self.disable and time.monotonic() - self._said >= MINUTE:
             self._said, task = time.monotonic(), self.tasks[task_id]
@@ -53,7 +53,7 @@ class Steps(Progress):
 def progress(
     directory: RunDirectory, config: Config, console: Console, watchers: Sequence[Watcher] = ()
 ) -> Iterator[None]:
-    """Show the events of a run as they are written, whichever process writes them."""
+    """Show the events of a run while any process writes them."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),  # of a file
@@ -74,8 +74,7 @@ def preparing(console: Console) -> Iterator[Callable[[float], None]]:
     """Show that a run is being prepared.
 
     Yields:
-        What a search for the challenge reports to: it takes the fraction of the pairs which have
-        been compared.
+        A function for the search of the challenge: it takes the fraction of compared pairs.
     """
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Steps(*columns, console=console) as bar:
@@ -101,7 +100,7 @@ def planned_steps(trials: TrialsConfig, rounds: int) -> int:
 
 @dataclass(frozen=True)
 class Bar:
-    """The progress bar of a run, which shows what does not jump from one batch to the next."""
+    """The progress bar of a run. It shows numbers that do not jump between batches."""
 
     bar: Progress
     task: TaskID
@@ -109,7 +108,7 @@ class Bar:
     name = "the progress bar"
     from_the_beginning = False
     absent: set[str] = field(default_factory=set)
-    """Why clients are missing, as far as it was said already."""
+    """Reasons for missing clients that have been shown."""
 
     def see(self, event: Event, course: Course) -> None:
         """Show one line of the run's events."""
@@ -118,7 +117,7 @@ class Bar:
             total = planned_steps(self.config.trials, rounds)
             self.bar.update(self.task, total=total, rounds=rounds)
         if "waiting" in event:
-            # Also where no bar is shown: somebody is to look at a machine.
+            # Shown without a bar too: an operator has to look at a machine.
             why = "".join(f"; {reason}" for reason in event.get("reasons", ()))
             self.bar.console.print(f"still waiting for {event['waiting']}{why}", markup=False)
         elif event.get("busy"):
@@ -128,24 +127,24 @@ class Bar:
         elif "uncompared" in event:
             clients = ", ".join(map(str, event["uncompared"]))
             warning = (
-                f"of client {clients} only place and shape of the data were compared, not the "
-                "contents"
+                f"the data of client {clients} were compared by place and shape only, not by "
+                "content"
             )
             self.bar.console.print(warning, markup=False)
         elif "trials" in event:
             self._advance(event, course)
-        elif "phase" in event:  # else it is of a client or an auditor
+        elif "phase" in event:  # other events are a client's or an auditor's
             self.bar.update(self.task, description=event["phase"])
 
     def _miss(self, event: Event) -> None:
-        """Say that a client is missing, and not again in each round that it stays away."""
+        """Print that a client is missing, once for each reason."""
         reason = event["reason"].rstrip(".")
         if reason not in self.absent:
             self.absent.add(reason)
             self.bar.console.print(f"{reason}; {event['of']} goes on without it", markup=False)
 
     def leave(self, finished: bool) -> None:
-        """The bar goes with its `with`."""
+        """Do nothing: the bar ends with its `with` block."""
 
     def _advance(self, event: Event, course: Course) -> None:
         first = event["trials"][0]
@@ -157,11 +156,11 @@ class Bar:
 
 
 def worded(course: Course, training: bool) -> str:
-    """Return what the bar says of a run.
+    """Return the text of the progress bar.
 
     Args:
-        training: whether it is of one model that is kept, whose epsilon only grows. Each trial of
-            an experiment has one of its own, which begins anew.
+        training: whether the run trains one kept model. Its epsilon grows over the whole run; in
+            an experiment, epsilon begins anew with each trial.
     """
     first, last = course.trials
     said = [f"round {course.round}" if training else f"trials {first}-{last - 1}"]
@@ -180,10 +179,10 @@ def worded(course: Course, training: bool) -> str:
 def conclude(
     directory: RunDirectory, start: float, console: Console, verbose: bool = False
 ) -> None:
-    """Print the summary, where the time went, and where the report lies.
+    """Print the summary, the times of the phases, and the path of the report.
 
     Args:
-        start: when the command began, in seconds since the epoch.
+        start: start of the command, in seconds since the epoch.
     """
     from fedsim.report.summary import summary  # noqa: PLC0415
 
@@ -211,17 +210,17 @@ def _print_times(
 
 
 def conclude_training(directory: RunDirectory, start: float, console: Console) -> None:
-    """Print how private and how good the model is, and where it lies.
+    """Print the model's privacy and quality, and its path.
 
     Args:
-        start: when the command began, in seconds since the epoch.
+        start: start of the command, in seconds since the epoch.
     """
     from fedsim.report import model_card  # noqa: PLC0415  (torch is slow to import)
 
     console.print(model_card.summary(model_card.read(directory)))
     console.print(
-        f"{time.time() - start:.1f} s. Model and card: {directory.path / 'public'}; what is for "
-        f"whoever runs the server: {directory.path / 'report.html'}",
+        f"{time.time() - start:.1f} s. Model and card: {directory.path / 'public'}; report for the "
+        f"operator of the server: {directory.path / 'report.html'}",
         soft_wrap=True,
         highlight=False,
     )

@@ -1,4 +1,4 @@
-"""The places where the numbers of a run can be written: a new one is a class and a line here."""
+"""Experiment trackers: a new tracker is a class and a line of TRACKERS."""
 
 import logging
 import os
@@ -19,9 +19,9 @@ class Subject:
     """The run that is tracked.
 
     Attributes:
-        name: of its directory.
-        identity: tells it from every other run.
-        parameters: its resolved configuration by dotted key.
+        name: name of its directory.
+        identity: unique identifier of the run.
+        parameters: resolved configuration by dotted key.
     """
 
     name: str
@@ -30,13 +30,13 @@ class Subject:
 
 
 class Tracker(Protocol):
-    """Writes the numbers of one run somewhere."""
+    """Writes the numbers of one run to an experiment tracker."""
 
     def begin(self, subject: Subject) -> Mapping[str, int]:
         """Begin, or go on with, a run.
 
         Returns:
-            The last step of every series that is there already, of a run that is resumed.
+            The last step of every series that exists already, for a resumed run.
         """
 
     def log(self, values: Mapping[str, float], step: int, time: float) -> None:
@@ -48,15 +48,15 @@ class Tracker(Protocol):
         """
 
     def end(self, finished: bool) -> None:
-        """End, for now where the run has not finished.
+        """End the tracking of a finished or interrupted run.
 
         Args:
-            finished: whether it has.
+            finished: whether the run has finished.
         """
 
 
 def folder(place: str) -> Path:
-    """Return the folder that a user named for the numbers of runs, for his eyes if it is new."""
+    """Return the folder for the numbers of runs; a new one is private to its user."""
     path = private_files.as_named(Path(place).expanduser().absolute())
     try:
         private_files.make_directory(path)
@@ -70,11 +70,11 @@ def folder(place: str) -> Path:
 
 EXPERIMENT = "fedsim"
 IDENTITY = "fedsim.identity"
-"""The tag by which a resumed run finds itself."""
+"""The tag by which a resumed run finds its record."""
 
 
 WHY = 200
-"""Characters of an error that is shown."""
+"""Characters of an error that are shown."""
 
 
 class MlflowTracker:
@@ -88,7 +88,7 @@ class MlflowTracker:
     """
 
     def __init__(self, place: str) -> None:
-        # Nothing leaves this machine but to the server that was named: no usage statistics either.
+        # Nothing is sent to any machine except the named server: no usage statistics.
         os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # a run waits for its end
         try:
@@ -152,13 +152,13 @@ USUAL = threading.excepthook
 
 
 def _unless_told_anyway(what: threading.ExceptHookArgs) -> None:
-    """Show what goes wrong in a thread, but for TensorBoard's: the next write raises it again."""
+    """Show an error of a thread, except TensorBoard's, which the next write raises again."""
     if not issubclass(what.exc_type, OSError) or "tensorboard" not in type(what.thread).__module__:
         USUAL(what)
 
 
 class TensorBoardTracker:
-    """Writes what `tensorboard --logdir` shows."""
+    """Writes event files for `tensorboard --logdir`."""
 
     def __init__(self, place: str) -> None:
         try:
@@ -173,7 +173,7 @@ class TensorBoardTracker:
         self._writer: Any = None
 
     def begin(self, subject: Subject) -> Mapping[str, int]:
-        """Write everything again, which takes the place of what an earlier process wrote."""
+        """Begin a new event file, which replaces the one of an earlier process."""
         from torch.utils.tensorboard.summary import hparams  # noqa: PLC0415
 
         own = self._folder / f"{subject.name}-{subject.identity[:8]}"
@@ -198,7 +198,7 @@ TRACKERS: Mapping[str, Callable[[str], Tracker]] = {
     "tensorboard": TensorBoardTracker,
     "mlflow": MlflowTracker,
 }
-"""The places by the names that --track gives them, each made from what stands behind the colon."""
+"""Trackers by their names in --track; each is made from the text after the colon."""
 
 
 def opened(target: str) -> Tracker:
@@ -214,7 +214,7 @@ def opened(target: str) -> Tracker:
     if name not in TRACKERS or not place:
         known = ", ".join(TRACKERS)
         raise InputError(
-            f"'{without_password(target)}' is no place to track a run; give NAME:PLACE, such as "
-            f"tensorboard:fedsim-tensorboard (there are {known})"
+            f"--track '{without_password(target)}' does not name a tracker; give NAME:PLACE, such "
+            f"as tensorboard:fedsim-tensorboard (trackers: {known})"
         )
     return TRACKERS[name](place)

@@ -75,7 +75,7 @@ def test_another_machine_verifies_it_and_says_which_versions_differ(
     shutil.rmtree(run)
     status, said = signer.verify(there / "evidence.json")
     assert status == 0
-    assert "VERIFIED" in said and "made again from the other files" in said
+    assert "VERIFIED" in said and "derived again from the other files" in said
     other = digests.versions() | {"numpy": "2.0"}
     monkeypatch.setattr(digests, "versions", lambda: other)
     status, said = signer.verify(there / "evidence.json")
@@ -106,7 +106,7 @@ def test_missing_files_are_named_and_added_ones_are_no_evidence(signer: Signer, 
     evidence = run / "evidence.json"
     (run / "accepted.json").write_text("{}")
     status, said = signer.verify(evidence)
-    assert (status, "accepted.json: is there, and" in said) == (3, True)
+    assert (status, "accepted.json: exists, but" in said) == (3, True)
     (run / "facts.json").unlink()
     (run / "config.toml").rename(run / "config")
     (run / "config.toml").symlink_to(run / "config")
@@ -220,7 +220,7 @@ def test_a_page_that_says_something_else_than_its_report_is_not_signed_and_not_v
     (run / "evidence.json").unlink()
     status, _, said = signer.fedsim("sign", run, "--key", signer.private)
     assert (status, said.count("\n")) == (2, 1)
-    assert f"{name} is not what fedsim makes of report.json" in said
+    assert f"{name} differs from what fedsim derives from report.json" in said
     with monkeypatch.context() as patched:  # who signs with a program of his own
         patched.setattr(statement, "_refuse_others", lambda *given: None)
         signer.sign(run)
@@ -235,7 +235,7 @@ def test_files_that_were_added_after_signing_are_named_whatever_they_are_called(
     for name in ("live.html", ".report.html.partial", "proven-evidence.json", "figures/new.svg"):
         (run / name).write_text(PROVEN)
         status, said = signer.verify(run / "evidence.json")
-        assert (status, f"{name}: is there, and the statement does not speak" in said) == (3, True)
+        assert (status, f"{name}: exists, but the statement does not cover" in said) == (3, True)
         (run / name).unlink()
     (run / "lock").write_text("of somebody who looks on")
     shutil.copy(run / "evidence.json", run / "second-evidence.json")
@@ -250,15 +250,15 @@ def test_figures_are_made_again_too_and_what_is_not_is_counted(signer: Signer, r
     files = [path for path in run.rglob("*") if path.is_file() and path.name != "lock"]
     drawn = len([*(run / "figures").iterdir()])
     assert (status, drawn > 3) == (0, True)
-    assert f"made again, with the same words and numbers: report.html, {drawn} figures" in said
+    assert f"derived again, with the same words and numbers: report.html, {drawn} figures" in said
     # Beside report, page and evidence: configuration, ledger, facts, events, transcript, batches.
     rest = len(files) - 3 - drawn
-    assert f"{rest} other files were taken as they were signed, and not made again" in said
+    assert f"{rest} other files were accepted as signed, and not derived again" in said
     figure = run / "figures" / "advantage.svg"
     figure.write_text(figure.read_text().replace("</svg>", f"<text>{PROVEN}</text></svg>"))
     (run / "evidence.json").unlink()
     status, _, said = signer.fedsim("sign", run, "--key", signer.private)
-    assert (status, "figures/advantage.svg is not what fedsim makes of" in said) == (2, True)
+    assert (status, "figures/advantage.svg differs from what fedsim derives" in said) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -327,12 +327,15 @@ def test_the_audit_of_a_transcript_is_signed_with_it(
     evidence = tmp_path / "server-evidence.json"
     status, said = signer.verify(evidence)
     assert (status, "absent: configuration, ledger: not signed" in said) == (0, True)
-    assert "made again, with the same words and numbers: report.html" in said
+    assert "derived again, with the same words and numbers: report.html" in said
     apart = tmp_path / "apart"
     shutil.copytree(tmp_path / "server-audit", apart)
     signer.sign(apart)
     status, said = signer.verify(apart / "evidence.json")
-    assert (status, "report: was not made again: its transcript is not among" in said) == (3, True)
+    assert (status, "report: was not derived again: its transcript is not among" in said) == (
+        3,
+        True,
+    )
     path.write_bytes(path.read_bytes() + b"\0")
     status, said = signer.verify(evidence)
     assert (status, "server.fedt: is not the file" in said) == (4, True)
@@ -347,7 +350,7 @@ def test_what_takes_the_clients_data_to_be_audited_again_is_not_verified_but_its
     (tmp_path / "live-audit" / "report.json").write_text(json.dumps(report))
     signer.sign(tmp_path / "live.fedt")
     status, said = signer.verify(tmp_path / "live-evidence.json")
-    assert (status, "files: 2 of 2" in said, "takes the clients' data" in said) == (3, True, True)
+    assert (status, "files: 2 of 2" in said, "needs the clients' data" in said) == (3, True, True)
 
 
 APPS = Path(__file__).parents[2] / "apps"
@@ -416,7 +419,7 @@ def test_an_audit_of_code_says_what_is_absent_and_names_one_changed_byte(
     assert (status, "report.json is damaged: it has no 'seed'" in said) == (2, True)
     (tmp_path / "app audit" / "report.json").write_text('{"kind": "sweep"}')
     status, _, said = fedsim("sign", tmp_path / "app audit", "--key", signer.private)
-    assert (status, "(sweep) that is no run's and no audit's" in said) == (2, True)
+    assert (status, "reports a sweep, which is neither a run nor an audit" in said) == (2, True)
 
 
 def test_evidence_that_was_signed_before_it_said_what_is_absent_is_verified(

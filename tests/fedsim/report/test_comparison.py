@@ -122,7 +122,7 @@ def test_privacy_stands_beside_what_it_costs(of: Of, tmp_path: Path) -> None:
         for value in (row["rho_beta"], row["tail_limit"], row["accuracy"]):
             assert percent(value) in words
         assert f"{row['delta']:g}" in words
-        assert "the share in brackets of trainings" in words
+        assert "the share of trainings in brackets" in words
 
 
 def test_the_table_says_that_epsilon_is_infinite(of: Of) -> None:

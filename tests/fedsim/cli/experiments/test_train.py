@@ -41,7 +41,7 @@ def test_a_model_is_trained_kept_and_told_from_an_experiment(
         *(f"client-{client}" for client in range(3)),
     }
     page = (out / "report.html").read_text()
-    assert "for whoever runs the server" in page
+    assert "for the operator of the server" in page
     assert page.count("<figure>") == 2
     # What is handed on is enough to predict by.
     assert sorted(path.name for path in (out / "public").iterdir()) == [
@@ -86,10 +86,10 @@ def test_the_card_tells_what_the_rehearsal_of_the_same_file_found(
     told = json.loads((public / "model_card.json").read_text())["rehearsal"]
     assert told["advantage"] == report["empirical"]["advantage"]
     assert told["rho_alpha"] == report["bounds"]["rho_alpha"]
-    assert "were played 8 times on 24 records of digits" in (public / "MODEL_CARD.md").read_text()
+    assert "8 times, on 24 records of digits" in (public / "MODEL_CARD.md").read_text()
     for other, named in (
         (("--set", "training.rounds=2"), "its training.rounds is 3, and here it is 2"),
-        (("--out", tmp_path / "model"), "its card stays as it was written"),
+        (("--out", tmp_path / "model"), "its card does not change as it was written"),
     ):
         status, _, said = fedsim("train", path, "--rehearsal", played, *other)
         assert (status, named in said, said.count("\n")) == (2, True, 1), said

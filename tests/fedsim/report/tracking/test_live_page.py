@@ -34,7 +34,7 @@ def _words(page: str) -> str:
 def test_a_page_says_how_far_the_run_is_and_that_it_is_no_verdict(small: Make) -> None:
     page = render(small(), UNDER_WAY, "training")
     said = _words(page)
-    assert "After 4 of 8 trials the adversary's advantage is 0.500 (-0.250 to 1)" in (
+    assert "After 4 of 8 trials, the adversary's advantage is 0.500 (-0.250 to 1)" in (
         said.replace("&#39;", "'")
     )
     assert "Provisional" in said
@@ -70,7 +70,7 @@ def test_only_an_interval_below_the_limit_is_good(
 
 def test_before_the_first_batch_and_without_a_limit_nothing_is_judged(small: Make) -> None:
     before = replace(UNDER_WAY, looks=())
-    assert "nothing is known of the adversary" in render(small(), before, "training")
+    assert "advantage is unknown" in render(small(), before, "training")
     for course in (before, replace(UNDER_WAY, rho_alpha=None)):
         assert "So far" not in render(small(), course, "training")
 
