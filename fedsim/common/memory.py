@@ -117,6 +117,11 @@ class _Storages(TorchDispatchMode):
         self._alive: dict[int, object] = {}
         self._bytes = self.peak = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False: nothing is compiled here, and skipping would import Dynamo (1.4 s)."""
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> object:
