@@ -169,7 +169,9 @@ def drawn(source: str, records: int, seed: int) -> Data:
     """
     whole = _all(source)
     if not 0 < records <= len(whole):
-        raise InputError(f"--records is {records}; '{source}' has {len(whole)} records")
+        raise InputError(
+            f"--records is {records}; '{source}' has {len(whole)} records, so give at most that"
+        )
     places = generator(seed, Role.CANDIDATES).permutation(len(whole))[:records]
     return Data(whole.features[places], whole.labels[places])
 
